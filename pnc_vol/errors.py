@@ -1,0 +1,242 @@
+"""Every error and warning of pnc_vol, in one tree.
+
+Knows: nothing of the package. Rules:
+
+1. Every error is a `PncVolError` *and* the builtin that h5py raises in the same place, so that code
+   written for h5py catches it.
+2. The text says what was asked, what is wrong, and what to do.
+3. What a program needs to act on is an attribute (`offset`, `field`, `errors`, `ranks`), never only text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = [
+    "ClosedFileError",
+    "CollectiveMismatchError",
+    "CollectiveTimeout",
+    "CorruptHeaderError",
+    "DefinitionError",
+    "DefinitionMismatchError",
+    "FlushError",
+    "ForkedFileError",
+    "FormatError",
+    "FormatWarning",
+    "LimitError",
+    "NameExistsError",
+    "NeedBytes",
+    "NotCDFError",
+    "NotFoundError",
+    "NotYetError",
+    "PncVolError",
+    "PncVolWarning",
+    "RangeError",
+    "RankError",
+    "ReadOnlyError",
+    "ReadOnlyKeyError",
+    "RequestFailure",
+    "ShortFileError",
+    "ShortFileWarning",
+    "TruncatedHeaderError",
+]
+
+
+class PncVolError(Exception):
+    """Base of every error of pnc_vol."""
+
+
+class PncVolWarning(UserWarning):
+    """Something was accepted that CDF cannot hold, or that a reader should know."""
+
+
+# ---------------------------------------------------------------------------------- the file's bytes
+
+
+class FormatError(PncVolError, OSError):
+    """The bytes of a file break the format.
+
+    Attributes
+    ----------
+    offset : int or None
+        Bytes from the start of the file to the field that is wrong.
+    field : str
+        The field, in the words of the specification, e.g. ``"var[3].begin"``.
+    value : object
+        What was found there.
+    """
+
+    def __init__(
+        self, message: str, *, offset: int | None = None, field: str = "", value: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.field = field
+        self.value = value
+
+
+class NotCDFError(FormatError):
+    """The file is not a NetCDF classic file; the text says what it is, if that is known."""
+
+
+class TruncatedHeaderError(FormatError):
+    """The file ends inside its header."""
+
+
+class CorruptHeaderError(FormatError):
+    """A field of the header contradicts the format or another field."""
+
+
+class LimitError(FormatError):
+    """A count or length in the header is beyond what the file, the format or this library can hold."""
+
+
+class ShortFileError(FormatError):
+    """Data that the header promises is beyond the end of the file (``strict=True``)."""
+
+
+class FormatWarning(PncVolWarning):
+    """The file is readable, but a field is not what the format asks for.
+
+    Attributes
+    ----------
+    offset, field, value
+        As in `FormatError`.
+    """
+
+    def __init__(
+        self, message: str, *, offset: int | None = None, field: str = "", value: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.field = field
+        self.value = value
+
+
+class ShortFileWarning(FormatWarning):
+    """The file ends before the data that its header promises."""
+
+
+class NeedBytes(PncVolError):
+    """More bytes are needed to go on decoding: a request to the caller, not a fault.
+
+    Attributes
+    ----------
+    nbytes : int
+        How many bytes from the start of the file the decoder wants to see.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(f"{nbytes} bytes of the file are needed")
+        self.nbytes = nbytes
+
+
+# --------------------------------------------------------------------------------- what a caller asks
+
+
+class NotFoundError(PncVolError, KeyError):
+    """No object, attribute or scale of that name."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument; a sentence should be shown as a sentence.
+        return str(self.args[0]) if self.args else ""
+
+
+class NameExistsError(PncVolError, ValueError):
+    """The name is taken."""
+
+
+class DefinitionError(PncVolError, ValueError):
+    """A dataset, group or attribute that the file cannot hold."""
+
+
+class RangeError(PncVolError, ValueError):
+    """A value does not fit the stored type (NC_ERANGE), and ``on_overflow`` is not ``"clip"``."""
+
+
+class ReadOnlyError(PncVolError, OSError, ValueError):
+    """A change was asked of a file that is open for reading."""
+
+
+class ReadOnlyKeyError(ReadOnlyError, KeyError):
+    """A deletion was asked of a file that is open for reading."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ClosedFileError(PncVolError, ValueError):
+    """The file, or the file of this object, is closed."""
+
+
+class ForkedFileError(PncVolError, RuntimeError):
+    """The file was opened before a fork; only the process that opened it may use it."""
+
+
+class NotYetError(PncVolError, NotImplementedError):
+    """A part of h5py that pnc_vol does not have; the text names it and says what to do instead."""
+
+
+# ------------------------------------------------------------------------------------ flush and ranks
+
+
+class RequestFailure(tuple[Any, ...]):
+    """One failed request: ``(request, rank, variable, selection, errno, message)``."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, request: int, rank: int, variable: str, selection: str, errno: int, message: str
+    ) -> RequestFailure:
+        return super().__new__(cls, (request, rank, variable, selection, errno, message))
+
+    request = property(lambda self: self[0], doc="int, the request's id on its rank")
+    rank = property(lambda self: self[1], doc="int, the rank that posted it")
+    variable = property(lambda self: self[2], doc="str, path of the dataset")
+    selection = property(lambda self: self[3], doc="str, what was selected")
+    errno = property(lambda self: self[4], doc="int, the operating system's error number, or 0")
+    message = property(lambda self: self[5], doc="str")
+
+
+class FlushError(PncVolError, OSError):
+    """Requests failed at a flush. They stay pending; all others are done; flush may be called again.
+
+    Attributes
+    ----------
+    errors : tuple of RequestFailure
+        Every failed request, the same on all ranks.
+    errno : int
+        The first failure's error number.
+    """
+
+    def __init__(self, message: str, errors: Sequence[RequestFailure] = (), errno: int = 0) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+        self.errno = errno or (self.errors[0].errno if self.errors else 0)
+
+
+class RankError(PncVolError, RuntimeError):
+    """A collective call failed on some rank, so it failed on every rank.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        The ranks that failed.
+    """
+
+    def __init__(self, message: str, ranks: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+
+class CollectiveMismatchError(RankError):
+    """Ranks called different collective operations."""
+
+
+class DefinitionMismatchError(RankError, ValueError):
+    """Ranks defined different things."""
+
+
+class CollectiveTimeout(RankError, TimeoutError):
+    """Ranks did not come to a collective call in time; `ranks` names them."""

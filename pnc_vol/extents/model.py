@@ -1,0 +1,46 @@
+"""The two lists of integers that everything is made of: runs of elements, extents of bytes.
+
+Knows: numpy. Does not know: variables, files, types.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Extents", "Int64", "Runs"]
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Runs(NamedTuple):
+    """Elements of one variable, as runs that lie one after another in memory.
+
+    start : int64[n], the run's first element, counted in C order from the variable's first element.
+    length : int64[n], elements.
+
+    The i-th run begins ``sum(length[:i])`` elements into the memory that it is read to or written from.
+    """
+
+    start: Int64
+    length: Int64
+
+
+class Extents(NamedTuple):
+    """Pieces of a file and where they lie in memory.
+
+    offset : int64[n], bytes from the start of the file.
+    length : int64[n], bytes.
+    place : int64[n], bytes from the start of the memory that goes with it.
+    """
+
+    offset: Int64
+    length: Int64
+    place: Int64
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return int(self.length.sum())

@@ -1,0 +1,73 @@
+"""What a classic NetCDF file says of itself: dimensions, attributes, variables, a header.
+
+Knows: the words of the specification. Does not know: bytes, files, numpy, HDF5's words.
+Values of attributes stay as the big-endian bytes of the file until someone asks for them
+(`format.types.attr_values`), so that opening a file of 100,000 variables decodes no value.
+
+Source: NetCDF classic format specification (CDF-1, CDF-2) and PnetCDF's CDF-5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["Attr", "Dim", "Header", "Var"]
+
+
+class Dim(NamedTuple):
+    """A dimension.
+
+    name : str, NFC-normalised.
+    size : int, elements; 0 means the record (unlimited) dimension, as in the file.
+    """
+
+    name: str
+    size: int
+
+
+class Attr(NamedTuple):
+    """An attribute.
+
+    name : str
+    type : int, NC type code (see `format.types`).
+    nelems : int, number of values.
+    data : bytes, the values as in the file: big-endian, without the padding.
+    """
+
+    name: str
+    type: int
+    nelems: int
+    data: bytes
+
+
+class Var(NamedTuple):
+    """A variable.
+
+    name : str
+    dims : tuple of int, indices into `Header.dims`, slowest first.
+    attrs : tuple of Attr
+    type : int, NC type code.
+    begin : int, bytes from the start of the file to the first value; -1 while it is not placed.
+    """
+
+    name: str
+    dims: tuple[int, ...]
+    attrs: tuple[Attr, ...]
+    type: int
+    begin: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A whole header.
+
+    version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
+    numrecs : int, records that the file holds.
+    """
+
+    version: int
+    numrecs: int = 0
+    dims: tuple[Dim, ...] = ()
+    attrs: tuple[Attr, ...] = ()
+    vars: tuple[Var, ...] = ()
