@@ -1,0 +1,185 @@
+"""The HDF5 view of a file, in memory: groups, datasets, attributes, scales.
+
+Knows: HDF5's words. Does not know: headers, bytes, files, requests. `mapping.index` turns a tree into a
+header and back; `api` hands its nodes to users; `pending` finds the data of a node by its `uid`.
+
+Rules
+-----
+1. A node is reached from its parent's `children`; `path` is derived, never stored.
+2. `Tree.datasets` keeps creation order: that is the order of the variables in the header.
+3. Whoever changes anything calls `Tree.touch()`: the next flush compares `version` with what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pnc_vol.mapping.attributes import Attributes
+from pnc_vol.mapping.dtypes import Element
+
+__all__ = ["Axis", "DatasetNode", "GroupNode", "Node", "Tree"]
+
+
+@dataclass(slots=True, eq=False)
+class Axis:
+    """One axis of a dataset: its label and the scales attached to it.
+
+    dim_name : str or None, name of the NetCDF dimension when the file gave one.
+    """
+
+    label: str = ""
+    scales: list[DatasetNode] = field(default_factory=list)
+    dim_name: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A named object below a group; the root has no parent and the name ``""``."""
+
+    tree: Tree
+    name: str
+    parent: GroupNode | None
+    attrs: Attributes
+
+    @property
+    def path(self) -> str:
+        """Absolute path, ``"/"`` for the root."""
+        names = []
+        node: Node | None = self
+        while node is not None and node.parent is not None:
+            names.append(node.name)
+            node = node.parent
+        return "/" + "/".join(reversed(names))
+
+
+@dataclass(slots=True, eq=False)
+class GroupNode(Node):
+    """A group; `children` in creation order."""
+
+    children: dict[str, GroupNode | DatasetNode] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class DatasetNode(Node):
+    """A dataset.
+
+    uid : int, never reused within a tree.
+    element : Element, how one element is spelled in the file.
+    shape : tuple of int, or None for an empty (null) dataset.
+    maxshape : tuple of int or None, or None when it equals `shape`.
+    fillvalue : bytes, one element as in the file, or None for zeros (HDF5's default).
+    scale : str or None, the scale's name (maybe ``""``) when this dataset is a dimension scale.
+    cdf_name : str, name of the variable once it has one.
+    echo : dict, storage options that are only remembered (chunks, compression...).
+    """
+
+    uid: int
+    element: Element
+    shape: tuple[int, ...] | None
+    maxshape: tuple[int | None, ...] | None = None
+    fillvalue: bytes | None = None
+    axes: list[Axis] = field(default_factory=list)
+    scale: str | None = None
+    cdf_name: str = ""
+    echo: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_record(self) -> bool:
+        """True if axis 0 is the record dimension."""
+        return self.maxshape is not None and len(self.maxshape) > 0 and self.maxshape[0] is None
+
+    @property
+    def is_placeholder(self) -> bool:
+        """True if the variable holds no element: a null dataset, or a shape with a 0 in a fixed axis."""
+        if self.shape is None:
+            return True
+        fixed = self.shape[1:] if self.is_record else self.shape
+        return 0 in fixed
+
+
+class Tree:
+    """All objects of one file."""
+
+    def __init__(self, *, separator: str = "_") -> None:
+        self.separator = separator
+        self.root = GroupNode(self, "", None, Attributes())
+        self.datasets: dict[int, DatasetNode] = {}
+        self.version = 0
+        self.next_uid = 0
+        self.findings: list[str] = []
+        """What was wrong with `_PncVol` when the tree was read from a header."""
+
+    def touch(self) -> None:
+        """Say that a definition changed."""
+        self.version += 1
+
+    def add_group(self, parent: GroupNode, name: str) -> GroupNode:
+        """Hang a new, empty group below `parent`; the caller has checked the name."""
+        node = GroupNode(self, name, parent, Attributes())
+        parent.children[name] = node
+        self.touch()
+        return node
+
+    def add_dataset(
+        self,
+        parent: GroupNode,
+        name: str,
+        *,
+        element: Element,
+        shape: tuple[int, ...] | None,
+        maxshape: tuple[int | None, ...] | None = None,
+        fillvalue: bytes | None = None,
+    ) -> DatasetNode:
+        """Hang a new dataset below `parent`; the caller has checked name, shape and type."""
+        node = DatasetNode(
+            self,
+            name,
+            parent,
+            Attributes(),
+            uid=self.next_uid,
+            element=element,
+            shape=shape,
+            maxshape=maxshape,
+            fillvalue=fillvalue,
+            axes=[Axis() for _ in shape or ()],
+        )
+        self.next_uid += 1
+        self.datasets[node.uid] = node
+        parent.children[name] = node
+        self.touch()
+        return node
+
+    def remove(self, node: GroupNode | DatasetNode) -> None:
+        """Take `node`, and all below it, out of the tree; scales are detached where it was attached."""
+        assert node.parent is not None
+        gone = {found.uid for found in walk(node) if isinstance(found, DatasetNode)}
+        del node.parent.children[node.name]
+        for uid in gone:
+            del self.datasets[uid]
+        if gone:
+            for left in self.datasets.values():
+                for axis in left.axes:
+                    if axis.scales:
+                        axis.scales = [scale for scale in axis.scales if scale.uid not in gone]
+        self.touch()
+
+    def move(self, node: GroupNode | DatasetNode, parent: GroupNode, name: str) -> None:
+        """Hang `node` below another group or under another name; its variable is renamed."""
+        assert node.parent is not None
+        del node.parent.children[node.name]
+        node.parent, node.name = parent, name
+        parent.children[name] = node
+        for found in walk(node):
+            if isinstance(found, DatasetNode):
+                found.cdf_name = ""
+        self.touch()
+
+
+def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:
+    """The node and all below it, parents first, in creation order."""
+    yield node
+    if isinstance(node, GroupNode):
+        for child in node.children.values():
+            yield from walk(child)

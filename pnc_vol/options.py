@@ -1,0 +1,256 @@
+"""Every knob of a file, in one frozen place.
+
+Knows: the names and defaults of the options, and the three ways to set them. This is the only module that
+reads the environment. Does not know: files, MPI (an `MPI.Info` is only asked for its items).
+
+Rules
+-----
+1. Precedence: environment, then `info`, then ``hints=``, then keyword arguments, as PnetCDF has it.
+2. PnetCDF's hint names are understood (``nc_var_align_size``...); ours carry the same meaning. Hints that
+   nobody here knows are kept in `Options.hints` and handed to MPI-IO.
+3. A wrong value is a `ValueError` that names the option and what it takes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from pnc_vol.system import REAL, System
+
+__all__ = ["Options", "resolve"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+VERSIONS = {
+    "CDF-1": 1, "CDF-2": 2, "CDF-5": 5, "CDF1": 1, "CDF2": 2, "CDF5": 5,
+    "NETCDF3_CLASSIC": 1, "NETCDF3_64BIT_OFFSET": 2, "NETCDF3_64BIT": 2, "NETCDF3_64BIT_DATA": 5,
+    "1": 1, "2": 2, "5": 5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one open file.
+
+    version : 1, 2 or 5; the CDF version of a new file (keyword ``format="CDF-5"``).
+    driver : str, the driver stack, e.g. ``"trace | posix"``; "" picks posix, or mpio with a communicator.
+    buffer_size : int, bytes of posted data held in memory before the queue drains.
+    var_align, record_align : int, bytes, as PnetCDF's ``nc_var_align_size``, ``nc_record_align_size``.
+    header_reserve : int or None, bytes kept free behind the header; None: 0 if the first flush is the
+        close, else as much as the header, at least 4 KiB.
+    publish : "create" (an empty file is under its name at once) or "close" (all or nothing at close).
+    on_overflow : "raise" or "clip".
+    strict : bool, reading data beyond the end of a short file is an error.
+    ordered : bool, of overlapping writes of several ranks between two flushes the highest rank's wins.
+    collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
+    durable : bool, every flush and close is ``durable=True``.
+    separator : str, between the names of a path in a variable's name.
+    transport : "auto", "collective" or "independent": how ranks write at a flush.
+    hints : mapping, hints that MPI-IO may know.
+    system : System, the door to the operating system's files.
+    """
+
+    version: int = 5
+    driver: str = ""
+    buffer_size: int = 64 * MIB
+    var_align: int = 4
+    record_align: int = 4
+    header_reserve: int | None = None
+    publish: str = "create"
+    on_overflow: str = "raise"
+    strict: bool = False
+    ordered: bool = False
+    collective_timeout: float | None = 300.0
+    durable: bool = False
+    separator: str = "_"
+    transport: str = "auto"
+    hints: Mapping[str, str] = field(default_factory=dict)
+    system: System = REAL
+
+    @property
+    def drain_reserve(self) -> int:
+        """Bytes kept for the header of a file that is drained before its first flush.
+
+        A pure function of the options, so that all ranks place data alike without a word exchanged.
+        """
+        return max(self.header_reserve or 0, 64 * KIB, self.buffer_size // 64)
+
+
+def _size(name: str, text: Any) -> int:
+    try:
+        value = int(text)
+    except (TypeError, ValueError):
+        value = -1
+    if value < 0:
+        raise ValueError(f"option {name}={text!r}: a number of bytes >= 0 is needed")
+    return value
+
+
+def _choice(*words: str) -> Callable[[str, Any], str]:
+    def parse(name: str, text: Any) -> str:
+        if text not in words:
+            raise ValueError(f"option {name}={text!r}: one of {', '.join(words)} is needed")
+        return str(text)
+
+    return parse
+
+
+def _flag(name: str, text: Any) -> bool:
+    known = {"1": True, "true": True, "enable": True, "yes": True, "0": False, "false": False, "disable": False, "no": False}
+    value = text if isinstance(text, bool) else known.get(str(text).lower())
+    if value is None:
+        raise ValueError(f"option {name}={text!r}: true or false is needed")
+    return value
+
+
+def _seconds(name: str, text: Any) -> float | None:
+    if text is None or str(text).lower() == "none":
+        return None
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = -1.0
+    if not value > 0:
+        raise ValueError(f"option {name}={text!r}: seconds > 0 or None are needed")
+    return value
+
+
+def _version(name: str, text: Any) -> int:
+    version = VERSIONS.get(str(text).upper())
+    if version is None:
+        raise ValueError(f"option format={text!r}: one of CDF-1, CDF-2, CDF-5 is needed")
+    return version
+
+
+def _separator(name: str, text: Any) -> str:
+    if not isinstance(text, str) or not text or "/" in text or not text.isprintable():
+        raise ValueError(f"option separator={text!r}: printable characters without '/' are needed")
+    return text
+
+
+def _text(name: str, text: Any) -> str:
+    return "" if text is None else str(text)
+
+
+_PARSERS: dict[str, Callable[[str, Any], Any]] = {
+    "version": _version,
+    "driver": _text,
+    "buffer_size": _size,
+    "var_align": _size,
+    "record_align": _size,
+    "header_reserve": lambda name, text: None if text is None else _size(name, text),
+    "publish": _choice("create", "close"),
+    "on_overflow": _choice("raise", "clip"),
+    "strict": _flag,
+    "ordered": _flag,
+    "collective_timeout": _seconds,
+    "durable": _flag,
+    "separator": _separator,
+    "transport": _choice("auto", "collective", "independent"),
+}
+
+_HINT_NAMES = {
+    "nc_var_align_size": "var_align",
+    "nc_header_align_size": "var_align",
+    "nc_record_align_size": "record_align",
+    "nc_header_reserve": "header_reserve",
+    "pnc_buffer_size": "buffer_size",
+    "pnc_publish": "publish",
+    "pnc_on_overflow": "on_overflow",
+    "pnc_strict": "strict",
+    "pnc_ordered": "ordered",
+    "pnc_collective_timeout": "collective_timeout",
+    "pnc_durable": "durable",
+    "pnc_separator": "separator",
+    "pnc_transport": "transport",
+    "pnc_driver": "driver",
+}
+
+_KEYWORDS = {"format": "version", "alignment_interval": "var_align"}
+
+
+def keyword_names() -> frozenset[str]:
+    """The keyword arguments of `File` that are options."""
+    return frozenset(_PARSERS) - {"version", "driver"} | {"format", "hints", "system"}
+
+
+def _apply(options: Options, hints: Mapping[str, Any]) -> Options:
+    changes: dict[str, Any] = {}
+    unknown = dict(options.hints)
+    for key, value in hints.items():
+        name = _HINT_NAMES.get(key)
+        if name is None:
+            unknown[key] = str(value)
+        else:
+            changes[name] = _PARSERS[name](key, value)
+    return replace(options, hints=unknown, **changes)
+
+
+def parse_hints(text: str) -> dict[str, str]:
+    """Hints in PnetCDF's syntax, ``"key=value;key=value"``.
+
+    Raises
+    ------
+    ValueError
+        A part without ``=``.
+    """
+    hints = {}
+    for part in text.split(";"):
+        if not part.strip():
+            continue
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"hint {part.strip()!r}: 'key=value' is needed, parts are separated by ';'")
+        hints[key.strip()] = value.strip()
+    return hints
+
+
+def resolve(
+    keywords: Mapping[str, Any],
+    *,
+    info: Any = None,
+    environ: Mapping[str, str] | None = None,
+) -> Options:
+    """The options of a file from all that may set them.
+
+    Parameters
+    ----------
+    keywords : mapping
+        Keyword arguments of `File` (see `keyword_names`), with ``driver`` and ``hints`` among them.
+    info : mpi4py.MPI.Info or mapping, optional
+        MPI hints.
+    environ : mapping, optional
+        The process's environment by default; ``PNETCDF_HINTS`` and ``PNC_VOL_HINTS`` are read.
+
+    Raises
+    ------
+    TypeError
+        An option that does not exist.
+    ValueError
+        A value that the option does not take.
+    """
+    environ = os.environ if environ is None else environ
+    known = {f.name for f in fields(Options)}
+    changes: dict[str, Any] = {}
+    hints: Mapping[str, Any] = {}
+    for key, value in keywords.items():
+        name = _KEYWORDS.get(key, key)
+        if name == "hints":
+            hints = value or {}
+        elif name == "system":
+            changes[name] = REAL if value is None else value
+        elif name in known:
+            changes[name] = _PARSERS[name](key, value)
+        else:
+            raise TypeError(f"File() has no option {key!r}")
+    options = _apply(replace(Options(), **changes), hints)
+    if info is not None:
+        options = _apply(options, dict(info.items()))
+    for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
+        if text := environ.get(variable):
+            options = _apply(options, parse_hints(text))
+    return options
