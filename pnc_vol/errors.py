@@ -37,6 +37,10 @@ __all__ = [
     "ReadOnlyError",
     "ReadOnlyKeyError",
     "RequestFailure",
+    "SelectionError",
+    "SelectionIndexError",
+    "SelectionTypeError",
+    "SelectionValueError",
     "ShortFileError",
     "ShortFileWarning",
     "TruncatedHeaderError",
@@ -149,6 +153,22 @@ class NameExistsError(PncVolError, ValueError):
 
 class DefinitionError(PncVolError, ValueError):
     """A dataset, group or attribute that the file cannot hold."""
+
+
+class SelectionError(PncVolError):
+    """An index that selects nothing that exists, or data that do not fit what was selected."""
+
+
+class SelectionIndexError(SelectionError, IndexError):
+    """An index is outside the dataset's shape."""
+
+
+class SelectionTypeError(SelectionError, TypeError):
+    """An index of a kind that cannot select, or an array that cannot be broadcast to the selection."""
+
+
+class SelectionValueError(SelectionError, ValueError):
+    """Too many indices, a step below 1, or an index into a scalar."""
 
 
 class RangeError(PncVolError, ValueError):
