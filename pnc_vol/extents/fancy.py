@@ -1,0 +1,86 @@
+"""Index arrays and masks, checked and brought to integers.
+
+Knows: h5py's rules for one list, array or mask. Does not know: the other axes' indices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import SelectionIndexError, SelectionTypeError
+from pnc_vol.extents.model import Int64, Runs
+
+__all__ = ["index_array", "regular", "true_runs"]
+
+
+def index_array(arg: Any, dim: int, *, alone: bool) -> Int64:
+    """Elements that a list or array names on an axis of `dim` elements; `alone`: no other index stands beside it.
+
+    Raises
+    ------
+    SelectionTypeError, SelectionIndexError
+        As in `selection.select`.
+
+    Examples
+    --------
+    >>> index_array([0, -1], 5, alone=True).tolist()
+    [0, 4]
+    """
+    if isinstance(arg, (list, tuple, range)) and len(arg) == 0:
+        return np.empty(0, np.int64)
+    if not isinstance(arg, (list, tuple, range, np.ndarray)):
+        raise SelectionTypeError(f"Selection can't process {arg!r}")
+    try:
+        array = np.asarray(arg)
+    except (ValueError, OverflowError):
+        raise SelectionTypeError("Only 1D arrays of integers are allowed for fancy indexing") from None
+    if array.ndim != 1:
+        raise SelectionTypeError("Only 1D arrays allowed for fancy indexing")
+    if array.dtype.kind == "b":
+        if array.size != dim:
+            if alone:
+                raise SelectionTypeError(f"Boolean indexing array has incompatible shape {array.shape}")
+            raise SelectionTypeError(f"boolean index of {array.size} did not match indexed array of {dim}")
+        return np.flatnonzero(array).astype(np.int64, copy=False)
+    if array.dtype.kind not in "iu":
+        raise SelectionTypeError(f"Indexing arrays must have integer dtypes, not {array.dtype}")
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    # Looked at before the conversion: an unsigned value above int64 must not turn into a valid one.
+    if int(array.max()) >= dim or int(array.min()) < -dim:
+        limits = f"(0-{dim - 1})" if dim else "empty dimension"
+        raise SelectionIndexError(f"Fancy indexing out of range for {limits}")
+    index: Int64 = array.astype(np.int64)
+    index[index < 0] += dim
+    if index.size > 1 and not np.all(index[1:] > index[:-1]):
+        raise SelectionTypeError("Indexing elements must be in increasing order")
+    return index
+
+
+def regular(index: Int64) -> tuple[int, int] | None:
+    """(start, stride) of an increasing array with a constant step, or None."""
+    if index.size < 2:
+        return (int(index[0]) if index.size else 0), 1
+    first, step = int(index[0]), int(index[1] - index[0])
+    if int(index[-1]) != first + step * (index.size - 1) or np.any(np.diff(index) != step):
+        return None
+    return first, step
+
+
+def true_runs(flags: npt.NDArray[np.bool_]) -> Runs:
+    """Runs of True.
+
+    Examples
+    --------
+    >>> true_runs(np.array([True, True, False, True])).start.tolist()
+    [0, 3]
+    """
+    edges = np.flatnonzero(flags[1:] != flags[:-1])
+    edges += 1
+    bounds = np.concatenate(([0], edges, [flags.size])).astype(np.int64)
+    first = 0 if flags.size and flags[0] else 1
+    start = bounds[:-1][first::2]
+    return Runs(start, bounds[1:][first::2] - start)

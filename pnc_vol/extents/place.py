@@ -1,0 +1,175 @@
+"""From elements to bytes: a selection's runs of elements, and where they lie in the file.
+
+Knows: selections, begins, element sizes, how records interleave. Does not know: files, types, requests.
+
+Rules
+-----
+1. Runs come in memory order, as long as they can be, and none is empty.
+2. The record dimension is axis 0. A record variable's records lie `record_size` bytes apart, so none of
+   its runs crosses a multiple of `inner`, the elements of one record.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.extents.ragged import before, spread
+from pnc_vol.extents.selection import Selection
+from pnc_vol.extents.subarrays import join_runs
+
+__all__ = ["place", "place_many", "runs"]
+
+
+def runs(selection: Selection, *, record: bool) -> Runs:
+    """The selection as runs of elements, in the order in which the elements lie in memory.
+
+    Parameters
+    ----------
+    selection : Selection
+    record : bool
+        Axis 0 is the record dimension: no run crosses from one record to the next.
+
+    Examples
+    --------
+    >>> from pnc_vol.extents.selection import select
+    >>> runs(select((4, 6), (slice(1, 3), slice(0, 2))), record=False).start.tolist()
+    [6, 12]
+    >>> runs(select((4, 6), slice(1, 3)), record=True).length.tolist()
+    [6, 6]
+    """
+    inner = math.prod(selection.shape[1:])
+    one = selection.single_run()
+    if one is not None:
+        start, length = one
+        if length == 0:
+            return Runs(np.empty(0, np.int64), np.empty(0, np.int64))
+        found = Runs(np.array([start], np.int64), np.array([length], np.int64))
+        return _cut(found, inner) if record else found
+    if selection.listed is not None:
+        return _cut(selection.listed, inner) if record else selection.listed
+    return _expand(selection, inner if record else None)
+
+
+def _expand(selection: Selection, inner: int | None) -> Runs:
+    """Runs of a hyperslab that is not a single run, with or without an index array."""
+    shape, starts, counts, strides, _, _, index_axis, index, _ = selection
+    weights = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    # From the last axis inwards: axes taken in full, then one contiguous stretch, make up a run.
+    axis = len(shape) - 1
+    first = 0 if inner is None else 1
+    length = 1
+    base = 0
+    while axis >= first and axis != index_axis and counts[axis] == shape[axis]:
+        length *= shape[axis]
+        axis -= 1
+    if axis >= first and axis != index_axis and (strides[axis] == 1 or counts[axis] == 1):
+        base = starts[axis] * weights[axis]
+        length *= counts[axis]
+        axis -= 1
+    found = np.array([base], np.int64)
+    gaps = True
+    for outer in range(axis + 1):
+        if outer == index_axis and index is not None:
+            found = np.add.outer(found, index * weights[outer]).ravel()
+            gaps = False
+        elif counts[outer] == 1:
+            found += starts[outer] * weights[outer]
+        else:
+            step = strides[outer] * weights[outer]
+            positions = np.arange(counts[outer], dtype=np.int64)
+            positions *= step
+            positions += starts[outer] * weights[outer]
+            found = np.add.outer(found, positions).ravel()
+            gaps = gaps and strides[outer] == 1
+    made = Runs(found, np.full(found.size, length, np.int64))
+    # Only steps and index arrays can end a row where the next one begins.
+    return made if gaps else join_runs(made, inner)
+
+
+def _cut(whole: Runs, inner: int) -> Runs:
+    """Cut runs at the multiples of `inner`."""
+    start, length = whole
+    if not start.size:
+        return whole
+    end = start + length
+    record = start // inner
+    pieces = (end - 1) // inner - record + 1
+    if int(pieces.max()) == 1:
+        return whole
+    owner, step = spread(pieces)
+    step += record[owner]
+    step *= inner
+    low = np.maximum(start[owner], step)
+    step += inner
+    return Runs(low, np.minimum(end[owner], step) - low)
+
+
+def place(runs: Runs, *, begin: int, itemsize: int, inner: int | None, record_size: int) -> Extents:
+    """Where runs of one variable lie in the file.
+
+    Parameters
+    ----------
+    runs : Runs, made with ``record=True`` for a record variable.
+    begin : int, bytes from the start of the file to the variable's first element.
+    itemsize : int, bytes of an element in the file.
+    inner : int or None
+        Elements of one record; None for a variable without the record dimension.
+    record_size : int, bytes from one record to the next; not looked at if `inner` is None.
+
+    Returns
+    -------
+    Extents
+        In the order of the runs; ``place`` counts bytes of the elements' file form from 0.
+
+    Examples
+    --------
+    >>> place(Runs(np.array([3, 7]), np.array([1, 1])), begin=100, itemsize=8, inner=2, record_size=24).offset.tolist()
+    [132, 180]
+    """
+    start, length = runs
+    if inner is None:
+        offset = start * itemsize
+        offset += begin
+    else:
+        record, within = np.divmod(start, max(inner, 1))
+        offset = record * record_size + within * itemsize
+        offset += begin
+    nbytes = length * itemsize
+    return Extents(offset, nbytes, before(nbytes))
+
+
+def place_many(
+    begin: Int64, itemsize: Int64, inner: Int64, record_size: int, start: Int64, length: Int64
+) -> tuple[Int64, Int64]:
+    """`place` for runs of many variables at once, one row a run.
+
+    Parameters
+    ----------
+    begin : int64[n], bytes, of the run's variable.
+    itemsize : int64[n], bytes of an element in the file.
+    inner : int64[n], elements of one record, 0 for a variable without the record dimension.
+    record_size : int, bytes from one record to the next.
+    start, length : int64[n], elements; no run of a record variable crosses a record.
+
+    Returns
+    -------
+    offset : int64[n], bytes from the start of the file.
+    nbytes : int64[n]
+
+    Examples
+    --------
+    >>> one = np.ones(2, np.int64)
+    >>> place_many(one * 100, one * 8, np.array([0, 2]), 24, one * 3, one)[0].tolist()
+    [124, 132]
+    """
+    nbytes = length * itemsize
+    offset = start * itemsize
+    records = np.flatnonzero(inner)
+    if records.size:
+        record, within = np.divmod(start[records], inner[records])
+        offset[records] = record * record_size + within * itemsize[records]
+    offset += begin
+    return offset, nbytes

@@ -1,0 +1,446 @@
+"""What stands between the brackets of ``ds[...]``, as a `Selection`: which elements, in which order.
+
+Knows: h5py's indexing rules, shapes. Does not know: variables, types, records, bytes.
+
+Rules
+-----
+1. Whatever h5py accepts is accepted and means the same; what it refuses raises the same builtin.
+   Three accidents of h5py 3.16 are not repeated: a fancy index equal to the axis' length is an
+   `IndexError` (h5py: `OSError` from below), unsigned index arrays are checked for order as well, and a list
+   of booleans works on one-dimensional datasets too.
+2. Elements are numbered in C order, and every selection's elements come in C order of `result_shape`.
+3. ``ds[i]``, ``ds[a:b]``, ``ds[...]`` are the common case: they meet few Python operations.
+4. What can be said as a regular hyperslab is said so: index arrays with a constant step become one.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
+from pnc_vol.extents.fancy import index_array, regular, true_runs
+from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.subarrays import flatten
+
+__all__ = ["Selection", "hyperslab", "many", "select", "whole"]
+
+Shape = tuple[int, ...]
+
+# A list written out in an error message stops after this many entries.
+_SHOWN = 4
+
+
+class Selection(NamedTuple):
+    """Some elements of a dataset. Made by `select`, `hyperslab`, `many` and `whole`; never changed.
+
+    One of three kinds: a hyperslab (`index` and `listed` are None), a hyperslab with an index array on
+    one axis, or a list of runs (masks of the whole shape, lists of subarrays).
+    """
+
+    shape: Shape
+    """Elements of the dataset along each axis."""
+    start: Shape
+    """First index on each axis; 0 on the axis that has an index array; empty for a list of runs."""
+    count: Shape  # type: ignore[assignment]  # the field's word; tuple.count is no loss
+    """Elements along each axis, 1 where an integer was given; ``(nelems,)`` for a list of runs."""
+    stride: Shape
+    """Distance of the elements along each axis, in elements, at least 1."""
+    dropped: int
+    """Bit i is set if axis i was indexed by an integer and is no axis of the result."""
+    result_shape: Shape
+    """The shape of the array that is read or written."""
+    axis: int = -1
+    """The axis that has an index array, or -1."""
+    index: Int64 | None = None  # type: ignore[assignment]
+    """int64[count[axis]], increasing, the elements of that axis."""
+    listed: Runs | None = None
+    """Merged runs without empty ones, in the order of the result."""
+
+    @property
+    def count_shape(self) -> Shape:
+        """The result's shape with integer axes kept as 1."""
+        return self.count
+
+    @property
+    def nelems(self) -> int:
+        """Elements in all."""
+        return math.prod(self.result_shape)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all elements of the dataset, in order."""
+        if self.index is None and self.listed is None:
+            # With as many elements as the axis has, start and stride have no choice left.
+            return self.count == self.shape
+        return self.single_run() == (0, math.prod(self.shape))
+
+    def single_run(self) -> tuple[int, int] | None:
+        """The elements as one contiguous run.
+
+        Returns
+        -------
+        (start, length) or None
+            In elements, counted in C order; ``(0, 0)`` if nothing is selected; None if it takes several runs.
+
+        Examples
+        --------
+        >>> select((4, 6), (slice(1, 3),)).single_run()
+        (6, 12)
+        """
+        shape, starts, counts, strides, _, _, _, index, listed = self
+        if 0 in counts:
+            return (0, 0)
+        if listed is not None:
+            return (int(listed.start[0]), int(listed.length[0])) if listed.start.size == 1 else None
+        if index is not None:
+            return None
+        at = 0
+        length = 1
+        for dim, start, count, stride in zip(shape, starts, counts, strides):  # noqa: B905 (costs as much as the loop)
+            at = at * dim + start
+            if length > 1:
+                if count != dim:
+                    return None
+                length *= count
+            elif count != 1:
+                if stride != 1:
+                    return None
+                length = count
+        return (at, length)
+
+    def broadcast(self, source_shape: Shape) -> Shape:
+        """Shape to give an array of `source_shape` so that numpy broadcasts it to `result_shape`.
+
+        Leading axes of length 1 that the selection lacks are taken off; an array for a list of runs may have
+        any shape of the right size. Wider than h5py in one point: index arrays broadcast as slices do.
+
+        Raises
+        ------
+        SelectionTypeError
+            The array does not fit; it is a `TypeError`, as in h5py.
+
+        Examples
+        --------
+        >>> sel = select((10, 4), (slice(None), 0))
+        >>> np.broadcast_to(np.ones((1, 10)).reshape(sel.broadcast((1, 10))), sel.result_shape).shape
+        (10,)
+        """
+        target = self.result_shape
+        if source_shape == target:
+            return target
+        if self.listed is not None:
+            if math.prod(source_shape) == target[0]:
+                return target
+            if source_shape == ():
+                return ()
+        else:
+            extra = max(len(source_shape) - len(target), 0)
+            kept = source_shape[extra:]
+            if all(n == 1 for n in source_shape[:extra]) and all(
+                n in (1, wanted) for n, wanted in zip(reversed(kept), reversed(target), strict=False)
+            ):
+                return kept
+        raise SelectionTypeError(f"Can't broadcast {source_shape} -> {target}")
+
+    def describe(self) -> str:
+        """The selection as one would write it, for messages.
+
+        Examples
+        --------
+        >>> select((9, 9), (slice(2, 5), slice(None, None, 3))).describe()
+        '[2:5, ::3]'
+        """
+        if self.listed is not None:
+            return f"[{self.count[0]} elements in {self.listed.start.size} runs]"
+        if not self.shape:
+            return "[()]"
+        if self.is_whole:
+            return "[...]"
+        return f"[{', '.join(map(self._describe_axis, range(len(self.shape))))}]"
+
+    def _describe_axis(self, axis: int) -> str:
+        dim, start, count, stride = self.shape[axis], self.start[axis], self.count[axis], self.stride[axis]
+        if axis == self.axis and self.index is not None:
+            head = ", ".join(map(str, self.index[:_SHOWN].tolist()))
+            return f"[{head}]" if count <= _SHOWN else f"[{head}, ... {count} in all]"
+        if self.dropped >> axis & 1:
+            return str(start)
+        if count == 0:
+            return f"{start}:{start}"
+        first = str(start) if start else ""
+        last = "" if start + count * stride >= dim else str(start + (count - 1) * stride + 1)
+        return f"{first}:{last}" if stride == 1 else f"{first}:{last}:{stride}"
+
+
+# The class's own constructor costs as much as all the rest of a simple index.
+_make = tuple.__new__
+
+
+def whole(shape: Shape) -> Selection:
+    """Everything.
+
+    Examples
+    --------
+    >>> whole((2, 3)).single_run()
+    (0, 6)
+    """
+    rank = len(shape)
+    return _make(Selection, (shape, (0,) * rank, shape, (1,) * rank, 0, shape, -1, None, None))
+
+
+def select(shape: Shape, args: Any) -> Selection:
+    """What ``ds[args]`` selects in a dataset of this shape, by h5py's rules.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The dataset's shape, ``()`` for a scalar.
+    args : object
+        One index or a tuple of them: integers, slices with a step of at least 1, Ellipsis, one increasing list
+        or array of integers, or booleans (along one axis, or of the whole shape). No field names.
+
+    Raises
+    ------
+    SelectionIndexError
+        An index is out of range.
+    SelectionTypeError
+        An index of a type that does not select, a mask of the wrong shape, an index array that does not increase.
+    SelectionValueError
+        More indices than axes, two ellipses, a step below 1, an index into a scalar.
+
+    Examples
+    --------
+    >>> select((4, 6), (1, slice(0, 6, 2))).result_shape
+    (3,)
+    """
+    kind = type(args)
+    if kind is int:
+        if shape:
+            dim = shape[0]
+            at = args + dim if args < 0 else args
+            if 0 <= at < dim:
+                rest = shape[1:]
+                extra = len(rest)
+                start = (at,) + (0,) * extra
+                return _make(Selection, (shape, start, (1, *rest), (1,) * (1 + extra), 1, rest, -1, None, None))
+    elif args is Ellipsis:
+        return whole(shape)
+    elif kind is slice:
+        if shape:
+            first, length, step = _slice(args, shape[0])
+            rest = shape[1:]
+            extra = len(rest)
+            result = (length, *rest)
+            start = (first,) + (0,) * extra
+            return _make(Selection, (shape, start, result, (step,) + (1,) * extra, 0, result, -1, None, None))
+    elif kind is tuple:
+        return _select(shape, args) if args else whole(shape)
+    return _select(shape, (args,))
+
+
+def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
+    """Any index, as a non-empty tuple."""
+    rank = len(shape)
+    if rank == 0 or (len(args) == 1 and isinstance(args[0], (np.ndarray, Selection))):
+        special = _scalar(args) if rank == 0 else _ready(shape, args[0])
+        if special is not None:
+            return special
+    start, count, stride = [0] * rank, list(shape), [1] * rank
+    result: list[int] = []
+    given, at, dropped, seen = len(args), 0, 0, False
+    axis, index = -1, None
+    for arg in args:
+        if arg is Ellipsis:
+            if seen:
+                raise SelectionValueError("Only one ellipsis may be used.")
+            seen = True
+            given -= 1
+            if given > rank:
+                raise _too_many(given, rank)
+            result += shape[at : at + rank - given]
+            at += rank - given
+            continue
+        if at >= rank:
+            raise _too_many(given, rank)
+        if type(arg) is slice:
+            if arg.start is not None or arg.stop is not None or arg.step is not None:
+                start[at], count[at], stride[at] = _slice(arg, shape[at])
+            result.append(count[at])
+        else:
+            number = arg if type(arg) is int else _integer(arg)
+            if number is not None:
+                start[at] = _within(number, shape[at])
+                count[at] = 1
+                dropped |= 1 << at
+            else:
+                found = index_array(arg, shape[at], alone=len(args) == 1)
+                if axis >= 0:
+                    raise SelectionTypeError(
+                        "Only one indexing vector or array is currently allowed for fancy indexing"
+                    )
+                axis, index = at, found
+                count[at] = index.size
+                result.append(index.size)
+        at += 1
+    result += shape[at:]
+    if index is not None:
+        constant = regular(index)
+        if constant is not None:
+            start[axis], stride[axis] = constant
+            axis, index = -1, None
+    return _make(
+        Selection,
+        (shape, tuple(start), tuple(count), tuple(stride), dropped, tuple(result), axis, index, None),
+    )
+
+
+def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
+    """(start, count, stride) of a slice on an axis of `dim` elements."""
+    try:
+        start, stop, step = arg.indices(dim)
+    except ValueError as error:
+        raise SelectionValueError(f"Step must be >= 1 (got {arg.step}): {error}") from None
+    except TypeError as error:
+        raise SelectionTypeError(f"Slice {arg.start}:{arg.stop}:{arg.step} cannot select: {error}") from None
+    if step == 1:
+        return (start, stop - start, 1) if stop > start else (0, 0, 1)
+    if step < 1:
+        raise SelectionValueError(f"Step must be >= 1 (got {step})")
+    if stop <= start:
+        return 0, 0, 1
+    count = 1 + (stop - start - 1) // step
+    return start, count, (step if count > 1 else 1)
+
+
+def _within(number: int, dim: int) -> int:
+    """The element that an integer names on an axis of `dim` elements."""
+    at = number + dim if number < 0 else number
+    if 0 <= at < dim:
+        return at
+    limits = f"(0-{dim - 1})" if dim else "empty dimension"
+    raise SelectionIndexError(f"Index ({number}) out of range for {limits}")
+
+
+def _integer(arg: Any) -> int | None:
+    """The integer that `arg` stands for, or None if it is no integer; None (newaxis) is refused."""
+    if arg is None:
+        raise SelectionTypeError("Indexing with None (or np.newaxis) is not supported")
+    try:
+        return operator.index(arg)
+    except TypeError:
+        return None
+
+
+def _too_many(given: int, rank: int) -> SelectionValueError:
+    return SelectionValueError(f"{given} indexing arguments for {rank} dimensions")
+
+
+def _scalar(args: tuple[Any, ...]) -> Selection:
+    """The only element of a dataset without axes."""
+    if any(arg is None for arg in args):
+        raise SelectionTypeError("Indexing with None (or np.newaxis) is not supported")
+    if len(args) == 1 and args[0] is Ellipsis:
+        return whole(())
+    raise SelectionValueError("Illegal slicing argument for scalar dataspace; use () or ...")
+
+
+def _ready(shape: Shape, array: npt.NDArray[Any] | Selection) -> Selection | None:
+    """A selection as it is, or by a boolean array of the whole shape; None for an array along the first axis."""
+    if isinstance(array, Selection):
+        if array.shape != shape:
+            raise SelectionTypeError(f"Mismatched selection shape {array.shape}, the dataset's is {shape}")
+        return array
+    if array.dtype.kind != "b":
+        return None
+    if array.shape == shape and len(shape) > 1:
+        runs = true_runs(array.ravel())
+        total = int(runs.length.sum())
+        return _listed(shape, runs, total)
+    if array.shape != shape[:1]:
+        raise SelectionTypeError(
+            f"Boolean indexing array has incompatible shape {array.shape}, the dataset's is {shape}"
+        )
+    return None
+
+
+def _listed(shape: Shape, runs: Runs, total: int) -> Selection:
+    return _make(Selection, (shape, (), (total,), (), 0, (total,), -1, None, runs))
+
+
+def hyperslab(
+    shape: Shape, start: Sequence[int], count: Sequence[int], stride: Sequence[int] | None = None
+) -> Selection:
+    """A block given by start, count and stride, as in NetCDF's ``vara`` and ``vars``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    start, count, stride : sequences of int, one entry an axis
+        `stride` is 1 everywhere by default. A count of 0 selects nothing.
+
+    Raises
+    ------
+    SelectionValueError
+        The number of entries is not the number of axes, a count is negative, a stride below 1.
+    SelectionIndexError
+        The block leaves the shape.
+
+    Examples
+    --------
+    >>> hyperslab((4, 6), (1, 0), (2, 3), (1, 2)).describe()
+    '[1:3, ::2]'
+    """
+    rank = len(shape)
+    first = tuple(map(operator.index, start))
+    number = tuple(map(operator.index, count))
+    step = (1,) * rank if stride is None else tuple(map(operator.index, stride))
+    if not len(first) == len(number) == len(step) == rank:
+        raise SelectionValueError(
+            f"start {first}, count {number}, stride {step} need one entry for each of {rank} dimensions"
+        )
+    for dim, s, c, t in zip(shape, first, number, step, strict=True):
+        if c < 0 or t < 1:
+            raise SelectionValueError(f"count {number} must not be negative, stride {step} must be at least 1")
+        if s < 0 or s > dim or (c and s + (c - 1) * t >= dim):
+            raise SelectionIndexError(
+                f"start {first}, count {number}, stride {step} out of range for the shape {shape}"
+            )
+    return _make(Selection, (shape, first, number, step, 0, number, -1, None, None))
+
+
+def many(shape: Shape, starts: npt.ArrayLike, counts: npt.ArrayLike | None = None) -> Selection:
+    """Many blocks of one dataset, all elements of one after those of another, as in PnetCDF's ``varn``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    starts : integers (n, ndim), the first element of each block.
+    counts : integers (n, ndim), elements along each axis; one element each by default.
+
+    Returns
+    -------
+    Selection
+        One-dimensional, of all blocks' elements.
+
+    Raises
+    ------
+    SelectionTypeError
+        `starts` or `counts` are not integers.
+    SelectionValueError
+        Their shapes are not (n, ndim), or a count is negative.
+    SelectionIndexError
+        A block leaves the shape; the first such row is named.
+
+    Examples
+    --------
+    >>> many((4, 6), [[0, 1], [3, 0]], [[1, 2], [1, 6]]).result_shape
+    (8,)
+    """
+    runs, total = flatten(shape, starts, counts)
+    return _listed(shape, runs, total)
