@@ -17,6 +17,7 @@ __all__ = [
     "ClosedFileError",
     "CollectiveMismatchError",
     "CollectiveTimeout",
+    "ConversionError",
     "CorruptHeaderError",
     "DefinitionError",
     "DefinitionMismatchError",
@@ -25,11 +26,13 @@ __all__ = [
     "FormatError",
     "FormatWarning",
     "LimitError",
+    "LinkExistsError",
     "NameExistsError",
     "NeedBytes",
     "NotCDFError",
     "NotFoundError",
     "NotYetError",
+    "OperationError",
     "PncVolError",
     "PncVolWarning",
     "RangeError",
@@ -71,9 +74,7 @@ class FormatError(PncVolError, OSError):
         What was found there.
     """
 
-    def __init__(
-        self, message: str, *, offset: int | None = None, field: str = "", value: Any = None
-    ) -> None:
+    def __init__(self, message: str, *, offset: int | None = None, field: str = "", value: Any = None) -> None:
         super().__init__(message)
         self.offset = offset
         self.field = field
@@ -109,9 +110,7 @@ class FormatWarning(PncVolWarning):
         As in `FormatError`.
     """
 
-    def __init__(
-        self, message: str, *, offset: int | None = None, field: str = "", value: Any = None
-    ) -> None:
+    def __init__(self, message: str, *, offset: int | None = None, field: str = "", value: Any = None) -> None:
         super().__init__(message)
         self.offset = offset
         self.field = field
@@ -151,6 +150,14 @@ class NameExistsError(PncVolError, ValueError):
     """The name is taken."""
 
 
+class LinkExistsError(NameExistsError, OSError):
+    """The name is taken, in ``group[name] = value``, where h5py raises OSError."""
+
+
+class OperationError(PncVolError, RuntimeError):
+    """The object does not allow the operation: h5py raises RuntimeError there (copy, resize, scales)."""
+
+
 class DefinitionError(PncVolError, ValueError):
     """A dataset, group or attribute that the file cannot hold."""
 
@@ -173,6 +180,13 @@ class SelectionValueError(SelectionError, ValueError):
 
 class RangeError(PncVolError, ValueError):
     """A value does not fit the stored type (NC_ERANGE), and ``on_overflow`` is not ``"clip"``."""
+
+
+class ConversionError(PncVolError, TypeError, OSError):
+    """No way from the type of the values to the type that is stored.
+
+    h5py raises TypeError in some of these places and OSError in others; this class is caught as either.
+    """
 
 
 class ReadOnlyError(PncVolError, OSError, ValueError):
