@@ -1,0 +1,312 @@
+"""Attributes: h5py's typed, shaped values, and how they are spelled in a header.
+
+Knows: h5py's rules for making an attribute from a value, NetCDF attributes, the marker of one attribute. Does
+not know: who owns an attribute, how its name is spelled in the file (`mapping.names`), headers.
+
+Rules
+-----
+1. A NetCDF attribute is a 1-D row of values. Without a marker one value is a scalar, more are 1-D, characters are one
+   ``str``. What differs from that is in the marker: shape, type, lengths.
+2. Nothing is decoded before someone asks for its value; what was not changed is written as the bytes it was read as.
+3. A marker is checked against the bytes; one that does not fit is ignored and reported, and no memory is ever
+   allocated because of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, RangeError
+from pnc_vol.format.model import Attr
+from pnc_vol.mapping.dtypes import Element, element_for, encode
+from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
+from pnc_vol.mapping.spelling import spell, unspell
+
+__all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "make_attribute"]
+
+Marker = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """The value of an attribute.
+
+    dtype : dtype as stored, with h5py's metadata.
+    shape : tuple of int, or None for an empty (null) attribute.
+    value : read-only ndarray of that shape, or None when `shape` is None; strings of varying length are objects
+        of ``str``. Copy it before it goes to a user.
+    """
+
+    dtype: Dtype
+    shape: tuple[int, ...] | None
+    value: NDArray[Any] | None
+
+    def same_as(self, other: Attribute) -> bool:
+        """True if type (with its metadata), shape and values are the same, NaN being equal to NaN."""
+        if self.dtype != other.dtype or metadata_of(self.dtype) != metadata_of(other.dtype):
+            return False
+        if self.shape != other.shape:
+            return False
+        if self.value is None or other.value is None:
+            return self.value is other.value
+        return bool(np.array_equal(self.value, other.value, equal_nan=self.dtype.kind in "fc"))
+
+
+# ------------------------------------------------------------------------------------ from the user's value
+
+
+def make_attribute(
+    value: Any, *, shape: int | tuple[int, ...] | None = None, dtype: DTypeLike | None = None
+) -> Attribute:
+    """Make an attribute as ``attrs.create(name, value, shape, dtype)`` of h5py 3.16 does.
+
+    Parameters
+    ----------
+    value : anything array-like, str, bytes or Empty
+    shape : tuple of int, int or None
+        Another shape for the same number of values.
+    dtype : dtype-like or None
+        Type to store; by default the value's own, with ``str`` and ``bytes`` as strings of varying length.
+
+    Raises
+    ------
+    TypeError
+        No equivalent in HDF5: ``U`` arrays, objects that are neither all str nor all bytes.
+    ValueError
+        Shapes that do not agree, NULs in strings of varying length, values that do not fit.
+    NotYetError
+        A type that this version cannot store.
+
+    Examples
+    --------
+    >>> make_attribute("K").value.item(), make_attribute([1, 2]).shape
+    ('K', (2,))
+    """
+    wanted = None if dtype is None else np.dtype(dtype)
+    if isinstance(shape, (int, np.integer)):
+        shape = (int(shape),)
+    if is_empty(value):
+        if shape is not None:
+            raise ConversionError("an Empty attribute has no shape; leave shape= out")
+        return Attribute(element_for(value.dtype if wanted is None else wanted).dtype, None, None)
+    array, wanted = _as_array(value, wanted)
+    element = element_for(wanted)
+    if shape is not None:
+        shape = tuple(int(n) for n in shape)
+        if int(np.prod(shape, dtype=object)) != array.size:
+            raise DefinitionError(
+                f"Shape of new attribute conflicts with shape of data: {shape} was asked, the data has {array.shape}"
+            )
+        array = array.reshape(shape)
+    return Attribute(element.dtype, array.shape, _frozen(_as_stored(array, element)))
+
+
+def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
+    """The value as an array, and the type to store."""
+    if wanted is not None:
+        element_for(wanted)
+        half = wanted.kind == "f" and wanted.itemsize == 2
+        if half or not isinstance(value, np.ndarray):
+            return np.asarray(value, dtype=wanted, order="C"), wanted
+        return np.asarray(value, order="C"), wanted
+    item = _item_type(value)
+    if item is bytes or item is str:
+        tagged = string_dtype("ascii" if item is bytes else "utf-8")
+        return np.asarray(value, dtype=object, order="C"), tagged
+    if item is not None and item.__name__ in ("Reference", "RegionReference"):
+        raise NotYetError("references cannot be stored yet; a later version will. Store the path as a string for now")
+    array = np.asarray(value, order="C")
+    if array.dtype.kind == "S" and not array.dtype.itemsize:
+        array = array.astype("S1")
+    return array, array.dtype
+
+
+def _item_type(value: Any) -> type | None:
+    """The one Python type of all items of an object array or nested list; the type of anything else."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "O" or check_string_dtype(value.dtype):
+            return None
+        types = {type(item) for item in value.ravel().tolist()}
+    elif isinstance(value, (list, tuple)):
+        types = {_item_type(item) for item in value}  # type: ignore[misc]
+    else:
+        return type(value)
+    return types.pop() if len(types) == 1 else None
+
+
+def _as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
+    """The values as they will be read again: of the element's dtype, texts as str."""
+    dtype = element.dtype
+    if element.kind == "vlen_string":
+        coded = encode(array, element)
+        return _texts(coded.ravel().tolist(), dtype).reshape(array.shape)
+    if element.kind == "string":
+        return encode(array, element).astype(dtype)
+    if array.dtype.kind not in "biufc":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}")
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}; take .real")
+    if (array.dtype.kind == "f" and dtype.kind in "iu") or (array.dtype.kind in "iu" and dtype.kind in "iu"):
+        _check_range(array, dtype)
+    return array.astype(dtype)
+
+
+def _check_range(array: NDArray[Any], dtype: Dtype) -> None:
+    if not array.size:
+        return
+    limits = np.iinfo(dtype)
+    low, high = array.min(), array.max()
+    if not (int(limits.min) <= low and high <= int(limits.max)):
+        raise RangeError(f"values from {low} to {high} do not fit {dtype!r}")
+
+
+def _texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:
+    """An object array of str from bytes; what is no UTF-8 becomes surrogates, as h5py does."""
+    texts = np.empty(len(coded), dtype=dtype)
+    texts[:] = [text.decode("utf-8", "surrogateescape") for text in coded]
+    return texts
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+# --------------------------------------------------------------------------------------- to and from the header
+
+
+def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, Any] | None]:
+    """Spell an attribute for the header.
+
+    Parameters
+    ----------
+    name : str, as it will be in the file
+    attribute : Attribute
+
+    Returns
+    -------
+    attr : Attr
+    marker : dict or None
+        What the attribute alone does not say; see ``docs/reference/file-format.md``.
+
+    Examples
+    --------
+    >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
+    {'shape': [1, 2]}
+    """
+    return spell(name, attribute.dtype, attribute.shape, attribute.value)
+
+
+def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[str] | None = None) -> Attribute:
+    """Read an attribute of a header.
+
+    Parameters
+    ----------
+    attr : Attr
+    marker : dict or None
+        A hint that is checked; what does not fit is ignored.
+    findings : list of str or None
+        Gets a sentence if the marker was ignored.
+
+    Examples
+    --------
+    >>> str(decode_attribute(Attr("units", 2, 1, b"K")).value)
+    'K'
+    """
+    dtype, shape, coded = unspell(attr, marker, findings)
+    if shape is None or coded is None:
+        return Attribute(dtype, None, None)
+    if dtype.kind == "O":
+        coded = _texts(coded.ravel().tolist(), dtype).reshape(shape)
+    return Attribute(dtype, shape, _frozen(coded))
+
+
+# ------------------------------------------------------------------------------------------------ the mapping
+
+
+class Attributes(MutableMapping[str, Attribute]):
+    """The attributes of one object, by their true names, in the order of their creation.
+
+    Parameters
+    ----------
+    raw : attributes as in the header, those that are shown, under their true names
+    markers : marker of each attribute that has one, by true name
+    findings : list that gets a sentence for every marker that does not fit
+
+    Examples
+    --------
+    >>> attrs = Attributes((Attr("units", 2, 1, b"K"),))
+    >>> attrs["units"].value.item(), len(attrs)
+    ('K', 1)
+    """
+
+    __slots__ = ("_entries", "_findings", "_markers", "_raw")
+
+    def __init__(
+        self,
+        raw: tuple[Attr, ...] = (),
+        markers: Mapping[str, Marker] | None = None,
+        findings: list[str] | None = None,
+    ) -> None:
+        self._raw: tuple[Attr, ...] | None = raw
+        self._markers = markers
+        self._findings = findings
+        self._entries: dict[str, Attribute | Attr] | None = None
+
+    @property
+    def untouched(self) -> tuple[Attr, ...] | None:
+        """The header's attributes if nothing changed since they were read, else None."""
+        return self._raw
+
+    @property
+    def markers(self) -> Mapping[str, Marker]:
+        """Markers of attributes that came from a header, by true name."""
+        return self._markers or {}
+
+    def raw(self, name: str) -> Attr | None:
+        """The attribute as in the header, or None if it was made or changed here."""
+        entry = self._table().get(name)
+        return entry if isinstance(entry, Attr) else None
+
+    def _table(self) -> dict[str, Attribute | Attr]:
+        if self._entries is None:
+            self._entries = {attr[0]: attr for attr in reversed(self._raw or ())}
+            if len(self._entries) > 1:
+                self._entries = dict(reversed(self._entries.items()))
+        return self._entries
+
+    def _change(self) -> dict[str, Attribute | Attr]:
+        table = self._table()
+        self._raw = None
+        return table
+
+    def __getitem__(self, name: str) -> Attribute:
+        entry = self._table()[name]
+        if isinstance(entry, Attribute):
+            return entry
+        return decode_attribute(entry, self.markers.get(name), self._findings)
+
+    def __setitem__(self, name: str, value: Attribute) -> None:
+        self._change()[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self._table():
+            raise KeyError(name)
+        del self._change()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table())
+
+    def __len__(self) -> int:
+        return len(self._table())
+
+    def __repr__(self) -> str:
+        return f"<Attributes {list(self)!r}>"

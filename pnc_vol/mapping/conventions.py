@@ -1,0 +1,208 @@
+"""What a variable's element means: NetCDF's conventions first, then our marker.
+
+Knows: the conventions of xarray, netCDF4, nc-complex and CF for types that NetCDF lacks. Does not know: names of
+variables, headers, what the values are.
+
+Rules
+-----
+1. `derive` says what a variable means without help of ours; `element_marker` is the difference to the truth, and
+   is empty whenever that is the same.
+2. A marker is checked against the variable; one that does not fit is ignored and reported.
+3. What `generated_attrs` gives is hidden from the user where a file says exactly this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.errors import DefinitionError
+from pnc_vol.format.model import Attr
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element, Kind, element_for
+from pnc_vol.mapping.special import metadata_of, string_dtype, with_metadata
+
+__all__ = ["TYPE_KEYS", "derive", "element_marker", "element_of_var", "generated_attrs"]
+
+Marker = Mapping[str, Any]
+
+TYPE_KEYS = ("type", "encoding", "enum", "order")
+"""Keys of `_PncVol` that belong to the element."""
+
+
+@lru_cache(maxsize=64)
+def _number(code: int) -> Element:
+    dt = TYPES[code].dtype
+    return Element(dt.newbyteorder("="), dt, code)
+
+
+@lru_cache(maxsize=1024)
+def _string(width: int, name: str, encoding: str, kind: Kind) -> Element:
+    """Strings as wide as a variable's last dimension; no dimension if `name` is empty."""
+    shown = string_dtype(encoding, width if kind == "string" else None)
+    return Element(shown, np.dtype(f"S{width}"), CHAR, (width,) if name else (), (name,) if name else (), kind)
+
+
+def _attr(attrs: Sequence[Attr], name: str) -> Attr | None:
+    for attr in attrs:
+        if attr[0] == name:
+            return attr
+    return None
+
+
+def derive(code: int, sizes: tuple[int, ...], names: tuple[str, ...], attrs: Sequence[Attr]) -> Element:
+    """What a variable's element is, going by NetCDF's conventions alone.
+
+    Parameters
+    ----------
+    code : int, NC type code.
+    sizes, names : sizes and names of the dimensions that are not the record dimension.
+    attrs : attributes of the variable.
+    """
+    if code == CHAR:
+        encoding = _attr(attrs, "_Encoding")
+        utf8 = encoding is not None and encoding.data.lower() in (b"utf-8", b"utf8")
+        return _string(sizes[-1] if sizes else 1, names[-1] if sizes else "", "utf-8" if utf8 else "ascii", "string")
+    if code == BYTE:
+        said = _attr(attrs, "dtype")
+        return element_for(bool) if said is not None and said[1:] == (CHAR, 4, b"bool") else _number(code)
+    if code in (FLOAT, DOUBLE) and names and names[-1] == COMPLEX_DIM and sizes[-1] == 2:
+        return element_for("c8" if code == FLOAT else "c16")
+    return _number(code)
+
+
+def element_of_var(
+    code: int,
+    sizes: tuple[int, ...],
+    names: tuple[str, ...],
+    attrs: Sequence[Attr],
+    marker: Marker | None = None,
+    *,
+    complain: Callable[[str], None] | None = None,
+) -> Element:
+    """The element of a variable that is read from a header.
+
+    Parameters
+    ----------
+    code, sizes, names, attrs
+        As in `derive`.
+    marker : dict or None
+        The variable's `_PncVol`, not trusted: keys ``type``, ``encoding``, ``enum``, ``order``.
+    complain : called with a sentence for each key that does not fit.
+
+    Returns
+    -------
+    Element
+        What is left of `sizes` after its `trailing` is the shape that the user sees.
+    """
+    derived = derive(code, sizes, names, attrs)
+    if not marker or marker.keys().isdisjoint(TYPE_KEYS):
+        return derived
+    element = _marked_element(code, sizes, names, derived, marker)
+    if element is None:
+        if complain is not None:
+            complain(f"type {str(marker.get('type'))[:40]!r} of its marker does not fit the variable")
+        return derived
+    return element
+
+
+def _marked_element(
+    code: int, sizes: tuple[int, ...], names: tuple[str, ...], derived: Element, marker: Marker
+) -> Element | None:
+    """What the marker makes of the variable; None if it does not fit."""
+    kind = marker.get("type", derived.kind)
+    order = marker.get("order", "=")
+    encoding = marker.get("encoding", derived.encoding)
+    if order not in ("=", ">") or encoding not in ("utf-8", "ascii") or not isinstance(kind, str):
+        return None
+    element: Element | None = None
+    if code == CHAR and kind in ("string", "vlen_string"):
+        return _string(
+            sizes[-1] if sizes else 1,
+            names[-1] if sizes else "",
+            encoding,
+            "string" if kind == "string" else "vlen_string",
+        )
+    if kind == "number" and code != CHAR:
+        element = _number(code)
+    elif kind == "bool" and code == BYTE:
+        element = element_for(bool)
+    elif kind == "float16" and code == FLOAT:
+        element = element_for(np.float16)
+    elif kind == "complex" and code in (FLOAT, DOUBLE) and sizes and sizes[-1] == 2:
+        made = element_for("c8" if code == FLOAT else "c16")
+        element = replace(made, trailing_names=(names[-1],))
+    elif kind == "enum" and code not in (CHAR, FLOAT, DOUBLE):
+        element = _marked_enum(code, marker.get("enum"))
+    if element is not None and order == ">":
+        element = replace(element, dtype=element.dtype.newbyteorder(">"))
+        element = _with_metadata(element, derived, marker)
+    return element
+
+
+def _with_metadata(element: Element, derived: Element, marker: Marker) -> Element:
+    """`newbyteorder` drops metadata: put an enum's members back."""
+    if element.kind != "enum":
+        return element
+    members = {name: int(value) for name, value in marker["enum"].items()}
+    return replace(element, dtype=with_metadata(element.dtype.str, {"enum": members}))
+
+
+def _marked_enum(code: int, members: Any) -> Element | None:
+    if not isinstance(members, dict) or not all(type(value) is int for value in members.values()):
+        return None
+    base = with_metadata(TYPES[code].dtype.newbyteorder("="), {"enum": members})
+    try:
+        return element_for(base)
+    except DefinitionError:
+        return None
+
+
+# ---------------------------------------------------------------------------------------- to a variable
+
+
+def element_marker(element: Element, derived: Element) -> dict[str, Any]:
+    """The keys of `_PncVol` that make `element` out of what `derive` says."""
+    if element.kind == "number" and element.dtype == derived.dtype and derived.kind == "number":
+        return {}
+    marker: dict[str, Any] = {}
+    if element.kind != derived.kind:
+        marker["type"] = element.kind
+    if element.kind == "enum":
+        marker["enum"] = dict(metadata_of(element.dtype)["enum"])
+    if element.is_string:
+        if element.encoding != derived.encoding:
+            marker["encoding"] = element.encoding
+    elif element.dtype.str[0] == ">" and element.dtype.itemsize > 1 and np.little_endian:
+        marker["order"] = ">"
+    return marker
+
+
+def generated_attrs(element: Element) -> tuple[Attr, ...]:
+    """The attributes that NetCDF's conventions ask for; hidden from the user when they say just this."""
+    if element.kind == "number":
+        return ()
+    if element.is_string:
+        return (Attr("_Encoding", CHAR, 5, b"utf-8"),) if element.encoding == "utf-8" else ()
+    if element.kind == "bool":
+        return (Attr("dtype", CHAR, 4, b"bool"),)
+    if element.kind == "enum":
+        return _flags(element)
+    return ()
+
+
+def _flags(element: Element) -> tuple[Attr, ...]:
+    """CF's flag attributes; a blank in a member's name becomes ``_`` there (the marker has the true name)."""
+    members = metadata_of(element.dtype)["enum"]
+    if not members:
+        return ()
+    values = np.array(list(members.values()), dtype=element.file_dtype)
+    names = " ".join("_".join(name.split()) or "_" for name in members).encode("utf-8", "surrogateescape")
+    return (
+        Attr("flag_values", element.nc_type, values.size, values.tobytes()),
+        Attr("flag_meanings", CHAR, len(names), names),
+    )

@@ -1,0 +1,198 @@
+"""One attribute value in the file: a row of values and, where that is not enough, a marker.
+
+Knows: NC types, the keys of an attribute's marker (``type``, ``order``, ``encoding``, ``enum``, ``shape``, ``null``,
+``width``, ``lengths``). Does not know: `Attribute`, names, owners.
+
+Rules
+-----
+1. Several strings are joined by ``", "``, so that other tools show them; ``lengths`` (bytes of each) takes them apart
+   again, whatever they hold.
+2. A string of fixed width is stored without its padding, if what the padding would take is small.
+3. Whatever a marker claims must agree with the number of bytes that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pnc_vol.errors import RangeError
+from pnc_vol.format.convert import to_file
+from pnc_vol.format.model import Attr
+from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
+from pnc_vol.mapping.conventions import element_marker, element_of_var
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element, element_for
+from pnc_vol.mapping.special import Dtype, string_dtype
+
+__all__ = ["spell", "unspell"]
+
+Shape = tuple[int, ...] | None
+Marker = Mapping[str, Any]
+
+SEPARATOR = b", "
+PADDING = 1 << 16
+"""Bytes of padding that a marker may ask for: what it claims beyond that is not believed."""
+MAX_RANK = 32
+
+# ------------------------------------------------------------------------------------------------------ writing
+
+
+def spell(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> tuple[Attr, dict[str, Any] | None]:
+    """Return the attribute and its marker (None if the attribute says it all).
+
+    Parameters
+    ----------
+    name : str, as it will be in the file
+    dtype, shape, value
+        As in `mapping.attributes.Attribute`.
+    """
+    element = element_for(dtype)
+    if element.is_string:
+        return _spell_strings(name, element, shape, value)
+    marker = _type_marker(element)
+    if shape is None or value is None:
+        return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
+    raw = np.empty(value.size * element.itemsize, np.uint8)
+    to_file(value, element.file_dtype, raw, what=f"attribute {name!r}")
+    if shape != ((value.size,) if value.size != 1 else ()):
+        marker["shape"] = list(shape)
+    nelems = len(raw) // TYPES[element.nc_type].size
+    return Attr(name, element.nc_type, nelems, raw.tobytes()), marker or None
+
+
+def _type_marker(element: Element) -> dict[str, Any]:
+    """The marker's keys that speak of the type; an attribute has no conventions to derive it from."""
+    return element_marker(element, element_of_var(element.nc_type, (), (), ()))
+
+
+def _spell_strings(
+    name: str, element: Element, shape: Shape, value: NDArray[Any] | None
+) -> tuple[Attr, dict[str, Any] | None]:
+    fixed = element.kind == "string"
+    width = element.itemsize
+    marker: dict[str, Any] = {"type": "string"} if fixed else {}
+    if element.encoding != ("ascii" if fixed else "utf-8"):
+        marker["encoding"] = element.encoding
+    if shape is None or value is None:
+        marker |= {"null": True, "width": width} if fixed else {"null": True}
+        return Attr(name, CHAR, 0, b""), marker
+    texts: list[bytes] = value.ravel().tolist()
+    if not fixed:
+        texts = [text.encode("utf-8", "surrogateescape") for text in texts]  # type: ignore[attr-defined]
+    elif width * len(texts) > PADDING:
+        texts = [text.ljust(width, b"\0") for text in texts]
+    if shape == ():
+        data = texts[0]
+    else:
+        data = SEPARATOR.join(texts)
+        marker["lengths"] = [len(text) for text in texts]
+        if shape != (len(texts),):
+            marker["shape"] = list(shape)
+    if fixed and (shape != () or width != len(data)):
+        marker["width"] = width
+    return Attr(name, CHAR, len(data), data), marker or None
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+
+
+def unspell(attr: Attr, marker: Marker | None, findings: list[str] | None) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+    """Return type, shape and values; strings of varying length are still bytes.
+
+    Parameters
+    ----------
+    attr : Attr
+    marker : dict or None, not trusted
+    findings : list of str or None, gets a sentence if the marker does not fit
+    """
+    if marker:
+        try:
+            return (_strings if attr.type == CHAR else _numbers)(attr, marker)
+        except (ValueError, TypeError, KeyError, OverflowError, RangeError):
+            if findings is not None:
+                findings.append(f"attribute {attr.name[:60]!r}: _PncVol does not fit its {attr.nelems} values")
+    return (_strings if attr.type == CHAR else _numbers)(attr, {})
+
+
+def _shape_of(marker: Marker, default: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The marker's shape, if it holds just `count` elements."""
+    shape = marker.get("shape", default)
+    if not isinstance(shape, (list, tuple)) or len(shape) > MAX_RANK:
+        raise ValueError("shape")
+    if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape) or prod(shape) != count:
+        raise ValueError("shape")
+    return tuple(shape)
+
+
+def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+    complex_ = marker.get("type") == "complex"
+    if complex_ and attr.type in (FLOAT, DOUBLE):
+        element = element_of_var(attr.type, (2,), (COMPLEX_DIM,), (), marker, complain=_misfit)
+    else:
+        element = element_of_var(attr.type, (), (), (), marker, complain=_misfit)
+    if marker.get("null") is True and attr.nelems == 0:
+        return element.dtype, None, None
+    raw = np.frombuffer(attr.data, np.uint8)
+    if raw.size % element.itemsize:
+        raise ValueError("number of values")
+    values = raw.view(element.file_dtype)
+    shape = _shape_of(marker, (values.size,) if values.size != 1 else (), values.size)
+    return element.dtype, shape, values.astype(element.dtype).reshape(shape)
+
+
+def _misfit(sentence: str) -> None:
+    raise ValueError(sentence)
+
+
+def _strings(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+    kind = marker.get("type", "vlen_string")
+    if kind not in ("string", "vlen_string"):
+        raise ValueError("type")
+    fixed = kind == "string"
+    encoding = marker.get("encoding", "ascii" if fixed else "utf-8")
+    if encoding not in ("ascii", "utf-8"):
+        raise ValueError("encoding")
+    texts, shape = _texts(attr, marker, fixed)
+    width = _width(attr, marker, texts) if fixed else 0
+    dtype = string_dtype(encoding, width or None)
+    if marker.get("null") is True and attr.nelems == 0:
+        return dtype, None, None
+    if fixed:
+        values = np.array(texts, dtype=f"S{width}").astype(dtype)
+    else:
+        values = np.empty(len(texts), dtype=object)
+        values[:] = texts
+    return dtype, shape, values.reshape(shape)
+
+
+def _texts(attr: Attr, marker: Marker, fixed: bool) -> tuple[list[bytes], tuple[int, ...]]:
+    """The strings, and their shape."""
+    lengths = marker.get("lengths")
+    if lengths is None:
+        # other writers end a text with NUL now and then; a fixed width puts the NULs back
+        return [attr.data.rstrip(b"\0")], _shape_of(marker, (), 1)
+    if not isinstance(lengths, list) or not all(type(n) is int and n >= 0 for n in lengths):
+        raise ValueError("lengths")
+    gaps = len(SEPARATOR) * max(0, len(lengths) - 1)
+    if sum(lengths) + gaps != attr.nelems:
+        raise ValueError("lengths")
+    texts, at = [], 0
+    for length in lengths:
+        texts.append(attr.data[at : at + length])
+        at += length + len(SEPARATOR)
+    if not fixed and any(b"\0" in text for text in texts):
+        raise ValueError("NUL")
+    return texts, _shape_of(marker, (len(texts),), len(texts))
+
+
+def _width(attr: Attr, marker: Marker, texts: list[bytes]) -> int:
+    """Bytes of each string of fixed width."""
+    width = marker.get("width", max(1, attr.nelems))
+    longest = max(map(len, texts), default=0)
+    if type(width) is not int or width < max(1, longest) or width * max(1, len(texts)) > attr.nelems + PADDING:
+        raise ValueError("width")
+    return width
