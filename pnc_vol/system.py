@@ -273,8 +273,9 @@ def _move_all(
 ) -> tuple[int, int]:
     """Bytes moved and calls made; short only where a read meets the end of the file."""
     pieces = cast("Sequence[Buffer]", buffers if isinstance(buffers, (list, tuple)) else (buffers,))
+    whole: list[memoryview] = [memoryview(piece) for piece in pieces]
     # A view of nothing cannot be cast, and a vector of nothing moves 0 bytes, which would look like the end.
-    views = [view.cast("B") for view in map(memoryview, pieces) if view.nbytes]
+    views = [view.cast("B") for view in whole if view.nbytes]
     first = moved = calls = interrupted = 0
     while first < len(views):
         batch = views[first : first + IOV_MAX]

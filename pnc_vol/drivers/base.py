@@ -6,25 +6,51 @@ Rules
 -----
 1. A driver moves exactly the bytes it was asked to move, or raises `OSError` with an errno. No call is
    silently short. Bytes of a read that lie beyond the end of the file are left as they are in `memory`.
-2. Extents may come in any order and need not be merged; extents of one `write` never overlap.
+2. Extents may come in any order and need not be merged; those of one `write` never overlap, in the file or in memory.
+   `memory` is one-dimensional and contiguous, and holds every place that the extents name.
 3. `collective=True` is a promise of the caller that every rank of the file's communicator makes the same
    call now. A driver without a communicator ignores it. `collective=False` never waits for another rank.
-4. A wrapper (`Wrapper`) holds one other driver and passes on what it does not change.
+4. On a file of several ranks `resize`, `sync` and `close` are called by every rank together, `resize` with the same
+   size; `size` is local.
+5. A wrapper (`Wrapper`) holds one other driver and passes on what it does not change.
+6. The verbs may be called from several threads; what two threads write to the same bytes at once is one or the other.
+7. After `close` every other verb raises `ClosedFileError`.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents
+from pnc_vol.system import System
 
-__all__ = ["Driver", "Memory", "Wrapper"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Driver", "Memory", "Ranks", "Wrapper"]
 
 Memory = npt.NDArray[np.uint8]
+
+
+class Ranks(Protocol):
+    """The ranks that share a file, as `pnc_vol.comm` makes them.
+
+    rank : int, this process, from 0.
+    size : int, processes.
+    mpi : the mpi4py communicator behind them, or None where there is none.
+    """
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def mpi(self) -> Any: ...
 
 
 class Driver(abc.ABC):
@@ -33,8 +59,43 @@ class Driver(abc.ABC):
     name: ClassVar[str] = ""
     """The word that stands for this driver in a stack, e.g. ``"posix"``."""
 
+    keeps_file: ClassVar[bool] = True
+    """Whether a root of this kind puts its bytes into the file that `path` names."""
+
     path: str | None = None
     """The file's path, or None for a driver that keeps no file."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | None,
+        *,
+        writable: bool,
+        system: System,
+        comm: Ranks | None = None,
+        hints: Mapping[str, str] | None = None,
+    ) -> Driver:
+        """Open a root on a file that exists; every rank of `comm` together. A subclass may take options besides.
+
+        Parameters
+        ----------
+        path : str or None
+            None only where `keeps_file` is False.
+        writable : bool
+            Open for reading and writing, not for reading alone.
+        system : System
+            Where the calls to the operating system go.
+        comm : Ranks or None
+            Who shares the file; None for this process alone.
+        hints : mapping of str to str
+            MPI-IO's and PnetCDF's words; a driver takes those it knows.
+
+        Raises
+        ------
+        OSError
+            The operating system's error.
+        """
+        raise NotImplementedError(f"{cls.__name__} stands on another driver; it opens no file of its own")
 
     @abc.abstractmethod
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
@@ -72,14 +133,17 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def sync(self) -> None:
-        """Return when all that was written by this process is on stable storage."""
+        """Return when all that was written by this process is on stable storage.
+
+        Once this failed it fails for ever: what the system dropped cannot be known (it reports it once).
+        """
 
     @abc.abstractmethod
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
 
     def statistics(self) -> dict[str, Any]:
-        """Counts of what this driver did, by name; a wrapper adds its own to those below."""
+        """What this driver and those below did: counts and seconds, named ``"posix.write_calls"``."""
         return {}
 
     def describe(self) -> str:
@@ -88,11 +152,45 @@ class Driver(abc.ABC):
 
 
 class Wrapper(Driver):
-    """A driver that stands on another one; a subclass overrides the verbs that it changes."""
+    """A driver that stands on another one; a subclass overrides the verbs that it changes.
+
+    Examples
+    --------
+    A wrapper that counts what goes through, whole:
+
+    >>> class Count(Wrapper):
+    ...     name = "count"
+    ...     written = 0
+    ...     def write(self, extents, memory, *, collective=False):
+    ...         super().write(extents, memory, collective=collective)
+    ...         self.written += extents.nbytes
+    """
 
     def __init__(self, inner: Driver) -> None:
         self.inner = inner
         self.path = inner.path
+
+    @classmethod
+    def over(
+        cls,
+        inner: Driver,
+        *,
+        writable: bool,
+        system: System,
+        comm: Ranks | None = None,
+        hints: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Put this wrapper on `inner`; one that needs more than the options of the text overrides this.
+
+        Parameters
+        ----------
+        writable, system, comm, hints
+            As for `Driver.open`.
+        **options
+            What stood in brackets behind the name: ``"trace(file=a.json) | posix"``.
+        """
+        return cls(inner, **options)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         return self.inner.read(extents, memory, collective=collective)

@@ -1,0 +1,160 @@
+"""What every root of a stack does besides moving bytes: open and closed, threads, counts, refusals.
+
+Knows: the driver protocol, errors. Does not know: how bytes move.
+
+Rules
+-----
+1. `close` waits for verbs that other threads are in: a descriptor that is closed under a write may by then belong to
+   another file.
+2. A `sync` that failed once fails for ever: the system forgets the pages it could not write after saying so once.
+"""
+
+from __future__ import annotations
+
+import abc
+import errno
+import threading
+from types import TracebackType
+from typing import Any
+
+from pnc_vol.drivers.base import Driver, Memory
+from pnc_vol.errors import ClosedFileError, ReadOnlyError
+from pnc_vol.extents.model import Extents
+
+__all__ = ["Root"]
+
+
+class Root(Driver):
+    """A driver at the bottom of a stack; a subclass supplies the underscored verbs.
+
+    Parameters
+    ----------
+    path : str or None
+    writable : bool
+        Whether `write` and `resize` are allowed.
+    """
+
+    def __init__(self, path: str | None, *, writable: bool) -> None:
+        self.path = path
+        self.writable = writable
+        self._use = _Use(self)
+        self._sync_failure: OSError | None = None
+        self._counts = dict.fromkeys(("read_calls", "read_bytes", "write_calls", "write_bytes", "syncs"), 0)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._use.closed
+
+    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        with self._use:
+            nbytes, calls = self._read(extents, memory, collective)
+        self._count(read_calls=calls, read_bytes=nbytes)
+        return nbytes
+
+    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
+        with self._use:
+            self._may_write()
+            calls = self._write(extents, memory, collective)
+        self._count(write_calls=calls, write_bytes=extents.nbytes)
+
+    def size(self) -> int:
+        with self._use:
+            return self._size()
+
+    def resize(self, nbytes: int) -> None:
+        with self._use:
+            self._may_write()
+            if nbytes < 0:
+                raise ValueError(f"A file cannot have {nbytes} bytes")
+            self._resize(nbytes)
+
+    def sync(self) -> None:
+        with self._use:
+            if self._sync_failure is not None:
+                raise OSError(
+                    self._sync_failure.errno or errno.EIO,
+                    "An earlier sync failed, so what is on stable storage is not known; write the file anew",
+                    self.path,
+                ) from self._sync_failure
+            try:
+                self._sync()
+            except OSError as error:
+                self._sync_failure = error
+                raise
+        self._count(syncs=1)
+
+    def close(self) -> None:
+        if self._use.end():
+            self._close()
+
+    def statistics(self) -> dict[str, Any]:
+        with self._use.lock:
+            return {f"{self.name}.{key}": value for key, value in self._counts.items()}
+
+    @abc.abstractmethod
+    def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
+        """Bytes read, calls made."""
+
+    @abc.abstractmethod
+    def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
+        """Calls made."""
+
+    @abc.abstractmethod
+    def _size(self) -> int: ...
+
+    @abc.abstractmethod
+    def _resize(self, nbytes: int) -> None: ...
+
+    @abc.abstractmethod
+    def _sync(self) -> None: ...
+
+    @abc.abstractmethod
+    def _close(self) -> None: ...
+
+    def _may_write(self) -> None:
+        if not self.writable:
+            error = ReadOnlyError(f"The file {self.path!r} is open for reading; open it with 'r+' to change it")
+            error.errno = errno.EBADF
+            raise error
+
+    def _count(self, **more: int) -> None:
+        with self._use.lock:
+            for key, value in more.items():
+                self._counts[key] += value
+
+
+class _Use:
+    """Inside of it, a driver is open and stays so."""
+
+    __slots__ = ("_driver", "_inside", "closed", "lock")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._inside = 0
+        self.closed = False
+        self.lock = threading.Condition()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.closed:
+                path = f" {self._driver.path!r}" if self._driver.path else ""
+                raise ClosedFileError(f"The {self._driver.name} driver's file{path} is closed")
+            self._inside += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.lock:
+            self._inside -= 1
+            if self.closed:
+                self.lock.notify_all()
+
+    def end(self) -> bool:
+        """Close once the others are out; False if it is closed already."""
+        with self.lock:
+            if self.closed:
+                return False
+            self.closed = True
+            self.lock.wait_for(lambda: self._inside == 0)
+            return True
