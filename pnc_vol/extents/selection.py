@@ -246,6 +246,9 @@ def select(shape: Shape, args: Any) -> Selection:
 
 def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
     """Any index, as a non-empty tuple."""
+    for arg in args:
+        if arg is None:
+            raise SelectionTypeError("Indexing with None (or np.newaxis) is not supported")
     rank = len(shape)
     if rank == 0 or (len(args) == 1 and isinstance(args[0], (np.ndarray, Selection))):
         special = _scalar(args) if rank == 0 else _ready(shape, args[0])
@@ -328,9 +331,7 @@ def _within(number: int, dim: int) -> int:
 
 
 def _integer(arg: Any) -> int | None:
-    """The integer that `arg` stands for, or None if it is no integer; None (newaxis) is refused."""
-    if arg is None:
-        raise SelectionTypeError("Indexing with None (or np.newaxis) is not supported")
+    """The integer that `arg` stands for, or None if it is no integer."""
     try:
         return operator.index(arg)
     except TypeError:
@@ -343,8 +344,6 @@ def _too_many(given: int, rank: int) -> SelectionValueError:
 
 def _scalar(args: tuple[Any, ...]) -> Selection:
     """The only element of a dataset without axes."""
-    if any(arg is None for arg in args):
-        raise SelectionTypeError("Indexing with None (or np.newaxis) is not supported")
     if len(args) == 1 and args[0] is Ellipsis:
         return whole(())
     raise SelectionValueError("Illegal slicing argument for scalar dataspace; use () or ...")
@@ -358,7 +357,7 @@ def _ready(shape: Shape, array: npt.NDArray[Any] | Selection) -> Selection | Non
         return array
     if array.dtype.kind != "b":
         return None
-    if array.shape == shape and len(shape) > 1:
+    if array.shape == shape:
         runs = true_runs(array.ravel())
         total = int(runs.length.sum())
         return _listed(shape, runs, total)
