@@ -65,6 +65,9 @@ class Driver(abc.ABC):
     path: str | None = None
     """The file's path, or None for a driver that keeps no file."""
 
+    concurrent: bool = False
+    """Whether several threads may call `read` and `write` at once; never true of a driver that uses MPI."""
+
     @classmethod
     def open(
         cls,
@@ -169,6 +172,7 @@ class Wrapper(Driver):
     def __init__(self, inner: Driver) -> None:
         self.inner = inner
         self.path = inner.path
+        self.concurrent = inner.concurrent
 
     @classmethod
     def over(

@@ -56,6 +56,7 @@ class PosixDriver(Root):
     """
 
     name = "posix"
+    concurrent = True
 
     def __init__(
         self,

@@ -1,0 +1,196 @@
+"""The wrapper that writes down what goes through it, for a look at the run afterwards.
+
+    File(path, "w", driver="trace | posix")                       f's driver statistics hold counts and seconds
+    File(path, "w", driver="trace(file=run.json) | mpio")         a timeline for chrome://tracing or ui.perfetto.dev
+
+Knows: the verbs, time. Does not know: what is below it.
+
+Rules
+-----
+1. Nothing that goes through is changed, and an error goes on as it came.
+2. At most `limit` events are kept, the newest ones; the counts cover all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pnc_vol.drivers.base import Driver, Memory, Ranks, Wrapper
+from pnc_vol.extents.model import Extents
+from pnc_vol.system import REAL, System, write_whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Event", "TraceDriver"]
+
+T = TypeVar("T")
+
+
+class Event(NamedTuple):
+    """One verb that went through.
+
+    verb : str
+    start, seconds : float, when it began after the driver was opened, and how long it took.
+    extents, nbytes : int, pieces and bytes asked for.
+    first, last : int, offsets of the first byte and past the last one; -1 without extents.
+    collective : bool
+    error : str, empty if it went well.
+    """
+
+    verb: str
+    start: float
+    seconds: float
+    extents: int = 0
+    nbytes: int = 0
+    first: int = -1
+    last: int = -1
+    collective: bool = False
+    error: str = ""
+
+
+class TraceDriver(Wrapper):
+    """Records every verb.
+
+    Parameters
+    ----------
+    inner : Driver
+    file : str, optional
+        Where `close` writes the timeline (JSON); with several ranks, ``.<rank>`` goes before its suffix.
+    limit : int
+        Events that are kept.
+    system : System
+    rank, ranks : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pnc_vol.drivers.memory import MemoryDriver
+    >>> driver = TraceDriver(MemoryDriver(b"abc"))
+    >>> driver.read(Extents(*np.array([[0], [3], [0]])), np.empty(3, np.uint8))
+    3
+    >>> [(event.verb, event.nbytes) for event in driver.events]
+    [('read', 3)]
+    """
+
+    name = "trace"
+
+    def __init__(
+        self,
+        inner: Driver,
+        *,
+        file: str | None = None,
+        limit: int = 100_000,
+        system: System = REAL,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        super().__init__(inner)
+        self._system = system
+        self._rank = rank
+        if file is not None and ranks > 1:
+            stem, suffix = os.path.splitext(str(file))
+            file = f"{stem}.{rank}{suffix}"
+        self._file = file
+        self._events: deque[Event] = deque(maxlen=limit)
+        self._totals: dict[str, list[float]] = {}
+        self._began = time.perf_counter()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def over(
+        cls,
+        inner: Driver,
+        *,
+        writable: bool,
+        system: System,
+        comm: Ranks | None = None,
+        hints: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Self:
+        rank, ranks = (comm.rank, comm.size) if comm is not None else (0, 1)
+        return cls(inner, system=system, rank=rank, ranks=ranks, **options)
+
+    @property
+    def events(self) -> list[Event]:
+        """What went through, oldest first."""
+        with self._lock:
+            return list(self._events)
+
+    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        return self._timed("read", lambda: self.inner.read(extents, memory, collective=collective), extents, collective)
+
+    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
+        self._timed("write", lambda: self.inner.write(extents, memory, collective=collective), extents, collective)
+
+    def size(self) -> int:
+        return self._timed("size", self.inner.size)
+
+    def resize(self, nbytes: int) -> None:
+        self._timed("resize", lambda: self.inner.resize(nbytes))
+
+    def sync(self) -> None:
+        self._timed("sync", self.inner.sync)
+
+    def close(self) -> None:
+        first = "close" not in self._totals
+        self._timed("close", self.inner.close)
+        if first and self._file is not None:
+            write_whole(self._system, self._file, self.timeline().encode())
+
+    def statistics(self) -> dict[str, Any]:
+        mine: dict[str, Any] = {}
+        with self._lock:
+            for verb, (calls, seconds, extents, nbytes) in self._totals.items():
+                mine |= {f"trace.{verb}_calls": int(calls), f"trace.{verb}_seconds": seconds}
+                if verb in ("read", "write"):
+                    mine |= {f"trace.{verb}_extents": int(extents), f"trace.{verb}_bytes": int(nbytes)}
+        return mine | self.inner.statistics()
+
+    def timeline(self) -> str:
+        """The events in the Trace Event Format (JSON) that chrome://tracing and Perfetto show; microseconds."""
+        events = [
+            {
+                "name": event.verb,
+                "ph": "X",
+                "ts": round(event.start * 1e6, 3),
+                "dur": round(event.seconds * 1e6, 3),
+                "pid": self._rank,
+                "tid": 0,
+                "args": event._asdict(),
+            }
+            for event in self.events
+        ]
+        return json.dumps({"traceEvents": events, "otherData": {"path": self.path, "stack": self.describe()}})
+
+    def _timed(self, verb: str, call: Callable[[], T], extents: Extents | None = None, collective: bool = False) -> T:
+        start = time.perf_counter()
+        error = ""
+        try:
+            return call()
+        except BaseException as caught:
+            error = f"{type(caught).__name__}: {caught}"
+            raise
+        finally:
+            seconds = time.perf_counter() - start
+            self._record(verb, start - self._began, seconds, extents, collective, error)
+
+    def _record(
+        self, verb: str, start: float, seconds: float, extents: Extents | None, collective: bool, error: str
+    ) -> None:
+        pieces = nbytes = 0
+        first = last = -1
+        if extents is not None and len(extents.offset):
+            pieces, nbytes = len(extents.offset), extents.nbytes
+            first, last = int(extents.offset.min()), int((extents.offset + extents.length).max())
+        with self._lock:
+            self._events.append(Event(verb, start, seconds, pieces, nbytes, first, last, collective, error))
+            total = self._totals.setdefault(verb, [0, 0.0, 0, 0])
+            for i, more in enumerate((1, seconds, pieces, nbytes)):
+                total[i] += more
