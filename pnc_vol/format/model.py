@@ -12,13 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Attr", "Dim", "Header", "Var"]
+__all__ = ["Attr", "Dim", "Finding", "Header", "Var"]
 
 
 class Dim(NamedTuple):
     """A dimension.
 
-    name : str, NFC-normalised.
+    name : str, NFC-normalised when we wrote it, as in the file when another program did (bytes that are no
+        UTF-8 as surrogate escapes).
     size : int, elements; 0 means the record (unlimited) dimension, as in the file.
     """
 
@@ -71,3 +72,20 @@ class Header:
     dims: tuple[Dim, ...] = ()
     attrs: tuple[Attr, ...] = ()
     vars: tuple[Var, ...] = ()
+
+
+class Finding(NamedTuple):
+    """Something that a reader or a checker has to say about the bytes of a file.
+
+    severity : str, ``"error"`` or ``"warning"``.
+    offset : int, bytes from the start of the file to the field.
+    field : str, the field in the words of the specification, e.g. ``"var[3].begin"``.
+    value : object, what was found there.
+    message : str, what is wrong, in one line.
+    """
+
+    severity: str
+    offset: int
+    field: str
+    value: object
+    message: str

@@ -1,0 +1,272 @@
+"""Values to the bytes of a file and back, in one pass.
+
+Knows: numpy types, byte order, ranges. Does not know: headers, variables, requests.
+
+Rules
+-----
+1. What needs no check is one `numpy.copyto`: conversion, transposition and byte order together. Measured, that
+   beats a copy followed by a swap at every block size, since the bytes cross the memory bus once.
+2. What can overflow is checked and converted in blocks that stay in cache.
+3. Nothing that fits is refused; nothing that does not fit is stored, unless clipping was asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import DefinitionError, RangeError
+
+__all__ = ["Overflow", "from_file", "swap_in_place", "to_file"]
+
+Overflow = Literal["raise", "clip"]
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+BLOCK = 1 << 20
+"""Bytes of values that are checked and converted at a time."""
+
+_NUMERIC = "biuf"
+
+
+def to_file(
+    values: Array, file_dtype: np.dtype[Any], out: Bytes, *, on_overflow: Overflow = "raise", what: str = "values"
+) -> None:
+    """Convert `values` to `file_dtype`, in C order, into `out`.
+
+    Parameters
+    ----------
+    values : ndarray
+        Numbers, booleans, complex numbers or fixed-length bytes; any shape, strides and byte order.
+    file_dtype : numpy.dtype
+        As in the file, big-endian.
+    out : uint8[values.size * file_dtype.itemsize]
+        Contiguous; it need not be aligned and must not overlap `values`.
+    on_overflow : {"raise", "clip"}
+        What to do with a value that the type cannot hold. ``"clip"`` stores the nearest integer of the type, 0 for
+        NaN, and infinity for a float that is too large, as HDF5 does.
+    what : str
+        Names the values in errors.
+
+    Raises
+    ------
+    RangeError
+        A value does not fit: a number outside an integer type, NaN or infinity for an integer type, a finite float that
+        would become infinite, bytes that are too long. `out` is then partly written.
+    DefinitionError
+        The kinds do not convert (text and numbers, complex to real).
+
+    Examples
+    --------
+    >>> out = np.empty(4, np.uint8)
+    >>> to_file(np.array([1, 258]), np.dtype(">i2"), out)
+    >>> out
+    array([0, 1, 1, 2], dtype=uint8)
+    """
+    source = values.dtype
+    _check_kinds(source, file_dtype, what)
+    if out.nbytes != values.size * file_dtype.itemsize:
+        raise ValueError(f"{what}: {values.size} values of {file_dtype} do not make {out.nbytes} bytes")
+    target = out.view(file_dtype).reshape(values.shape)
+    if not _may_overflow(source, file_dtype):
+        np.copyto(target, values, casting="unsafe")
+        return
+    if file_dtype.kind == "S":
+        _copy_bytes(values, target, what)
+        return
+    move = _clip_block if on_overflow == "clip" else _checked_block
+    for index in _blocks(values.shape, max(1, BLOCK // max(source.itemsize, file_dtype.itemsize))):
+        at = move(values[index], target[index])
+        if at >= 0:
+            _refuse(values, index, at, file_dtype, what)
+
+
+def from_file(raw: Bytes, file_dtype: np.dtype[Any], out: Array) -> None:
+    """Convert the bytes of a file into `out`.
+
+    Parameters
+    ----------
+    raw : uint8[out.size * file_dtype.itemsize]
+        Values in C order, big-endian; contiguous, not necessarily aligned.
+    file_dtype : numpy.dtype
+        As in the file.
+    out : ndarray
+        Any shape, strides and byte order. Values that its type cannot hold wrap around, as in ``ndarray.astype``.
+
+    Examples
+    --------
+    >>> out = np.empty(2, "f8")
+    >>> from_file(np.array([0, 1, 1, 2], np.uint8), np.dtype(">i2"), out)
+    >>> out
+    array([  1., 258.])
+    """
+    if raw.nbytes != out.size * file_dtype.itemsize:
+        raise ValueError(f"{raw.nbytes} bytes are not {out.size} values of {file_dtype}")
+    _check_kinds(file_dtype, out.dtype, "read")
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.copyto(out, raw.view(file_dtype).reshape(out.shape), casting="unsafe")
+
+
+def swap_in_place(raw: Bytes, itemsize: int) -> None:
+    """Turn big-endian values into native ones, or back, where they lie; nothing to do on big-endian machines.
+
+    Parameters
+    ----------
+    raw : uint8[n], contiguous, n a multiple of `itemsize`.
+    itemsize : int, bytes of a value (for complex numbers, of a part).
+
+    Examples
+    --------
+    >>> raw = np.array([0, 1], np.uint8)
+    >>> swap_in_place(raw, 2)
+    >>> int(raw.view("u2")[0])
+    1
+    """
+    if itemsize > 1 and sys.byteorder == "little":
+        raw.view(f"u{itemsize}").byteswap(inplace=True)
+
+
+def _check_kinds(source: np.dtype[Any], target: np.dtype[Any], what: str) -> None:
+    a, b = source.kind, target.kind
+    fits = (a in _NUMERIC and b in _NUMERIC + "c") or (a == b and a in "SVc")
+    if not fits or (a == "V" and source != target):
+        raise DefinitionError(f"{what}: {source} does not convert to {target}.")
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _may_overflow(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether some value of `source` has no place in `target`."""
+    a, b = source.kind, target.kind
+    if b == "S":
+        return source.itemsize > target.itemsize
+    if a == "V":
+        return False
+    if b == "c" or b == "f":
+        if a in "fc":
+            # A complex number holds two parts.
+            return source.itemsize // (1 + (a == "c")) > target.itemsize // (1 + (b == "c"))
+        return b == "f" and target.itemsize == 2 and a in "iu" and source.itemsize > 1
+    if b == "b":
+        return False
+    if a == "f":
+        return True
+    low, high = _limits(source)
+    least, most = _limits(target)
+    return low < least or high > most
+
+
+def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[int | slice, ...]]:
+    """Yield indices that cut `shape` into pieces of at most `limit` elements, in C order."""
+    inner = 1
+    axis = len(shape)
+    while axis and inner * shape[axis - 1] <= limit:
+        axis -= 1
+        inner *= shape[axis]
+    if axis == 0:
+        yield ()
+        return
+    step = max(1, limit // max(inner, 1))
+    for outer in np.ndindex(*shape[: axis - 1]):
+        for start in range(0, shape[axis - 1], step):
+            yield (*outer, slice(start, start + step))
+
+
+def _checked_block(values: Array, target: Array) -> int:
+    """Convert one block; return the flat position of the first value that does not fit, or -1."""
+    if not values.size:
+        return -1
+    if target.dtype.kind in "iu":
+        bad = _outside(values, *_limits(target.dtype))
+        if bad is None:
+            np.copyto(target, values, casting="unsafe")
+            return -1
+    else:
+        with np.errstate(over="ignore"):
+            np.copyto(target, values, casting="unsafe")
+        if np.isfinite(target).all():
+            return -1
+        bad = ~np.isfinite(target) & np.isfinite(values)
+    where = np.flatnonzero(bad)
+    return int(where[0]) if where.size else -1
+
+
+def _outside(values: Array, least: int, most: int) -> npt.NDArray[np.bool_] | None:
+    """Return where `values` lie outside ``[least, most]`` once truncated, or None if nowhere."""
+    low, high = values.min(), values.max()
+    if values.dtype.kind != "f":
+        if int(low) >= least and int(high) <= most:
+            return None
+        bad = np.zeros(values.shape, np.bool_)
+        info = np.iinfo(values.dtype)
+        if least > info.min:
+            bad |= values < least
+        if most < info.max:
+            bad |= values > most
+        return bad
+    # Python floats hold every bound of up to 32 bits exactly, and 2**63 and 2**64; NaN fails both comparisons.
+    above = float(most + 1)
+    below = float(least - 1)
+    if below == float(least):
+        below = float(np.nextafter(below, -np.inf))
+    if below < float(low) and float(high) < above:
+        return None
+    wide = values.astype(np.float64) if values.dtype.itemsize < 8 else values
+    return np.asarray(~((wide > below) & (wide < above)))
+
+
+def _clip_block(values: Array, target: Array) -> int:
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.copyto(target, values, casting="unsafe")
+        if values.size and target.dtype.kind in "iu":
+            least, most = _limits(target.dtype)
+            bad = _outside(values, least, most)
+            if bad is not None:
+                target[bad & (values > 0)] = most
+                target[bad & (values < 0)] = least
+                if values.dtype.kind == "f":
+                    target[np.isnan(values)] = 0
+    return -1
+
+
+def _copy_bytes(values: Array, target: Array, what: str) -> None:
+    room = target.dtype.itemsize
+    lengths = np.char.str_len(values)
+    if values.size and int(lengths.max()) > room:
+        index = np.unravel_index(int(lengths.argmax()), values.shape)
+        raise RangeError(
+            f"{what}: {values[index]!r} at {tuple(int(i) for i in index)} has {int(lengths.max())} bytes, and {room} "
+            "is the fixed length; shorten it or define a longer type."
+        )
+    np.copyto(target, values, casting="unsafe")
+
+
+def _refuse(values: Array, index: tuple[int | slice, ...], at: int, target: np.dtype[Any], what: str) -> NoReturn:
+    block = values[index]
+    inside = [int(i) for i in np.unravel_index(at, block.shape)]
+    value = block[tuple(inside)]
+    place = []
+    for part in index:
+        place.append(part.start + inside.pop(0) if isinstance(part, slice) else part)
+    place += inside
+    if target.kind in "iu":
+        least, most = _limits(target)
+        room = f"{least} to {most}"
+    else:
+        # The message shall name a float type's range as people know it: its largest finite number.
+        largest = np.finfo(target.newbyteorder("=")).max
+        room = f"-{largest:.6g} to {largest:.6g}"
+    where = f" at index {tuple(place)}" if place else ""
+    raise RangeError(
+        f"{what}: {value!s}{where} does not fit {target.newbyteorder('=')}, which holds {room}; store a wider type, or "
+        "open the file with on_overflow='clip'."
+    )

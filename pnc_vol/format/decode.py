@@ -1,0 +1,336 @@
+"""The bytes of a header to a `Header`.
+
+Knows: the grammar, and that bytes lie. Does not know: files; it is given bytes and the file's size, and asks for more
+with `NeedBytes`. What fields mean to each other (begins, sizes, records) is judged by `rules`.
+
+Rules
+-----
+1. Fields are read as unsigned numbers, compared, then used. A set sign bit is a `CorruptHeaderError`.
+2. A count times the smallest entry must fit the bytes that the file has left, before anything is made for it.
+3. A file that ends inside its header is a `TruncatedHeaderError`; bytes are never made up.
+4. A count or length beyond what any file could hold is a `LimitError`.
+5. What readers accept without harm (padding that is not NUL, a wrong vsize, odd names) is a warning among the findings.
+6. One pass. Text for errors is made when an error is found, never before: `where` is a short tuple until then.
+
+Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from pnc_vol.errors import CorruptHeaderError
+from pnc_vol.format import rules
+from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
+from pnc_vol.format.names import MAX_NAME
+from pnc_vol.format.source import NUL, Source, Where, spell
+from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE
+
+__all__ = ["MAX_HEADER_BYTES", "Decoded", "decode"]
+
+MAX_HEADER_BYTES = 64 << 20
+"""Longest header that is decoded unless asked otherwise, in bytes."""
+
+
+class Decoded(NamedTuple):
+    """A decoded header.
+
+    header : Header
+    nbytes : int, bytes of the header in the file.
+    findings : tuple of Finding, what was accepted though it is not as it should be.
+    var_at : tuple of int, where the entry of each variable starts in the file, and where the last one ends.
+    """
+
+    header: Header
+    nbytes: int
+    findings: tuple[Finding, ...]
+    var_at: tuple[int, ...]
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    *,
+    file_size: int,
+    max_header_bytes: int = MAX_HEADER_BYTES,
+    tolerant_order: bool = False,
+    max_name: int = MAX_NAME,
+) -> Decoded:
+    """Decode the header of a file.
+
+    Parameters
+    ----------
+    data : bytes-like
+        The file from its start; at least its header, or as much as there is at hand.
+    file_size : int
+        Bytes of the whole file.
+    max_header_bytes : int
+        A longer header is refused.
+    tolerant_order : bool
+        Accept variables that lie in another order than they are defined in. They must still not overlap.
+    max_name : int
+        Bytes of the longest name that is accepted.
+
+    Raises
+    ------
+    NeedBytes
+        `data` ends inside the header, but the file goes on; ask again with that many bytes.
+    NotCDFError, TruncatedHeaderError, CorruptHeaderError, LimitError
+        The file is not what it should be; all are `FormatError` with ``offset``, ``field`` and ``value``.
+
+    Examples
+    --------
+    >>> decode(b"CDF\\x01" + bytes(28), file_size=32).header
+    Header(version=1, numrecs=0, dims=(), attrs=(), vars=())
+    """
+    parsed, found = examine(
+        data,
+        file_size=file_size,
+        max_header_bytes=max_header_bytes,
+        tolerant_order=tolerant_order,
+        max_name=max_name,
+    )
+    for finding in found:
+        if finding.severity == "error":
+            raise CorruptHeaderError(finding.message, offset=finding.offset, field=finding.field, value=finding.value)
+    return parsed
+
+
+def examine(
+    data: bytes | bytearray | memoryview,
+    *,
+    file_size: int,
+    max_header_bytes: int = MAX_HEADER_BYTES,
+    tolerant_order: bool = False,
+    max_name: int = MAX_NAME,
+) -> tuple[Decoded, tuple[Finding, ...]]:
+    """Decode like `decode`, but return contradictions between fields as findings with severity ``"error"``."""
+    source = _Reader(bytes(data), file_size, max_header_bytes, max_name)
+    header, inner, nbytes, var_at = source.header()
+    header, layout = rules.judge(
+        header, inner, var_at, nbytes=nbytes, file_size=file_size, tolerant_order=tolerant_order
+    )
+    findings = (*source.findings, *layout)
+    return Decoded(header, nbytes, findings, tuple(var_at)), findings
+
+
+class _Guess(NamedTuple):
+    """What the next variable's attribute at the same place may look like: all of it, or its name and type."""
+
+    whole: bytes
+    attr: Attr
+    head: bytes
+    name: str
+    code: int
+    size: int
+
+
+# No attribute begins with these bytes: its name would be 2**32 - 1 bytes long or longer.
+_NOTHING = _Guess(b"\xff" * 4, Attr("", 0, 0, b""), b"\xff" * 4, "", 0, 0)
+
+
+class _Reader(Source):
+    """Reads the parts of a header in their order."""
+
+    def __init__(self, data: bytes, file_size: int, limit: int, max_name: int) -> None:
+        super().__init__(data, file_size, limit, max_name)
+        # The attributes of the last variable that had some, each at its place, or the first of them.
+        self.guesses: list[_Guess] = []
+        # By the bytes of ndims and dimids: (indices, elements without the record dimension).
+        self.shapes: dict[bytes, tuple[tuple[int, ...], int]] = {}
+        self.sizes: list[int] = []
+        self.absent = bytes(4 + self.w.width)
+
+    def header(self) -> tuple[Header, list[int], int, list[int]]:
+        w, p = self.w, 4
+        if p + w.width > self.end:
+            self.short(p + w.width, p, ("numrecs",))
+        (numrecs,) = w.number.unpack_from(self.data, p)
+        p += w.width
+        if numrecs >= w.sign and numrecs != 2 * w.sign - 1:
+            self.corrupt(4, ("numrecs",), numrecs - 2 * w.sign, f"is negative ({numrecs - 2 * w.sign})")
+        dims, p = self.dimensions(p)
+        attrs, p = self.attributes(p, -1)
+        variables, var_at = self.variables(p, dims)
+        version = self.data[3]
+        # All ones stand for "not known" (STREAMING); `rules` derives the number from the size of the file.
+        streaming = -1 if numrecs == 2 * w.sign - 1 else numrecs
+        return Header(version, streaming, tuple(dims), attrs, tuple(variables)), self.sizes, var_at[-1], var_at
+
+    def dimensions(self, p: int) -> tuple[list[Dim], int]:
+        w = self.w
+        n, p = self.listing(p, DIMENSION, w.dim_min, ("dim",))
+        dims: list[Dim] = []
+        seen: dict[str, int] = {}
+        record = -1
+        for i in range(n):
+            at = p
+            name, p = self.name(p, ("dim", i))
+            if p + w.width > self.end:
+                self.short(p + w.width, p, ("dim", i, "size"))
+            (size,) = w.number.unpack_from(self.data, p)
+            if size > w.dim_max:
+                self.corrupt(p, ("dim", i, "size"), size - 2 * w.sign, f"is {size}, beyond {w.dim_max}")
+            if size == 0:
+                if record >= 0:
+                    self.corrupt(p, ("dim", i, "size"), 0, f"makes a second unlimited dimension, after dim[{record}]")
+                record = i
+            if seen.setdefault(name, i) != i:
+                self.corrupt(at, ("dim", i, "name"), name, f"is {name!r} like dim[{seen[name]}]")
+            dims.append(Dim(name, size))
+            p += w.width
+        return dims, p
+
+    def attributes(self, p: int, var: int) -> tuple[tuple[Attr, ...], int]:
+        """Read the attributes of variable `var`, or the global ones for -1."""
+        w, data, end = self.w, self.data, self.end
+        start = p + 4 + w.width
+        if data[p:start] == self.absent and start <= end:
+            return (), start
+        owner: Where = ("gatt",) if var < 0 else ("var", var, "att")
+        n, p = self.listing(p, ATTRIBUTE, w.attr_min, owner)
+        width, number, guesses = w.width, w.number.unpack_from, self.guesses
+        attrs: list[Attr] = []
+        fresh = False
+        for i in range(n):
+            # Most variables have the attributes of the one before them, and many the same values.
+            guess = guesses[i] if i < len(guesses) else _NOTHING
+            if data.startswith(guess.whole, p):
+                attrs.append(guess.attr)
+                p += len(guess.whole)
+                continue
+            at, known = p, len(self.findings)
+            if not data.startswith(guess.head, p):
+                fresh = True
+                guess = self.attribute_head(p, (*owner, i))
+            _, _, head, name, code, size = guess
+            p += len(head)
+            q = p + width
+            if q > end:
+                self.short(q, p, (*owner, i, "nelems"))
+            nelems = number(data, p)[0]
+            stop = q + nelems * size
+            p = (stop + 3) & -4
+            if p > end:
+                self.count(nelems, q - width, q, size, (*owner, i, "nelems"))
+                self.short(p, q, (*owner, i, "values"))
+            if p != stop and not data.startswith(NUL[p - stop], stop):
+                self.warn(stop, (*owner, i, "valuepad"), data[stop:p], f"is {data[stop:p]!r}, not NUL")
+            attr = tuple.__new__(Attr, (name, code, nelems, data[q:stop]))
+            attrs.append(attr)
+            if len(self.findings) == known:
+                guesses[i : i + 1 if not fresh else None] = [_Guess(data[at:p], attr, head, name, code, size)]
+            else:
+                # What is worth a warning is read again next time, to be warned of in its own place.
+                del guesses[i:]
+        if fresh and len({attr[0] for attr in attrs}) != n:
+            self.same_name(attrs, p, owner)
+        return tuple(attrs), p
+
+    def attribute_head(self, p: int, where: Where) -> _Guess:
+        """Read the name and the type of an attribute."""
+        w, data = self.w, self.data
+        name, q = self.name(p, where)
+        if q + 4 > self.end:
+            self.short(q + 4, q, (*where, "type"))
+        code = int.from_bytes(data[q : q + 4], "big")
+        size = w.sizes.get(code)
+        if size is None:
+            self.bad_type(code, q, (*where, "type"))
+        return _NOTHING._replace(head=data[p : q + 4], name=name, code=code, size=size)
+
+    def bad_type(self, code: int, at: int, where: Where) -> NoReturn:
+        self.corrupt(at, where, code, f"is {code}; CDF-{self.data[3]} has no such type")
+
+    def same_name(self, entries: Sequence[Attr | Var], at: int, owner: Where) -> NoReturn:
+        seen: dict[str, int] = {}
+        for i, entry in enumerate(entries):
+            if seen.setdefault(entry.name, i) != i:
+                field = spell((*owner, i, "name"))
+                raise CorruptHeaderError(
+                    f"{field} before byte {at} is {entry.name!r}, like {spell((*owner, seen[entry.name], 'name'))}.",
+                    offset=at,
+                    field=field,
+                    value=entry.name,
+                )
+        raise AssertionError("no duplicate")
+
+    def shape(self, p: int, var: int, dims: list[Dim]) -> tuple[tuple[int, ...], int, int]:
+        """Read ndims and the dimids of variable `var`: (indices, elements of one record or of all, next byte)."""
+        w = self.w
+        q = p + w.width
+        if q > self.end:
+            self.short(q, p, ("var", var, "ndims"))
+        (n,) = w.number.unpack_from(self.data, p)
+        self.count(n, p, q, w.width, ("var", var, "ndims"))
+        if n > MAX_VAR_DIMS:
+            self.too_much(p, ("var", var, "ndims"), n, f"is {n}; variables have at most {MAX_VAR_DIMS} dimensions")
+        stop = q + n * w.width
+        if stop > self.end:
+            whole = max(0, (self.file_size - q) // w.width)
+            self.short(stop, q + whole * w.width, ("var", var, f"dimid[{whole}]"))
+        indices = []
+        elements = 1
+        for k in range(n):
+            (i,) = w.number.unpack_from(self.data, q)
+            where = ("var", var, f"dimid[{k}]")
+            if i >= len(dims):
+                self.corrupt(q, where, i, f"is {i}; there are {len(dims)} dimensions")
+            size = dims[i].size
+            if size == 0 and k:
+                self.corrupt(q, where, i, "is the unlimited dimension, which must be a variable's first")
+            elements *= size or 1
+            if elements > MAX_BYTES:
+                self.corrupt(q, where, i, f"makes {elements} elements; no variable has more than {MAX_BYTES} bytes")
+            indices.append(i)
+            q += w.width
+        return tuple(indices), elements, stop
+
+    def variables(self, p: int, dims: list[Dim]) -> tuple[list[Var], list[int]]:
+        w, data, end, shapes, inner = self.w, self.data, self.end, self.shapes, self.sizes
+        n, p = self.listing(p, VARIABLE, w.var_min, ("var",))
+        width, number, tail, tail_size, sizes = w.width, w.number.unpack_from, w.tail.unpack_from, w.tail.size, w.sizes
+        make, small = Var._make, w.width == 4
+        found: list[Var] = []
+        var_at: list[int] = []
+        for i in range(n):
+            var_at.append(p)
+            name, p = self.name(p, ("var", i))
+            q = p + width
+            key = data[p : q + number(data, p)[0] * width] if q <= end else b""
+            known = shapes.get(key)
+            if known is None:
+                indices, elements, q = self.shape(p, i, dims)
+                shapes[data[p:q]] = indices, elements
+            else:
+                indices, elements = known
+                q = p + len(key)
+            attrs, p = self.attributes(q, i)
+            q = p + tail_size
+            if q > end:
+                self.short(q, p, ("var", i, self.tail_part(p)))
+            code, vsize, begin = tail(data, p)
+            size = sizes.get(code)
+            if size is None:
+                self.bad_type(code, p, ("var", i, "type"))
+            size *= elements
+            if size > MAX_BYTES:
+                self.corrupt(
+                    p, ("var", i, "vsize"), size, f"should be {size}; no variable has more than {MAX_BYTES} bytes"
+                )
+            padded = (size + 3) & -4
+            # Some writers leave the padding of a lone record variable out: harmless, so not worth a word.
+            if vsize not in (padded, size) and not (small and vsize == 0xFFFFFFFF and padded > 0xFFFFFFFC):
+                self.warn(p + 4, ("var", i, "vsize"), vsize, f"is {vsize}, and {padded} follows from the dimensions")
+            inner.append(size)
+            found.append(make((name, indices, attrs, code, begin)))
+            p = q
+        var_at.append(p)
+        if len({var[0] for var in found}) != n:
+            self.same_name(found, p, ("var",))
+        return found, var_at
+
+    def tail_part(self, p: int) -> str:
+        """Name the first field of a variable's end, at `p`, that the file does not hold whole."""
+        left = self.file_size - p
+        return "type" if left < 4 else "vsize" if left < 4 + self.w.width else "begin"

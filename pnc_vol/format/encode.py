@@ -1,0 +1,149 @@
+"""A `Header` to the bytes of a file.
+
+Knows: the grammar. Does not know: where variables should begin (`placing`), files.
+
+Rules
+-----
+1. What is written is what every reader takes: legal names, NUL padding, the true vsize, never STREAMING.
+2. The size of a header is known without encoding it, since begins depend on it.
+
+Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
+"""
+
+from __future__ import annotations
+
+from pnc_vol.errors import DefinitionError
+from pnc_vol.format.limits import check_limits, check_names
+from pnc_vol.format.model import Attr, Header
+from pnc_vol.format.sizes import inner_sizes
+from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, VARIABLE, WIDTHS, Widths
+
+__all__ = ["check_limits", "check_names", "encode", "header_size", "numrecs_bytes"]
+
+_NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
+"""Padding by the length modulo 4 of what it follows."""
+
+
+def numrecs_bytes(header: Header) -> bytes:
+    """Return the number of records as the file holds it, from byte 4 on."""
+    return WIDTHS[header.version].number.pack(header.numrecs)
+
+
+def header_size(header: Header) -> int:
+    """Return the bytes that `encode` would make.
+
+    Examples
+    --------
+    >>> header_size(Header(5))
+    48
+    """
+    w = WIDTHS[header.version]
+    width = w.width
+    # Padded bytes of names, with their length field.
+    known: dict[str, int] = {}
+
+    def name(text: str) -> int:
+        n = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+        n = known[text] = width + ((n + 3) & -4)
+        return n
+
+    def attributes(attrs: tuple[Attr, ...]) -> int:
+        total = len(attrs) * (4 + width)
+        for attr in attrs:
+            total += (known.get(attr[0]) or name(attr[0])) + ((len(attr[3]) + 3) & -4)
+        return total
+
+    total = 4 + width + 3 * (4 + width) + attributes(header.attrs)
+    for dim in header.dims:
+        total += name(dim[0]) + width
+    total += len(header.vars) * (width + (4 + width) + w.tail.size)
+    for var in header.vars:
+        total += name(var[0]) + width * len(var[1])
+        if var[2]:
+            total += attributes(var[2])
+    return total
+
+
+def encode(header: Header, *, check: bool = True) -> bytes:
+    """Encode a header.
+
+    Parameters
+    ----------
+    header : Header
+        All of its variables are placed (`placing.place`).
+    check : bool
+        Whether names must be legal. A header that was read from another program's file may hold names that are not;
+        they are then written as they were. Limits are always checked.
+
+    Raises
+    ------
+    DefinitionError
+        Something that the version cannot hold, or a variable that is not placed.
+    NameExistsError
+        A name is there twice.
+
+    Examples
+    --------
+    >>> encode(Header(1))[:4]
+    b'CDF\\x01'
+    """
+    check_limits(header)
+    if check:
+        check_names(header)
+    return _Writer(WIDTHS[header.version]).header(header)
+
+
+class _Writer:
+    """Collects the pieces; repeated names and dimension lists are encoded once."""
+
+    def __init__(self, widths: Widths) -> None:
+        self.w = widths
+        self.names: dict[str, bytes] = {}
+        self.pieces: list[bytes] = []
+
+    def header(self, header: Header) -> bytes:
+        w, put = self.w, self.pieces.append
+        put(b"CDF" + bytes([header.version]) + w.number.pack(header.numrecs))
+        put(self.listing(DIMENSION, len(header.dims)))
+        for dim in header.dims:
+            put(self.name(dim.name) + w.number.pack(dim.size))
+        self.attributes(header.attrs)
+        self.variables(header)
+        return b"".join(self.pieces)
+
+    def listing(self, tag: int, n: int) -> bytes:
+        return self.w.listing.pack(tag if n else ABSENT, n)
+
+    def name(self, text: str) -> bytes:
+        raw = text.encode("utf-8", "surrogateescape")
+        return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
+
+    def attributes(self, attrs: tuple[Attr, ...]) -> None:
+        names, put, pack = self.names, self.pieces.append, self.w.listing.pack
+        put(self.listing(ATTRIBUTE, len(attrs)))
+        for name, code, nelems, data in attrs:
+            head = names.get(name)
+            if head is None:
+                head = names[name] = self.name(name)
+            put(head)
+            put(pack(code, nelems))
+            put(data)
+            put(_NUL[len(data) & 3])
+
+    def variables(self, header: Header) -> None:
+        w, put = self.w, self.pieces.append
+        put(self.listing(VARIABLE, len(header.vars)))
+        shapes: dict[tuple[int, ...], bytes] = {}
+        small = w.width == 4
+        number, tail = w.number.pack, w.tail.pack
+        for (name, dims, attrs, code, begin), size in zip(header.vars, inner_sizes(header), strict=True):
+            if begin < 0:
+                raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
+            put(self.name(name))
+            shape = shapes.get(dims)
+            if shape is None:
+                shape = shapes[dims] = b"".join(map(number, (len(dims), *dims)))
+            put(shape)
+            self.attributes(attrs)
+            vsize = (size + 3) & -4
+            put(tail(code, 0xFFFFFFFF if small and vsize > 0xFFFFFFFC else vsize, begin))

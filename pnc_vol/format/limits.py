@@ -1,0 +1,189 @@
+"""What each version of the format can hold.
+
+Knows: the limits of CDF-1, CDF-2 and CDF-5 as writers must keep them, and how to say which version would do. Does not
+know: bytes. Readers are more tolerant: see `decode`.
+
+Source: NetCDF classic format specification; the limits that PnetCDF enforces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pnc_vol.errors import DefinitionError, NameExistsError
+from pnc_vol.format.model import Attr, Header
+from pnc_vol.format.names import check_name
+from pnc_vol.format.sizes import inner_sizes, record_dim, record_stride
+from pnc_vol.format.types import TYPES, pad4
+from pnc_vol.format.widths import MAX_BYTES, MAX_COUNT, MAX_OFFSET, MAX_VAR_DIMS, WIDTHS
+
+__all__ = ["check_limits", "check_names"]
+
+_DIM_MAX = {1: 2**31 - 1, 2: 2**31 - 1, 5: MAX_OFFSET}
+
+
+def check_names(header: Header) -> None:
+    """Refuse names that a writer may not store, and names that are taken.
+
+    Raises
+    ------
+    DefinitionError
+        With the name and the rule it breaks.
+    NameExistsError
+        Two dimensions, two variables, or two attributes of one variable have the same name.
+    """
+    names: set[str] = set()
+
+    def distinct(kind: str, entries: Iterable[tuple[str, ...]]) -> None:
+        own = [entry[0] for entry in entries]
+        if len(set(own)) != len(own):
+            seen: set[str] = set()
+            twice = next(name for name in own if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            raise NameExistsError(f"Two {kind} are called {twice!r}; names must differ.")
+        names.update(own)
+
+    distinct("dimensions", header.dims)  # type: ignore[arg-type]
+    distinct("variables", header.vars)  # type: ignore[arg-type]
+    distinct("global attributes", header.attrs)  # type: ignore[arg-type]
+    for var in header.vars:
+        if len(var.attrs) == 1:
+            names.add(var.attrs[0][0])
+        elif var.attrs:
+            distinct(f"attributes of variable {var.name!r}", var.attrs)  # type: ignore[arg-type]
+    for name in names:
+        check_name(name)
+
+
+def check_limits(header: Header) -> None:
+    """Refuse what the header's version cannot hold; names are left to `check_names`.
+
+    Raises
+    ------
+    DefinitionError
+        Naming the dimension, variable or attribute, and the version that could hold it.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.model import Var
+    >>> check_limits(Header(5, vars=(Var("a", (), (), 11),)))
+    """
+    version = header.version
+    if version not in WIDTHS:
+        raise DefinitionError(f"There is no CDF-{version}; versions 1, 2 and 5 exist.")
+    if not 0 <= header.numrecs <= _DIM_MAX[version]:
+        raise DefinitionError(
+            f"{header.numrecs} records: CDF-{version} holds at most {_DIM_MAX[version]}.{_hint(version)}"
+        )
+    for kind, entries in (("dimensions", header.dims), ("variables", header.vars)):
+        if len(entries) > MAX_COUNT:
+            raise DefinitionError(f"{len(entries)} {kind}: a file holds at most {MAX_COUNT}.")
+    _check_dims(header)
+    _check_attrs("The file", header.attrs, version)
+    codes = WIDTHS[version].sizes
+    checked: set[tuple[int, ...]] = set()
+    for var in header.vars:
+        if var.type not in codes:
+            raise DefinitionError(
+                f"Variable {var.name!r}: CDF-{version} has no type {_type_name(var.type)}{_use(var.type)}."
+            )
+        if var.dims not in checked:
+            _check_shape(header, var.name, var.dims)
+            checked.add(var.dims)
+        if var.attrs:
+            _check_attrs(f"Variable {var.name!r}", var.attrs, version)
+    _check_sizes(header)
+
+
+def _hint(version: int) -> str:
+    return " Use format='CDF-5'." if version != 5 else ""
+
+
+def _use(code: int) -> str:
+    return "; use format='CDF-5'" if code in TYPES else ""
+
+
+def _type_name(code: int) -> str:
+    return TYPES[code].name if code in TYPES else str(code)
+
+
+def _check_dims(header: Header) -> None:
+    limit = _DIM_MAX[header.version]
+    first = record_dim(header)
+    for i, (name, size) in enumerate(header.dims):
+        if not 0 <= size <= limit:
+            raise DefinitionError(
+                f"Dimension {name!r} has {size} elements; CDF-{header.version} holds at most {limit}."
+                + _hint(header.version)
+            )
+        if size == 0 and i != first:
+            raise DefinitionError(
+                f"Dimension {name!r} is unlimited, and so is {header.dims[first or 0].name!r}; a file has one "
+                "such dimension. Give it a size."
+            )
+
+
+def _check_attrs(owner: str, attrs: tuple[Attr, ...], version: int) -> None:
+    sizes = WIDTHS[version].sizes
+    for name, code, nelems, data in attrs:
+        size = sizes.get(code)
+        if size is None:
+            raise DefinitionError(
+                f"{owner}, attribute {name!r}: CDF-{version} has no type {_type_name(code)}{_use(code)}."
+            )
+        if nelems * size != len(data):
+            raise DefinitionError(
+                f"{owner}, attribute {name!r}: {nelems} values of {_type_name(code)} do not have {len(data)} bytes."
+            )
+        if nelems > MAX_COUNT:
+            raise DefinitionError(f"{owner}, attribute {name!r} has {nelems} values; the limit is {MAX_COUNT}.")
+
+
+def _check_shape(header: Header, name: str, dims: tuple[int, ...]) -> None:
+    if len(dims) > MAX_VAR_DIMS:
+        raise DefinitionError(f"Variable {name!r} has {len(dims)} dimensions; the limit is {MAX_VAR_DIMS}.")
+    for k, i in enumerate(dims):
+        if not 0 <= i < len(header.dims):
+            raise DefinitionError(f"Variable {name!r}: there is no dimension {i}; the file has {len(header.dims)}.")
+        if k and header.dims[i].size == 0:
+            raise DefinitionError(
+                f"Variable {name!r}: {header.dims[i].name!r} is the unlimited dimension, which must come first."
+            )
+
+
+def _check_sizes(header: Header) -> None:
+    version = header.version
+    widths = WIDTHS[version]
+    sizes = inner_sizes(header)
+    dim = record_dim(header)
+    fixed: list[int] = []
+    records: list[int] = []
+    for i, var in enumerate(header.vars):
+        (records if dim is not None and var.dims and var.dims[0] == dim else fixed).append(i)
+    for kind in (fixed, records):
+        for i in kind:
+            if sizes[i] <= widths.var_max:
+                continue
+            # One variable may outgrow its vsize where nothing has to begin behind it.
+            last = i == kind[-1] and not (kind is fixed and records)
+            if sizes[i] > MAX_BYTES or not last:
+                _refuse_size(header, i, sizes[i])
+    stride = record_stride([sizes[i] for i in records])
+    if stride > MAX_BYTES:
+        raise DefinitionError(f"A record would have {stride} bytes; the limit is {MAX_BYTES}.")
+    for i, var in enumerate(header.vars):
+        if var.begin > widths.begin_max:
+            raise DefinitionError(
+                f"Variable {var.name!r} would begin at byte {var.begin}; CDF-{version} reaches {widths.begin_max}."
+                + (" Use format='CDF-2' or 'CDF-5'." if version == 1 else "")
+            )
+        if var.begin + pad4(sizes[i]) > MAX_OFFSET:
+            raise DefinitionError(f"Variable {var.name!r} would end beyond 2**63 - 1 bytes; make it smaller.")
+
+
+def _refuse_size(header: Header, i: int, size: int) -> None:
+    version, limit = header.version, WIDTHS[header.version].var_max
+    would = [f"'CDF-{v}'" for v in (2, 5) if v > version and size <= WIDTHS[v].var_max]
+    use = f" Use format={' or '.join(would)}, or define it last." if would else " Split it."
+    raise DefinitionError(
+        f"Variable {header.vars[i].name!r} has {size} bytes; CDF-{version} holds at most {limit}.{use}"
+    )

@@ -1,0 +1,187 @@
+"""The primitives of decoding: bounds, errors, counts, names, the starts of lists.
+
+Knows: where the bytes end (in memory, in the file, by the caller's limit) and what to say when they do. Does not know:
+the order of a header's parts; `decode` does. Its rules hold here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from pnc_vol.errors import CorruptHeaderError, LimitError, NeedBytes, NotCDFError, TruncatedHeaderError
+from pnc_vol.format.model import Finding
+from pnc_vol.format.names import MAX_NAME, is_legal_name
+from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, MAX_COUNT, VARIABLE, WIDTHS, Widths
+
+__all__ = ["NUL", "Source", "Where", "spell"]
+
+Where = tuple[Any, ...]
+"""A place in a header, spelled only when it is needed: see `spell`."""
+
+NUL = (b"", b"\0", b"\0\0", b"\0\0\0")
+"""Padding by its length."""
+
+_TAGS = {DIMENSION: "NC_DIMENSION (10)", VARIABLE: "NC_VARIABLE (11)", ATTRIBUTE: "NC_ATTRIBUTE (12)"}
+
+
+class Source:
+    """The bytes, how far they may be read, and what was found so far.
+
+    Attributes
+    ----------
+    data : bytes
+    end : int, bytes that may be read.
+    file_size, limit : int, bytes.
+    max_name : int, bytes.
+    findings : list of Finding
+    w : Widths
+    """
+
+    def __init__(self, data: bytes, file_size: int, limit: int, max_name: int) -> None:
+        self.data = data
+        self.file_size = file_size
+        self.limit = limit
+        self.end = min(len(data), file_size, limit)
+        self.max_name = max_name
+        self.findings: list[Finding] = []
+        self.w: Widths = WIDTHS[_version(data, file_size)]
+
+    def short(self, needed: int, at: int, where: Where) -> NoReturn:
+        """The bytes end before `needed`: the file does, or the caller has more."""
+        if needed > self.file_size:
+            raise TruncatedHeaderError(
+                f"The file ends at byte {self.file_size}, inside its header: {spell(where)} at byte {at} would end at "
+                f"byte {needed}. The file was cut, or never finished; take another copy.",
+                offset=at,
+                field=spell(where),
+                value=max(0, self.file_size - at),
+            )
+        if needed > self.limit:
+            raise LimitError(
+                f"The header is longer than {self.limit} bytes ({spell(where)} at byte {at}); raise max_header_bytes "
+                "if the file is to be trusted.",
+                offset=at,
+                field=spell(where),
+                value=needed,
+            )
+        more = max(needed, 2 * len(self.data), 4096)
+        raise NeedBytes(min(more, self.file_size, self.limit))
+
+    def corrupt(self, at: int, where: Where, value: object, message: str) -> NoReturn:
+        field = spell(where)
+        raise CorruptHeaderError(f"{field} at byte {at} {message}.", offset=at, field=field, value=value)
+
+    def too_much(self, at: int, where: Where, value: int, message: str) -> NoReturn:
+        field = spell(where)
+        raise LimitError(f"{field} at byte {at} {message}.", offset=at, field=field, value=value)
+
+    def warn(self, at: int, where: Where, value: object, message: str) -> None:
+        field = spell(where)
+        self.findings.append(Finding("warning", at, field, value, f"{field} at byte {at} {message}."))
+
+    def count(self, n: int, at: int, start: int, smallest: int, where: Where) -> None:
+        """Check a count of entries of at least `smallest` bytes each that lie from `start` on."""
+        if n >= self.w.sign:
+            self.corrupt(at, where, n - 2 * self.w.sign, f"is negative ({n - 2 * self.w.sign})")
+        if n > MAX_COUNT:
+            self.too_much(at, where, n, f"is {n}, beyond {MAX_COUNT}, the most that any NetCDF library holds")
+        if n * smallest > self.file_size - start:
+            field = spell(where)
+            raise TruncatedHeaderError(
+                f"{field} at byte {at} is {n}; that takes at least {n * smallest} bytes, and the file has "
+                f"{max(0, self.file_size - start)} left.",
+                offset=at,
+                field=field,
+                value=n,
+            )
+
+    def listing(self, p: int, tag: int, smallest: int, where: Where) -> tuple[int, int]:
+        """Read the tag and the count of a list."""
+        w = self.w
+        start = p + 4 + w.width
+        if start > self.end:
+            self.short(start, p, (*where, "tag") if p + 4 > self.file_size else (*where, "nelems"))
+        found, n = w.listing.unpack_from(self.data, p)
+        if found == tag:
+            self.count(n, p + 4, start, smallest, (*where, "nelems"))
+            if n == 0:
+                self.warn(p, (*where, "tag"), found, "announces a list that is empty; it should be 0")
+        elif found != ABSENT:
+            self.corrupt(p, (*where, "tag"), found, f"is {found:#x}; {_TAGS[tag]} or 0 belongs here")
+        elif n:
+            self.corrupt(p + 4, (*where, "nelems"), n, f"is {n}, though the list's tag says that there is none")
+        return n, start
+
+    def name(self, p: int, where: Where) -> tuple[str, int]:
+        w, data = self.w, self.data
+        q = p + w.width
+        if q > self.end:
+            self.short(q, p, (*where, "namelen"))
+        (n,) = w.number.unpack_from(data, p)
+        if not 0 < n <= self.max_name:
+            self.name_length(n, p, where)
+        stop = q + n
+        after = q + ((n + 3) & -4)
+        if after > self.end:
+            self.short(after, q, (*where, "name"))
+        raw = data[q:stop]
+        try:
+            name = raw.decode()
+        except UnicodeDecodeError:
+            name = raw.decode("utf-8", "surrogateescape")
+        if not (name.isascii() and name.isidentifier()):
+            if "\0" in name:
+                self.corrupt(q, (*where, "name"), name, f"is {name!r}, which holds a NUL")
+            if n <= MAX_NAME and not is_legal_name(name):
+                self.warn(q, (*where, "name"), name, f"is {name!r}, which is not a legal name")
+        if data[stop:after] != NUL[after - stop]:
+            self.warn(stop, (*where, "namepad"), data[stop:after], f"is {data[stop:after]!r}, not NUL")
+        return name, after
+
+    def name_length(self, n: int, p: int, where: Where) -> None:
+        """Say what is wrong with a name's length."""
+        where = (*where, "namelen")
+        if n == 0:
+            self.corrupt(p, where, n, "is 0; every name has at least one byte")
+        if n >= self.w.sign:
+            self.corrupt(p, where, n - 2 * self.w.sign, f"is negative ({n - 2 * self.w.sign})")
+        if self.w.width == 8 and n >> 32 in _TAGS:
+            self.corrupt(p, where, n, f"holds the tag {_TAGS[n >> 32]}: the list before it is shorter than its nelems")
+        self.count(n, p, p + self.w.width, 1, where)
+        self.too_much(p, where, n, f"is {n}; names have at most {self.max_name} bytes")
+
+
+def spell(where: Where) -> str:
+    """Spell a place in a header: ``("var", 3, "att", 0, "type")`` is ``var[3].att[0].type``."""
+    text = ""
+    for part in where:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _is_hdf5(data: bytes) -> bool:
+    """Whether an HDF5 superblock is at byte 0, 512, 1024, 2048 and so on."""
+    at = 0
+    while at < len(data):
+        if data[at : at + 8] == b"\x89HDF\r\n\x1a\n":
+            return True
+        at = 2 * at or 512
+    return False
+
+
+def _version(data: bytes, file_size: int) -> int:
+    """Return the version of the format, or say what the file is instead."""
+    magic = data[:4]
+    if magic[:3] == b"CDF" and len(magic) == 4 and magic[3] in WIDTHS:
+        return magic[3]
+    if len(magic) < 4 <= file_size:
+        raise NeedBytes(min(file_size, 4096))
+    if magic[:3] == b"CDF" and len(magic) == 4:
+        said = f"has version byte {magic[3]}; versions 1, 2 and 5 exist"
+    elif _is_hdf5(data):
+        said = "is an HDF5 file; open it with h5py, or convert it with pnc_vol.convert"
+    elif not magic:
+        said = "is empty"
+    else:
+        said = f"begins with {magic!r}, not with 'CDF'"
+    raise NotCDFError(f"Not a NetCDF classic file: it {said}.", offset=0, field="magic", value=magic)
