@@ -1,40 +1,31 @@
-"""From extents to few large moves: what all roots share.
+"""Arithmetic on extents and the bytes they name: what all roots share.
 
-Knows: numpy, extents, memory. Does not know: files, descriptors, MPI; it calls a function for each move.
-
-Rules
------
-1. Pieces that touch in the file are one move. Long pieces move straight from or to the caller's memory, as a vector of
-   buffers; short ones go through a staging block of a few MiB, filled or emptied by numpy.
-2. A read may also bridge short gaps between short pieces, because a call costs as much as reading some KiB; a write
-   never touches a byte that it was not given.
-3. Python loops over moves, never over pieces, but for vectors of long ones.
+Knows: numpy, extents, memory. Does not know: files; it moves bytes from memory to memory only.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents, Int64
 
-__all__ = ["check", "copy_pieces", "get_extents", "in_order", "put_extents", "split_rounds"]
+__all__ = [
+    "Bytes",
+    "check",
+    "copy_pieces",
+    "in_order",
+    "joined",
+    "split_rounds",
+    "spread",
+    "within",
+    "without_overlap",
+]
 
 Bytes = npt.NDArray[np.uint8]
-Put = Callable[[memoryview | list[memoryview], int], int]
-Get = Callable[[memoryview | list[memoryview], int], int]
 
-#: Bytes of a piece from which on it is never staged.
-LONG = 64 << 10
-#: Mean bytes of the pieces of a move up to which they are staged.
-SHORT = 1024
-#: Bytes of a staging block, about; two fit a core's cache.
-STAGE = 2 << 20
-#: Bytes of a gap that a read bridges at most.
-GAP = 4096
+#: Bytes up to which equal pieces are copied as elements of that size, and not one by one.
+ELEMENT = 4096
 
 
 def check(extents: Extents, memory: Bytes) -> None:
@@ -67,6 +58,20 @@ def in_order(extents: Extents) -> Extents:
     return Extents(offset, length, place)
 
 
+def joined(start: Int64, length: Int64) -> tuple[Int64, Int64]:
+    """The same bytes with neighbours made one: where each ends and the next begins.
+
+    Examples
+    --------
+    >>> [column.tolist() for column in joined(np.array([0, 4, 9]), np.array([4, 4, 1]))]
+    [[0, 9], [8, 1]]
+    """
+    if not len(start):
+        return start, length
+    first = np.flatnonzero(np.concatenate(([True], start[1:] != start[:-1] + length[:-1])))
+    return start[first], np.add.reduceat(length, first)
+
+
 def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place: Int64, length: Int64) -> None:
     """``target[t:t+n] = source[s:s+n]`` for each ``(t, s, n)``; pieces of one side do not overlap on the target.
 
@@ -80,7 +85,7 @@ def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place:
     if not len(length):
         return
     n = int(length[0])
-    if bool((length == n).all()) and n <= 4 * SHORT:
+    if bool((length == n).all()) and n <= ELEMENT:
         if n:
             _windows(target, n)[target_place] = _windows(source, n)[source_place]
         return
@@ -110,172 +115,6 @@ def _elements(memory: Bytes, unit: int) -> npt.NDArray[np.unsignedinteger]:
     return memory[: memory.nbytes // unit * unit].view(f"u{unit}")
 
 
-class _Moves(NamedTuple):
-    """Pieces in file order, cut into moves.
-
-    pieces : Extents, by offset.
-    first : int64[m], the first piece of each move.
-    many : int64[m], pieces of each move.
-    span : int64[m], bytes from its first byte to its last.
-    staged : bool[m], whether it goes through a staging block.
-    """
-
-    pieces: Extents
-    first: Int64
-    many: Int64
-    span: Int64
-    staged: npt.NDArray[np.bool_]
-
-
-def _moves(extents: Extents, gap: int) -> _Moves:
-    """Cut pieces (in order, none empty) into moves; gaps of up to `gap` bytes between short pieces are bridged."""
-    offset, length, _ = extents
-    end = offset + length
-    space = offset[1:] - end[:-1]
-    long = length >= LONG
-    together = space == 0
-    if gap:
-        short = length < GAP
-        together |= (space > 0) & (space <= gap) & short[1:] & short[:-1]
-    together &= ~(long[1:] | long[:-1])
-    first = np.flatnonzero(np.concatenate(([True], ~together)))
-    if len(first) < len(offset):
-        # A move is not longer than a staging block, so that staging never needs more than two of them.
-        block = (offset - np.repeat(offset[first], np.diff(first, append=len(offset)))) // STAGE
-        together &= block[1:] == block[:-1]
-        first = np.flatnonzero(np.concatenate(([True], ~together)))
-    count = np.diff(first, append=len(offset))
-    span = end[first + count - 1] - offset[first]
-    data = np.add.reduceat(length, first)
-    staged = (count > 1) & ((data <= SHORT * count) | (data < span))
-    return _Moves(extents, first, count, span, staged)
-
-
-def _direct(moves: _Moves, memory: Bytes, move: Put | Get) -> tuple[int, int]:
-    """Sum of what `move` returned, and calls of it, for the moves that need no staging."""
-    pieces, view = moves.pieces, memory.data
-    chosen = ~moves.staged
-    single = chosen & (moves.many == 1)
-    result = calls = 0
-    at = moves.first[single]
-    for o, n, p in zip(*(column[at].tolist() for column in pieces), strict=True):
-        result += move(view[p : p + n], o)
-        calls += 1
-    for i in np.flatnonzero(chosen & ~single).tolist():
-        part = slice(int(moves.first[i]), int(moves.first[i] + moves.many[i]))
-        start, stop = pieces.place[part], pieces.place[part] + pieces.length[part]
-        buffers = [view[a:b] for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
-        result += move(buffers, int(pieces.offset[part.start]))
-        calls += 1
-    return result, calls
-
-
-class _Block(NamedTuple):
-    """Moves that share one staging block.
-
-    pieces : Extents, their pieces.
-    inside : int64[n], where each piece lies in the block.
-    offset, base, span : list of int, file offset, place in the block and bytes of each move.
-    many : int64[m], pieces of each move.
-    """
-
-    pieces: Extents
-    inside: Int64
-    offset: list[int]
-    base: list[int]
-    span: list[int]
-    many: Int64
-
-
-def _blocks(moves: _Moves) -> list[_Block]:
-    """The staged moves, a block's worth at a time."""
-    first, count, span = (column[moves.staged] for column in (moves.first, moves.many, moves.span))
-    number = np.cumsum(span) // STAGE
-    cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
-    blocks = []
-    for f, c, s in zip(np.split(first, cuts), np.split(count, cuts), np.split(span, cuts), strict=True):
-        ahead = np.cumsum(c) - c
-        at = np.repeat(f - ahead, c) + np.arange(int(c.sum()))
-        pieces = Extents(*(column[at] for column in moves.pieces))
-        offset, base = moves.pieces.offset[f], np.cumsum(s) - s
-        inside = pieces.offset - np.repeat(offset - base, c)
-        blocks.append(_Block(pieces, inside, offset.tolist(), base.tolist(), s.tolist(), c))
-    return blocks
-
-
-def put_extents(extents: Extents, memory: Bytes, put: Put) -> int:
-    """Write extents by few calls of ``put(view or views, offset)``, which writes all or raises.
-
-    Returns
-    -------
-    int
-        The sum of what `put` returned.
-
-    Raises
-    ------
-    ValueError
-        From `check`.
-    """
-    if len(extents.offset) == 1:
-        check(extents, memory)
-        o, n, p = int(extents.offset[0]), int(extents.length[0]), int(extents.place[0])
-        return put(memory.data[p : p + n], o) if n else 0
-    check(extents, memory)
-    extents = in_order(extents)
-    if not len(extents.offset):
-        return 0
-    moves = _moves(extents, 0)
-    result, _ = _direct(moves, memory, put)
-    if moves.staged.any():
-        for block in _blocks(moves):
-            stage = np.empty(sum(block.span), np.uint8)
-            copy_pieces(stage, block.inside, memory, block.pieces.place, block.pieces.length)
-            view = stage.data
-            for o, b, n in zip(block.offset, block.base, block.span, strict=True):
-                result += put(view[b : b + n], o)
-    return result
-
-
-def get_extents(extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP) -> tuple[int, int]:
-    """Read extents by few calls of ``get(view or views, offset) -> bytes``, short only at the end of the file.
-
-    Returns
-    -------
-    tuple of int
-        Bytes of the extents that were read, and calls of `get`.
-
-    Raises
-    ------
-    ValueError
-        From `check`.
-    """
-    check(extents, memory)
-    if len(extents.offset) == 1:
-        o, n, p = int(extents.offset[0]), int(extents.length[0]), int(extents.place[0])
-        return (get(memory.data[p : p + n], o), 1) if n else (0, 0)
-    extents = in_order(extents)
-    if not len(extents.offset):
-        return 0, 0
-    moves = _moves(extents, gap)
-    nbytes, calls = _direct(moves, memory, get)
-    if moves.staged.any():
-        for block in _blocks(moves):
-            stage = np.empty(sum(block.span), np.uint8)
-            view = stage.data
-            got = np.array(
-                [get(view[b : b + n], o) for o, b, n in zip(block.offset, block.base, block.span, strict=True)],
-                np.int64,
-            )
-            length = block.pieces.length
-            if int(got.sum()) < len(stage):
-                limit = np.repeat(got + np.array(block.base), block.many)
-                length = np.clip(limit - block.inside, 0, length)
-            copy_pieces(memory, block.pieces.place, stage, block.inside, length)
-            nbytes += int(length.sum())
-            calls += len(block.offset)
-    return nbytes, calls
-
-
 def split_rounds(extents: Extents, nbytes: int) -> list[Extents]:
     """Cut extents, in the order they have, into parts of `nbytes` bytes each but for the last.
 
@@ -298,3 +137,30 @@ def split_rounds(extents: Extents, nbytes: int) -> list[Extents]:
         length = np.minimum(end[part], high) - start[part] - skip
         parts.append(Extents(extents.offset[part] + skip, length, extents.place[part] + skip))
     return parts
+
+
+def within(extents: Extents, nbytes: int) -> Extents:
+    """The parts of extents that lie in a file of `nbytes` bytes."""
+    return extents._replace(length=np.clip(nbytes - extents.offset, 0, extents.length))
+
+
+def without_overlap(extents: Extents, memory: Bytes) -> tuple[Extents, Bytes]:
+    """Extents in order, and their memory; where some overlap, what they cover and a memory for that.
+
+    A view of a file that is open for writing must not show a byte twice.
+    """
+    offset, length, _ = extents
+    end = np.maximum.accumulate(offset + length)
+    if not bool((offset[1:] < end[:-1]).any()):
+        return extents, memory
+    first = np.flatnonzero(np.concatenate(([True], offset[1:] > end[:-1])))
+    covered = np.append(end[first[1:] - 1], end[-1]) - offset[first]
+    union = Extents(offset[first], covered, np.cumsum(covered) - covered)
+    return union, np.empty(union.nbytes, np.uint8)
+
+
+def spread(union: Extents, stage: Bytes, extents: Extents, memory: Bytes) -> None:
+    """From what the extents cover to their places in memory."""
+    of = np.searchsorted(union.offset, extents.offset, side="right") - 1
+    inside = union.place[of] + extents.offset - union.offset[of]
+    copy_pieces(memory, extents.place, stage, inside, extents.length)

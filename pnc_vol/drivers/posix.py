@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.pieces import get_extents, put_extents
+from pnc_vol.drivers.moves import get_extents, put_extents
 from pnc_vol.drivers.root import Root
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL, System, read_at, write_all
@@ -127,7 +128,7 @@ class PosixDriver(Root):
             try:
                 self._system.ftruncate(self._fd, nbytes)
             except OSError as error:
-                number[0] = error.errno or 5
+                number[0] = error.errno or errno.EIO
         mpi.Bcast(number, root=0)
         if number[0]:
             raise OSError(int(number[0]), f"{os.strerror(int(number[0]))} (resize to {nbytes} bytes)", self.path)

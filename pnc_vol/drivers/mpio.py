@@ -1,0 +1,406 @@
+"""The root for files of many ranks: MPI-IO.
+
+Knows: mpi4py, which it imports when a file is opened. Does not know: requests, variables; who agrees on a flush.
+
+Rules
+-----
+1. Between calls the file's view is plain bytes, so that a call of one rank alone (`collective=False`) never needs
+   another rank.
+2. A collective call is a number of rounds that all ranks agree on; a rank with less, or that failed, takes part in the
+   rest with nothing and raises at the end. A round is `round_bytes` at most: Open MPI fails beyond 2^31 - 1 bytes,
+   on the big rank alone, while the others wait.
+3. A collective read or write of scattered extents is one call with a file type and a memory type. MPICH 4.0, as Debian
+   12 has it, fails on every type that mpi4py 4 makes; there, and with `derived_types=False`, all calls are contiguous.
+4. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pnc_vol.drivers.base import Memory, Ranks
+from pnc_vol.drivers.moves import get_extents, put_extents
+from pnc_vol.drivers.pieces import (
+    check,
+    copy_pieces,
+    in_order,
+    joined,
+    split_rounds,
+    spread,
+    within,
+    without_overlap,
+)
+from pnc_vol.drivers.root import Root
+from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.system import System
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["MpioDriver"]
+
+#: Bytes of one MPI call at most.
+ROUND = 1 << 30
+#: Bytes of a staging buffer where memory types cannot be used.
+PLAIN_ROUND = 64 << 20
+#: Contiguous collective calls, instead of independent ones, up to which scattered extents without types are moved.
+PLAIN_CALLS = 4
+
+_NOTHING = Extents(*np.zeros((3, 0), np.int64))
+
+
+class MpioDriver(Root):
+    """A file that the ranks of a communicator share.
+
+    Parameters
+    ----------
+    file : mpi4py.MPI.File
+        Open; its view is plain bytes.
+    path : str
+    writable : bool
+    comm : mpi4py.MPI.Intracomm
+        The ranks that opened it.
+    round_bytes : int
+        Bytes of one MPI call at most.
+    derived_types : bool
+        Whether file and memory types may be used.
+
+    Examples
+    --------
+    ::
+
+        driver = open_stack("mpio", "a.nc", writable=True, comm=comm, hints={"romio_cb_write": "disable"})
+        driver.write(mine, memory, collective=True)  # on every rank
+    """
+
+    name = "mpio"
+
+    def __init__(
+        self, file: Any, path: str, *, writable: bool, comm: Any, round_bytes: int = ROUND, derived_types: bool = True
+    ) -> None:
+        super().__init__(path, writable=writable)
+        self._file = file
+        self._comm = comm
+        self._round = round_bytes
+        self._typed = derived_types
+        # Not every MPI library lets two threads in at once, and a view must not change under another's call.
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | None,
+        *,
+        writable: bool,
+        system: System,
+        comm: Ranks | None = None,
+        hints: Mapping[str, str] | None = None,
+        round_bytes: int = ROUND,
+        derived_types: bool | None = None,
+    ) -> Self:
+        """Open a file that exists; all ranks of `comm` together.
+
+        Parameters
+        ----------
+        path, writable, comm
+            As for every root; without `comm` the file is this process's alone.
+        system : System
+            Not used: MPI has its own way to the file.
+        hints : mapping of str to str
+            Handed to the MPI library as they are; it ignores those it does not know.
+        round_bytes : int
+            Bytes of one MPI call at most, less than 2^31.
+        derived_types : bool, optional
+            False for contiguous calls only; decided by the library's version if not given.
+
+        Raises
+        ------
+        ImportError
+            mpi4py is not installed.
+        OSError
+            The file cannot be opened, the same on all ranks.
+        """
+        try:
+            from mpi4py import MPI
+        except ImportError as error:
+            raise ImportError('The mpio driver needs mpi4py and an MPI library: pip install "pnc-vol[mpi]"') from error
+        if path is None:
+            raise ValueError("The mpio driver needs the path of a file")
+        if not 0 < round_bytes < 1 << 31:
+            raise ValueError(f"round_bytes={round_bytes} is not between 1 and 2^31 - 1")
+        mpi = comm.mpi if comm is not None and comm.mpi is not None else MPI.COMM_SELF
+        if derived_types is None:
+            derived_types = not types_are_broken(MPI.Get_library_version())
+        info = MPI.Info.Create()
+        try:
+            for key, value in (hints or {}).items():
+                if len(key) <= MPI.MAX_INFO_KEY and len(value) <= MPI.MAX_INFO_VAL:
+                    info.Set(key, value)
+            with _os_errors(path, "open"):
+                file = MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
+        finally:
+            info.Free()
+        return cls(file, path, writable=writable, comm=mpi, round_bytes=round_bytes, derived_types=derived_types)
+
+    # ------------------------------------------------------------------------------------------------- verbs
+
+    def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
+        with self._lock:
+            if not collective or self._comm.size == 1:
+                return get_extents(extents, memory, self._get)
+            failure: Exception | None = None
+            asked, into = _NOTHING, memory
+            try:
+                check(extents, memory)
+                # What a collective read says of its length is what it was asked, so the end is found beforehand.
+                extents = in_order(within(extents, self._size()))
+                asked, into = without_overlap(extents, memory)
+            except Exception as error:
+                failure = error
+            calls = self._rounds(asked, into, writing=False, failure=failure)
+            if into is not memory:
+                spread(asked, into, extents, memory)
+            return extents.nbytes, calls
+
+    def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
+        with self._lock:
+            if not collective or self._comm.size == 1:
+                return put_extents(extents, memory, self._put)
+            failure: Exception | None = None
+            asked = _NOTHING
+            try:
+                check(extents, memory)
+                asked = in_order(extents)
+            except Exception as error:
+                failure = error
+            return self._rounds(asked, memory, writing=True, failure=failure)
+
+    def _size(self) -> int:
+        with self._lock, _os_errors(self.path, "size"):
+            return int(self._file.Get_size())
+
+    def _resize(self, nbytes: int) -> None:
+        """All ranks together: no rank's earlier write may come after the cut."""
+        with self._lock, _os_errors(self.path, f"resize to {nbytes} bytes"):
+            self._comm.Barrier()
+            self._file.Set_size(nbytes)
+
+    def _sync(self) -> None:
+        """All ranks together."""
+        with self._lock, _os_errors(self.path, "sync"):
+            self._file.Sync()
+
+    def _close(self) -> None:
+        """All ranks together; nothing is left to do once MPI has ended."""
+        from mpi4py import MPI
+
+        with self._lock, _os_errors(self.path, "close"):
+            if not MPI.Is_finalized():
+                self._file.Close()
+
+    # ------------------------------------------------------------------------------------ one rank by itself
+
+    def _put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        calls = 0
+        for view in buffers if isinstance(buffers, list) else [buffers]:
+            for start in range(0, view.nbytes, self._round):
+                part = view[start : start + self._round]
+                with _os_errors(self.path, f"write of {part.nbytes} bytes at offset {offset}"):
+                    self._file.Write_at(offset, [part, part.nbytes, MPI.BYTE], status)
+                if status.Get_count(MPI.BYTE) != part.nbytes:
+                    raise OSError(
+                        errno.EIO, f"MPI wrote {status.Get_count(MPI.BYTE)} of {part.nbytes} bytes", self.path
+                    )
+                offset += part.nbytes
+                calls += 1
+        return calls
+
+    def _get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        done = 0
+        for view in buffers if isinstance(buffers, list) else [buffers]:
+            for start in range(0, view.nbytes, self._round):
+                part = view[start : start + self._round]
+                with _os_errors(self.path, f"read of {part.nbytes} bytes at offset {offset + done}"):
+                    self._file.Read_at(offset + done, [part, part.nbytes, MPI.BYTE], status)
+                got = int(status.Get_count(MPI.BYTE))
+                done += got
+                if got < part.nbytes:
+                    return done
+        return done
+
+    # ---------------------------------------------------------------------------------------- ranks together
+
+    def _rounds(self, extents: Extents, memory: Memory, *, writing: bool, failure: Exception | None) -> int:
+        """Move extents (in order) by collective calls; a failure is raised after the last one.
+
+        Returns
+        -------
+        int
+            MPI calls made.
+        """
+        parts: list[Extents] = []
+        runs = 0
+        try:
+            parts = split_rounds(extents, self._round if self._typed else min(self._round, PLAIN_ROUND))
+            counts = [len(joined(part.offset, part.length)[0]) for part in parts]
+            runs = max(counts, default=0) if self._typed else sum(counts)
+        except Exception as error:
+            failure = failure or error
+            parts = []
+        rounds, runs = self._largest(len(parts), runs)
+        if not self._typed:
+            if runs > PLAIN_CALLS * max(rounds, 1):
+                if failure is not None:
+                    raise failure
+                # Two-phase rounds of one piece each would cost more than they join.
+                return (
+                    put_extents(extents, memory, self._put) if writing else get_extents(extents, memory, self._get)[1]
+                )
+            parts = [run for part in parts for run in _runs(part)]
+            rounds, runs = runs, 1
+        for i in range(rounds):
+            try:
+                self._together(parts[i] if i < len(parts) else _NOTHING, memory, writing, scattered=runs > 1)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return rounds
+
+    def _largest(self, *numbers: int) -> list[int]:
+        """Of each number, the largest that a rank has."""
+        from mpi4py import MPI
+
+        mine, largest = np.array(numbers, np.int64), np.zeros(len(numbers), np.int64)
+        self._comm.Allreduce(mine, largest, op=MPI.MAX)
+        return [int(number) for number in largest]
+
+    def _together(self, part: Extents, memory: Memory, writing: bool, *, scattered: bool) -> None:
+        """One collective call for `part`, through a view of the file that shows it alone if some rank's is scattered.
+
+        What fails before or in between keeps no rank from taking part in the rest.
+        """
+        from mpi4py import MPI
+
+        what = f"collective {'write' if writing else 'read'} of {part.nbytes} bytes"
+        at_all = self._file.Write_at_all if writing else self._file.Read_at_all
+        buffer: list[Any] = [memory[:0], 0, MPI.BYTE]
+        shown, stage, inside = MPI.BYTE, None, part.place
+        failure: Exception | None = None
+        try:
+            place, length = joined(part.place, part.length)
+            if len(place) == 1:
+                buffer = [memory[int(place[0]) : int(place[0] + length[0])], int(length[0]), MPI.BYTE]
+            elif len(place) and self._typed:
+                buffer = [memory, 1, _hindexed(place, length)]
+            elif len(place):
+                stage, inside = np.empty(part.nbytes, np.uint8), np.cumsum(part.length) - part.length
+                if writing:
+                    copy_pieces(stage, inside, memory, part.place, part.length)
+                buffer = [stage, part.nbytes, MPI.BYTE]
+            if scattered and len(place):
+                shown = _hindexed(*joined(part.offset, part.length))
+        except Exception as error:
+            failure, buffer, shown = error, [memory[:0], 0, MPI.BYTE], MPI.BYTE
+        offset = int(part.offset[0]) if len(part.offset) and not scattered else 0
+        steps: list[Callable[[], Any]] = [lambda: at_all(offset, buffer)]
+        if scattered:
+            steps.insert(0, lambda: self._file.Set_view(0, MPI.BYTE, shown))
+            steps.append(lambda: self._file.Set_view(0, MPI.BYTE, MPI.BYTE))
+        for step in steps:
+            try:
+                with _os_errors(self.path, what):
+                    step()
+            except OSError as error:
+                failure = failure or error
+        for made in (buffer[2], shown):
+            if made != MPI.BYTE:
+                made.Free()
+        if failure is not None:
+            raise failure
+        if stage is not None and not writing:
+            copy_pieces(memory, part.place, stage, inside, part.length)
+
+
+def _runs(part: Extents) -> list[Extents]:
+    """Cut extents (in order) where they do not touch in the file."""
+    cuts = np.flatnonzero(part.offset[1:] != part.offset[:-1] + part.length[:-1]) + 1
+    return [Extents(*columns) for columns in zip(*(np.split(column, cuts) for column in part), strict=True)]
+
+
+# ---------------------------------------------------------------------------------------------------------- MPI
+
+
+def types_are_broken(version: str, bindings: str | None = None) -> bool:
+    """Whether this MPI library fails on the derived types that mpi4py makes.
+
+    Parameters
+    ----------
+    version : str
+        What ``MPI.Get_library_version()`` says.
+    bindings : str, optional
+        mpi4py's version; that of the installed one by default.
+
+    Examples
+    --------
+    >>> types_are_broken("MPICH Version:      4.0.2", "4.1.0"), types_are_broken("MPICH Version:      5.0.2", "4.1.0")
+    (True, False)
+    """
+    if bindings is None:
+        import mpi4py
+
+        bindings = mpi4py.__version__
+    # ROMIO 4.0 cannot take apart a type made by the large-count constructors, which mpi4py uses since version 4.
+    return re.search(r"MPICH Version:\s*4\.0\b", version) is not None and int(bindings.split(".")[0]) >= 4
+
+
+def _hindexed(displacement: Int64, length: Int64) -> Any:
+    from mpi4py import MPI
+
+    return MPI.BYTE.Create_hindexed(length.tolist(), displacement.tolist()).Commit()
+
+
+_ERRNO = {
+    "ERR_NO_SUCH_FILE": errno.ENOENT,
+    "ERR_FILE_EXISTS": errno.EEXIST,
+    "ERR_ACCESS": errno.EACCES,
+    "ERR_NO_SPACE": errno.ENOSPC,
+    "ERR_QUOTA": errno.EDQUOT,
+    "ERR_READ_ONLY": errno.EROFS,
+    "ERR_FILE_IN_USE": errno.EBUSY,
+    "ERR_BAD_FILE": errno.EINVAL,
+    "ERR_FILE": errno.EBADF,
+    "ERR_AMODE": errno.EINVAL,
+    "ERR_ARG": errno.EINVAL,
+    "ERR_COUNT": errno.EINVAL,
+    "ERR_NO_MEM": errno.ENOMEM,
+}
+
+
+@contextmanager
+def _os_errors(path: str | None, what: str) -> Iterator[None]:
+    """MPI's errors as the operating system's."""
+    from mpi4py import MPI
+
+    try:
+        yield
+    except MPI.Exception as error:
+        kind = error.Get_error_class()
+        numbers = {getattr(MPI, name): number for name, number in _ERRNO.items()}
+        number = numbers.get(kind, errno.EIO)
+        told = " ".join(error.Get_error_string().split())
+        raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error

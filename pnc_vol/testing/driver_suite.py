@@ -1,0 +1,310 @@
+"""What every driver must do, as tests that a driver's author runs.
+
+    from pnc_vol.testing.driver_suite import DriverSuite
+
+    class TestMine(DriverSuite):
+        def make(self, path, *, writable=True):
+            return open_stack("mine | posix", path, writable=writable)
+
+Knows: the driver protocol (`pnc_vol.drivers.base`) and numpy. Does not know: any driver.
+
+Rules
+-----
+1. Every expectation comes from a model of a few lines: a `bytearray`.
+2. A test asks for what the protocol promises, never for how a driver does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.errors import ClosedFileError
+from pnc_vol.extents.model import Extents
+from pnc_vol.testing.strategies import scattered_extents
+
+__all__ = ["DriverSuite", "Model", "extents_of"]
+
+
+def extents_of(*triples: tuple[int, int, int]) -> Extents:
+    """Extents from ``(offset, length, place)``."""
+    table = np.array(triples, np.int64).reshape(-1, 3)
+    return Extents(*(np.ascontiguousarray(column) for column in table.T))
+
+
+class Model:
+    """A file as the protocol describes it, one byte string and loops."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def write(self, extents: Extents, memory: Memory) -> None:
+        for o, n, p in zip(*(column.tolist() for column in extents), strict=True):
+            if n:
+                self.content.extend(bytes(max(0, o + n - len(self.content))))
+                self.content[o : o + n] = memory[p : p + n].tobytes()
+
+    def read(self, extents: Extents, memory: Memory) -> int:
+        count = 0
+        for o, n, p in zip(*(column.tolist() for column in extents), strict=True):
+            found = self.content[o : o + n]
+            memory[p : p + len(found)] = np.frombuffer(bytes(found), np.uint8)
+            count += len(found)
+        return count
+
+    def resize(self, nbytes: int) -> None:
+        self.content = self.content[:nbytes] + bytes(max(0, nbytes - len(self.content)))
+
+
+class DriverSuite:
+    """Derive from it in a test module, as ``class TestMine(DriverSuite)``, and override `make`.
+
+    Attributes
+    ----------
+    persistent : bool
+        Whether another driver opened on the same path finds what was written.
+    collective : bool
+        Whether `collective=True` may be passed (a single rank is everybody).
+    threads : bool
+        Whether several threads may call at once.
+    """
+
+    persistent = True
+    collective = True
+    threads = True
+
+    def make(self, path: str, *, writable: bool = True) -> Driver:
+        """The driver or stack under test, open on the file `path`, which exists and is empty at first."""
+        raise NotImplementedError("override make(self, path, *, writable=True)")
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> str:
+        path = tmp_path / "file"
+        path.touch()
+        return str(path)
+
+    @pytest.fixture
+    def driver(self, path: str) -> Iterator[Driver]:
+        with contextlib.closing(self.make(path)) as driver:
+            yield driver
+
+    def content(self, driver: Driver) -> bytes:
+        """The whole file, read through the driver."""
+        memory = np.zeros(driver.size(), np.uint8)
+        assert driver.read(extents_of((0, len(memory), 0)), memory) == len(memory)
+        return memory.tobytes()
+
+    # ------------------------------------------------------------------------------------------ moving bytes
+
+    def test_a_new_file_is_empty(self, driver: Driver) -> None:
+        memory = np.full(4, 7, np.uint8)
+        assert driver.size() == 0
+        assert driver.read(extents_of((0, 4, 0)), memory) == 0
+        assert memory.tolist() == [7, 7, 7, 7]
+
+    def test_what_was_written_is_read(self, driver: Driver) -> None:
+        driver.write(extents_of((0, 5, 0)), np.frombuffer(b"hello", np.uint8))
+        assert driver.size() == 5
+        assert self.content(driver) == b"hello"
+
+    def test_places_in_memory_need_no_order(self, driver: Driver) -> None:
+        driver.write(extents_of((6, 2, 1), (0, 3, 5), (3, 3, 8)), np.frombuffer(b".gh..abcdef", np.uint8))
+        assert self.content(driver) == b"abcdefgh"
+        memory = np.frombuffer(b"............", np.uint8).copy()
+        assert driver.read(extents_of((4, 4, 8), (0, 2, 1)), memory) == 6
+        assert memory.tobytes() == b".ab.....efgh"
+
+    def test_holes_read_as_zeros(self, driver: Driver) -> None:
+        driver.write(extents_of((100_000, 1, 0), (10, 1, 1)), np.frombuffer(b"ba", np.uint8))
+        expected = bytearray(100_001)
+        expected[10], expected[100_000] = ord("a"), ord("b")
+        assert self.content(driver) == bytes(expected)
+
+    def test_no_extents_and_empty_ones_do_nothing(self, driver: Driver) -> None:
+        memory = np.arange(4, dtype=np.uint8)
+        for nothing in (extents_of(), extents_of((7, 0, 0)), extents_of((7, 0, 4), (0, 0, 0))):
+            driver.write(nothing, memory)
+            assert driver.read(nothing, memory) == 0
+        assert driver.size() == 0
+        driver.write(extents_of((9, 0, 2), (0, 2, 1), (5, 0, 4)), memory)
+        assert self.content(driver) == b"\1\2"
+
+    def test_a_read_is_short_only_at_the_end(self, driver: Driver) -> None:
+        driver.write(extents_of((0, 10, 0)), np.arange(10, dtype=np.uint8))
+        memory = np.full(30, 99, np.uint8)
+        assert driver.read(extents_of((20, 5, 0), (8, 5, 5), (2, 3, 10), (9, 1, 20), (10, 4, 25)), memory) == 6
+        expected = np.full(30, 99, np.uint8)
+        expected[[5, 6, 10, 11, 12, 20]] = [8, 9, 2, 3, 4, 9]
+        assert memory.tolist() == expected.tolist()
+
+    def test_a_read_may_ask_for_a_byte_twice(self, driver: Driver) -> None:
+        driver.write(extents_of((0, 6, 0)), np.arange(6, dtype=np.uint8))
+        memory = np.zeros(9, np.uint8)
+        assert driver.read(extents_of((0, 4, 0), (2, 3, 4), (2, 2, 7)), memory) == 9
+        assert memory.tolist() == [0, 1, 2, 3, 2, 3, 4, 2, 3]
+
+    def test_the_newest_write_is_seen(self, driver: Driver) -> None:
+        for value in (1, 2, 3):
+            driver.write(extents_of((value, 4, 0)), np.full(4, value, np.uint8))
+        assert self.content(driver) == bytes([0, 1, 2, 3, 3, 3, 3])
+
+    def test_memory_that_cannot_be_written_to_is_written_from(self, driver: Driver) -> None:
+        memory = np.frombuffer(b"0123456789", np.uint8)
+        assert not memory.flags.writeable
+        driver.write(extents_of((0, 2, 8), (2, 2, 0), (4, 2, 4)), memory)
+        assert self.content(driver) == b"890145"
+
+    @pytest.mark.parametrize(("count", "length"), [(3000, 1), (3000, 40), (2500, 1500), (70, 70_000)])
+    @pytest.mark.parametrize("gap", [0, 5])
+    def test_many_extents(self, driver: Driver, count: int, length: int, gap: int) -> None:
+        """More than a system takes in one vectored call, of sizes that a driver may treat differently."""
+        rng = np.random.default_rng(count + length)
+        step = np.arange(count, dtype=np.int64)
+        offset, place = step * (length + gap) + 3, rng.permutation(step) * length
+        extents = Extents(offset, np.full(count, length, np.int64), place)
+        memory = rng.integers(1, 256, count * length, dtype=np.uint8)
+        driver.write(extents, memory)
+        expected = np.zeros((count, length + gap), np.uint8)
+        expected[:, :length] = memory.reshape(count, length)[place // length]
+        flat = np.concatenate([np.zeros(3, np.uint8), expected.reshape(-1)])[: driver.size()]
+        assert driver.size() == int(offset[-1]) + length
+        assert self.content(driver) == flat.tobytes()
+        back = np.zeros_like(memory)
+        assert driver.read(extents, back) == memory.nbytes
+        assert np.array_equal(back, memory)
+
+    @settings(
+        max_examples=30,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    )
+    @given(data=st.data())
+    def test_it_does_what_the_model_does(self, driver: Driver, data: st.DataObject) -> None:
+        model = Model()
+        driver.resize(0)
+        for _ in range(data.draw(st.integers(1, 5), label="verbs")):
+            verb = data.draw(st.sampled_from(["write", "write", "read", "resize"]), label="verb")
+            if verb == "resize":
+                nbytes = data.draw(st.integers(0, 600), label="nbytes")
+                driver.resize(nbytes)
+                model.resize(nbytes)
+            else:
+                extents, memory = data.draw(scattered_extents(), label="extents")
+                together = self.collective and data.draw(st.booleans(), label="collective")
+                if verb == "write":
+                    driver.write(extents, memory, collective=together)
+                    model.write(extents, memory)
+                else:
+                    mine, expected = memory.copy(), memory.copy()
+                    count = driver.read(extents, mine, collective=together)
+                    assert count == model.read(extents, expected)
+                    assert mine.tobytes() == expected.tobytes()
+            assert driver.size() == len(model.content)
+        assert self.content(driver) == bytes(model.content)
+
+    # -------------------------------------------------------------------------------------------- the others
+
+    def test_resize(self, driver: Driver) -> None:
+        driver.write(extents_of((0, 8, 0)), np.full(8, 5, np.uint8))
+        driver.resize(3)
+        assert driver.size() == 3
+        driver.resize(6)
+        assert self.content(driver) == b"\5\5\5\0\0\0"
+        driver.resize(0)
+        assert driver.size() == 0
+
+    def test_sync_and_what_is_there_afterwards(self, driver: Driver, path: str) -> None:
+        driver.write(extents_of((0, 3, 0)), np.frombuffer(b"abc", np.uint8))
+        driver.sync()
+        driver.write(extents_of((3, 1, 0)), np.frombuffer(b"d", np.uint8))
+        driver.close()
+        if self.persistent:
+            with contextlib.closing(self.make(path, writable=False)) as again:
+                assert self.content(again) == b"abcd"
+
+    def test_what_is_open_for_reading_is_not_written(self, path: str) -> None:
+        with contextlib.closing(self.make(path, writable=False)) as driver:
+            with pytest.raises(OSError):
+                driver.write(extents_of((0, 1, 0)), np.zeros(1, np.uint8))
+            with pytest.raises(OSError):
+                driver.resize(4)
+            assert driver.size() == 0
+
+    @pytest.mark.parametrize("wrong", [(0, 5, 0), (0, 2, 3), (0, 1, 4), (0, 1, -1), (-1, 1, 0), (0, -1, 0)])
+    def test_extents_outside_of_the_memory_or_before_the_file_are_refused(
+        self, driver: Driver, wrong: tuple[int, int, int]
+    ) -> None:
+        memory = np.zeros(4, np.uint8)
+        for extents in (extents_of(wrong), extents_of((8, 1, 0), wrong)):
+            with pytest.raises((ValueError, OSError)):
+                driver.write(extents, memory)
+            with pytest.raises((ValueError, OSError)):
+                driver.read(extents, memory)
+
+    def test_closed(self, driver: Driver) -> None:
+        driver.write(extents_of((0, 1, 0)), np.zeros(1, np.uint8))
+        driver.close()
+        driver.close()
+        memory = np.zeros(1, np.uint8)
+        one = extents_of((0, 1, 0))
+        verbs: list[Any] = [lambda: driver.read(one, memory), lambda: driver.write(one, memory)]
+        for verb in [*verbs, driver.size, lambda: driver.resize(1), driver.sync]:
+            with pytest.raises(ClosedFileError):
+                verb()
+
+    def test_it_says_what_it_is(self, driver: Driver, path: str) -> None:
+        layers = driver.describe().split(" | ")
+        layer = driver
+        for word in layers[:-1]:
+            assert isinstance(layer, Wrapper)
+            assert layer.name == word
+            layer = layer.inner
+        assert layer.name == layers[-1]
+        assert driver.path in (path, None)
+
+    def test_statistics_are_plain_and_grow(self, driver: Driver) -> None:
+        before = driver.statistics()
+        driver.write(extents_of((0, 3, 0), (10, 3, 3)), np.zeros(6, np.uint8))
+        driver.read(extents_of((0, 3, 0)), np.zeros(3, np.uint8))
+        after = driver.statistics()
+        json.dumps(after)
+        assert all("." in key for key in after)
+        for key in before.keys() & after.keys():
+            if key.endswith(("_calls", "_bytes")):
+                assert after[key] >= before[key]
+
+    def test_several_threads(self, driver: Driver) -> None:
+        if not self.threads:
+            pytest.skip("this driver is for one thread at a time")
+        count, errors = 60, []
+
+        def work(mine: int) -> None:
+            try:
+                memory = np.full(64, mine, np.uint8)
+                back = np.zeros(64, np.uint8)
+                for i in range(count):
+                    here = extents_of((64 * (4 * i + mine), 64, 0))
+                    driver.write(here, memory)
+                    assert driver.read(here, back) == 64
+                    assert (back == mine).all()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors
+        whole = np.frombuffer(self.content(driver), np.uint8).reshape(count, 4, 64)
+        assert (whole == np.arange(4).reshape(1, 4, 1)).all()

@@ -1,0 +1,107 @@
+"""The public suite on every driver of the package, and on stacks of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+
+import numpy as np
+import pytest
+
+from pnc_vol.drivers.base import Driver, Wrapper
+from pnc_vol.drivers.stack import open_stack, register
+from pnc_vol.testing.driver_suite import DriverSuite, extents_of
+
+needs_mpi4py = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None, reason='mpi4py is not installed (pip install "pnc-vol[mpi]")'
+)
+
+
+class StackSuite(DriverSuite):
+    spec = ""
+
+    def make(self, path: str, *, writable: bool = True) -> Driver:
+        return open_stack(self.spec, path, writable=writable)
+
+
+class TestPosix(StackSuite):
+    spec = "posix"
+
+
+class TestMemory(StackSuite):
+    spec = "memory"
+    persistent = False
+
+
+class TestTracedPosix(StackSuite):
+    spec = "trace | posix"
+
+
+class TestTracedMemory(StackSuite):
+    spec = "trace(limit=3) | memory"
+    persistent = False
+
+
+@needs_mpi4py
+class TestMpio(StackSuite):
+    spec = "mpio"
+
+
+@needs_mpi4py
+class TestMpioInSmallCalls(StackSuite):
+    spec = "mpio(round_bytes=1000)"
+
+
+@needs_mpi4py
+class TestMpioWithoutTypes(StackSuite):
+    spec = "mpio(derived_types=false)"
+
+
+class PassThrough(Wrapper):
+    """The least that a wrapper can be."""
+
+    name = "pass"
+
+
+class TestPassThrough(StackSuite):
+    spec = "pass | trace | pass | posix"
+
+    @pytest.fixture(autouse=True)
+    def known(self) -> None:
+        register("pass", PassThrough)
+
+    def test_every_verb_reaches_the_root(self, driver: Driver) -> None:
+        assert isinstance(driver, Wrapper)
+        traced = driver.inner
+        driver.write(extents_of((0, 1, 0)), np.ones(1, np.uint8), collective=True)
+        driver.read(extents_of((0, 1, 0)), np.ones(1, np.uint8))
+        driver.size()
+        driver.resize(0)
+        driver.sync()
+        driver.close()
+        events = [(event.verb, event.collective) for event in traced.events]  # type: ignore[attr-defined]
+        assert events == [
+            ("write", True), ("read", False), ("size", False), ("resize", False), ("sync", False), ("close", False),
+        ]  # fmt: skip
+
+
+def test_trace_counts_and_draws(tmp_path: object) -> None:
+    target = os.path.join(str(tmp_path), "run.json")
+    driver = open_stack(f"trace(file='{target}') | memory", None, writable=True)
+    driver.write(extents_of((7, 2, 0), (3, 1, 2)), np.zeros(3, np.uint8))
+    with pytest.raises(ValueError):
+        driver.write(extents_of((0, 9, 0)), np.zeros(3, np.uint8))
+    statistics = driver.statistics()
+    assert (statistics["trace.write_calls"], statistics["trace.write_extents"]) == (2, 3)
+    assert statistics["memory.write_bytes"] == 3
+    driver.close()
+    driver.close()
+    with open(target) as file:
+        drawn = json.load(file)
+    names = [event["name"] for event in drawn["traceEvents"]]
+    assert names == ["write", "write", "close"]
+    first, second, _ = (event["args"] for event in drawn["traceEvents"])
+    assert (first["first"], first["last"], first["extents"], first["nbytes"]) == (3, 9, 2, 3)
+    assert second["error"].startswith("ValueError")
+    assert drawn["otherData"]["stack"] == "trace | memory"
