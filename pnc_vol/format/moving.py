@@ -1,0 +1,199 @@
+"""Which bytes of an old file go where in a new one.
+
+Knows: two placed headers and which variables carry on. Does not know: how to place them (`placing`), files.
+
+Rules
+-----
+1. All data that are carried on are listed, moved or not: the list builds a whole new file.
+2. A variable whose shape changed keeps the elements that both shapes have, at their indices.
+3. Padding between variables is taken along where both sides have it, so that neighbours merge to long moves. A source
+   whose last padding was never written therefore ends up to 3 bytes before the last move does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import DefinitionError
+from pnc_vol.format.model import Header, Var
+from pnc_vol.format.sizes import inner_bytes, is_record, record_size, shape, strides
+from pnc_vol.format.types import TYPES, pad4
+
+__all__ = ["Moves", "moves", "needs_move"]
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Moves(NamedTuple):
+    """Copies from an old file to a new one, in the order of the old one.
+
+    src : int64[n], bytes from the start of the old file.
+    dst : int64[n], bytes from the start of the new file.
+    length : int64[n], bytes.
+    """
+
+    src: Int64
+    dst: Int64
+    length: Int64
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return int(self.length.sum())
+
+
+class _Carried(NamedTuple):
+    """A variable that carries on: the elements that both sides have, and how they lie on each side."""
+
+    src: int
+    dst: int
+    common: tuple[int, ...]
+    src_strides: tuple[int, ...]
+    dst_strides: tuple[int, ...]
+    itemsize: int
+    padded: int
+
+
+def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
+    """List the copies that bring all carried data from a file of `old` to a file of `new`.
+
+    Parameters
+    ----------
+    old, new : Header
+        Both placed. As many records are carried as both have.
+    origin : sequence of (int or None), one for each variable of `new`
+        The index in ``old.vars`` of the variable whose data it carries on.
+
+    Returns
+    -------
+    Moves
+        Ordered by source, merged where both sides adjoin.
+
+    Raises
+    ------
+    DefinitionError
+        A carried variable changed its type or its number of dimensions.
+    """
+    single: list[tuple[int, int, int]] = []
+    by_record: list[tuple[int, int, int]] = []
+    parts: list[tuple[Int64, Int64, Int64]] = []
+    steps = record_size(old), record_size(new)
+    records = min(old.numrecs, new.numrecs)
+    for piece in _carried(old, new, origin):
+        outer, length = _join(piece)
+        if not outer:
+            single.append((piece.src, piece.dst, max(length, piece.padded)))
+        elif len(outer) == 1 and (*piece.src_strides[:1], *piece.dst_strides[:1]) == steps and outer[0] == records:
+            by_record.append((piece.src, piece.dst, max(length, piece.padded)))
+        else:
+            parts.append(_expand(piece, outer, length))
+    parts.append(_columns(single))
+    if by_record:
+        parts.append(_repeat(_merge(*_columns(by_record)), records, *steps))
+    return _merge(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
+    """Whether any carried data lie elsewhere in a file of `new` than in a file of `old`."""
+    for piece in _carried(old, new, origin):
+        if piece.src != piece.dst:
+            return True
+        for n, a, b in zip(piece.common, piece.src_strides, piece.dst_strides, strict=True):
+            if n > 1 and a != b:
+                return True
+    return False
+
+
+def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator[_Carried]:
+    steps = record_size(old), record_size(new)
+    known: dict[tuple[tuple[int, ...], tuple[int, ...], int], _Carried] = {}
+    for i, source in enumerate(origin):
+        if source is None or old.vars[source].begin < 0:
+            continue
+        a, b = old.vars[source], new.vars[i]
+        key = (a.dims, b.dims, b.type)
+        piece = known.get(key)
+        if piece is None or a.type != b.type:
+            piece = known[key] = _compare(old, a, new, b, steps)
+        if 0 not in piece.common:
+            yield piece._replace(src=a.begin, dst=b.begin)
+
+
+def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -> _Carried:
+    if a.type != b.type or len(a.dims) != len(b.dims):
+        raise DefinitionError(
+            f"Variable {b.name!r} was {TYPES[a.type].name} with {len(a.dims)} dimensions and shall be "
+            f"{TYPES[b.type].name} with {len(b.dims)}; its data cannot be carried on."
+        )
+    common = tuple(min(m, n) for m, n in zip(shape(old, a), shape(new, b), strict=True))
+    inner = inner_bytes(old, a), inner_bytes(new, b)
+    kinds = is_record(old, a), is_record(new, b)
+    padded = 0
+    if inner[0] == inner[1] and kinds[0] == kinds[1]:
+        whole = shape(old, a)[kinds[0] :] == shape(new, b)[kinds[0] :]
+        # Records of a lone variable follow each other without padding.
+        if whole and not (kinds[0] and min(steps) < pad4(inner[0])):
+            padded = pad4(inner[0])
+    return _Carried(
+        0,
+        0,
+        common,
+        strides(old, a, recsize=steps[0]),
+        strides(new, b, recsize=steps[1]),
+        TYPES[a.type].size,
+        padded,
+    )
+
+
+def _join(piece: _Carried) -> tuple[tuple[int, ...], int]:
+    """Join inner dimensions: return the extents of the outer ones that are left, and the bytes of a run."""
+    length = piece.itemsize
+    k = len(piece.common)
+    while k:
+        n = piece.common[k - 1]
+        if n > 1 and not piece.src_strides[k - 1] == piece.dst_strides[k - 1] == length:
+            break
+        length *= n
+        k -= 1
+    return piece.common[:k], length
+
+
+def _expand(piece: _Carried, outer: tuple[int, ...], length: int) -> tuple[Int64, Int64, Int64]:
+    """One run for each index of the outer dimensions."""
+    src, dst = np.array([piece.src], np.int64), np.array([piece.dst], np.int64)
+    for n, a, b in zip(outer, piece.src_strides[: len(outer)], piece.dst_strides[: len(outer)], strict=True):
+        index = np.arange(n, dtype=np.int64)
+        src = (src[:, None] + index * a).ravel()
+        dst = (dst[:, None] + index * b).ravel()
+    return src, dst, np.full(src.size, length, np.int64)
+
+
+def _columns(rows: list[tuple[int, int, int]]) -> tuple[Int64, Int64, Int64]:
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2]
+
+
+def _repeat(record: Moves, records: int, src_step: int, dst_step: int) -> tuple[Int64, Int64, Int64]:
+    """Repeat the moves of one record for all records."""
+    if record.src.size == 1 and int(record.length[0]) == src_step == dst_step:
+        return record.src, record.dst, record.length * records
+    index = np.arange(records, dtype=np.int64)[:, None]
+    src = (record.src + index * src_step).ravel()
+    dst = (record.dst + index * dst_step).ravel()
+    return src, dst, np.tile(record.length, records)
+
+
+def _merge(src: Int64, dst: Int64, length: Int64) -> Moves:
+    """Sort by source and join what adjoins on both sides."""
+    if not src.size:
+        return Moves(src, dst, length)
+    if (src[1:] < src[:-1]).any():
+        order = np.argsort(src, kind="stable")
+        src, dst, length = src[order], dst[order], length[order]
+    apart = (src[:-1] + length[:-1] != src[1:]) | (dst[:-1] + length[:-1] != dst[1:])
+    start = np.flatnonzero(np.concatenate(([True], apart)))
+    return Moves(src[start], dst[start], np.add.reduceat(length, start))

@@ -1,0 +1,287 @@
+"""Where variables begin: in a new file, and in one whose definitions changed.
+
+Knows: alignment, reserves, the order that readers ask for. Does not know: bytes of data, files; `moving` says what a
+change of places means for data that are there.
+
+Rules
+-----
+1. Header, fixed variables in definition order, then the records, in definition order: every reader accepts this alone.
+2. Fixed variables of 8-byte types begin at multiples of 8, all others at multiples of 4; readers take any gap.
+3. Within a record there are no gaps, since readers do not see them.
+4. A variable that holds data stays where it is, if that breaks no rule; else everything is placed anew behind a larger
+   header region.
+
+Source: NetCDF classic format specification; the alignment hints of PnetCDF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from pnc_vol.errors import DefinitionError
+from pnc_vol.format.encode import header_size
+from pnc_vol.format.model import Header, Var
+from pnc_vol.format.moving import Moves, moves, needs_move
+from pnc_vol.format.sizes import (
+    begin_rec,
+    data_end,
+    inner_bytes,
+    inner_sizes,
+    is_record,
+    record_dim,
+    record_size,
+    record_stride,
+    record_vars,
+    shape,
+    strides,
+    vsize,
+)
+from pnc_vol.format.types import TYPES, pad4
+from pnc_vol.format.widths import MAX_OFFSET, WIDTHS
+
+__all__ = [
+    "Alignment",
+    "Moves",
+    "begin_rec",
+    "data_end",
+    "first_begin",
+    "grow",
+    "inner_bytes",
+    "is_record",
+    "moves",
+    "needs_move",
+    "place",
+    "record_dim",
+    "record_size",
+    "record_vars",
+    "shape",
+    "strides",
+    "vsize",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Where sections begin and what is kept free; all in bytes, rounded up to multiples of 4.
+
+    var_align : start of the fixed variables (hint ``nc_var_align_size``).
+    record_align : start of the record section (hint ``nc_record_align_size``).
+    header_free : kept free behind the header (``h_minfree``).
+    var_free : kept free behind the fixed variables (``v_minfree``).
+    """
+
+    var_align: int = 4
+    record_align: int = 4
+    header_free: int = 0
+    var_free: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 0:
+                raise ValueError(f"{field.name} is {value}; it counts bytes and cannot be negative.")
+            least = 4 if field.name.endswith("_align") else 0
+            object.__setattr__(self, field.name, max(least, pad4(value)))
+
+
+def _align(offset: int, step: int) -> int:
+    return -(-offset // step) * step
+
+
+def _var_step(var: Var) -> int:
+    return 8 if TYPES[var.type].size == 8 else 4
+
+
+def first_begin(header: Header) -> int | None:
+    """Return where the first variable begins, which ends the header's region; None without placed variables."""
+    return min((var.begin for var in header.vars if var.begin >= 0), default=None)
+
+
+def place(header: Header, alignment: Alignment | None = None, *, header_extent: int | None = None) -> Header:
+    """Place every variable anew, in definition order: first the fixed ones, then the records.
+
+    Parameters
+    ----------
+    header : Header
+        Its begins are ignored.
+    alignment : Alignment, optional
+    header_extent : int, optional
+        The first variable begins at this byte or behind it: a region for the header to grow in.
+
+    Returns
+    -------
+    Header
+        With all begins set.
+
+    Raises
+    ------
+    DefinitionError
+        A begin is beyond what the version can hold.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.model import Dim
+    >>> placed = place(Header(5, dims=(Dim("x", 3),), vars=(Var("a", (0,), (), 6), Var("b", (0,), (), 1))))
+    >>> [var.begin for var in placed.vars]
+    [208, 232]
+    """
+    how = alignment or Alignment()
+    sizes = inner_sizes(header)
+    records = record_vars(header)
+    in_record = set(records)
+    at = max(header_size(header) + how.header_free, pad4(header_extent or 0))
+    begins = [0] * len(header.vars)
+    if len(records) < len(sizes):
+        at = _align(at, how.var_align)
+        for i, var in enumerate(header.vars):
+            if i not in in_record:
+                begins[i] = at = _align(at, _var_step(var))
+                at = pad4(at + sizes[i])
+        at += how.var_free
+    _pack_records(header, sizes, records, _align(at, how.record_align), begins)
+    return _with_begins(header, begins)
+
+
+def _pack_records(header: Header, sizes: list[int], records: list[int], start: int, begins: list[int]) -> None:
+    for i in records:
+        begins[i] = start
+        start += pad4(sizes[i])
+
+
+def _with_begins(header: Header, begins: list[int]) -> Header:
+    limit = WIDTHS[header.version].begin_max
+    for var, begin, size in zip(header.vars, begins, inner_sizes(header), strict=True):
+        if begin > limit:
+            raise DefinitionError(
+                f"Variable {var.name!r} would begin at byte {begin}; CDF-{header.version} reaches {limit}."
+                + (" Use format='CDF-2' or 'CDF-5'." if header.version == 1 else "")
+            )
+        if begin + pad4(size) > MAX_OFFSET:
+            raise DefinitionError(f"Variable {var.name!r} would end beyond 2**63 - 1 bytes; make it smaller.")
+    placed = (
+        var if var.begin == begin else Var(var[0], var[1], var[2], var[3], begin)
+        for var, begin in zip(header.vars, begins, strict=True)
+    )
+    return replace(header, vars=tuple(placed))
+
+
+def grow(
+    old: Header,
+    new: Header,
+    origin: Sequence[int | None],
+    alignment: Alignment | None = None,
+    *,
+    reserve: int = 0,
+) -> Header:
+    """Place changed definitions so that data stay where they are whenever possible.
+
+    Parameters
+    ----------
+    old : Header
+        What the file holds now, placed.
+    new : Header
+        The definitions wanted; begins are ignored.
+    origin : sequence of (int or None), one for each variable of `new`
+        The index in ``old.vars`` of the variable whose data it carries on; None for a new one.
+    alignment : Alignment, optional
+        For sections that are placed anew.
+    reserve : int
+        Bytes to keep free behind the header when everything is placed anew.
+
+    Returns
+    -------
+    Header
+        `new` with all begins set. Whether data have to be copied says `needs_move`. A carried variable whose first
+        dimension alone changed may stay too; what it gained there is not yet written, and may hold old bytes.
+
+    Raises
+    ------
+    DefinitionError
+        A begin is beyond what the version can hold.
+    """
+    how = alignment or Alignment()
+    if len(origin) != len(new.vars):
+        raise ValueError(f"{len(origin)} origins for {len(new.vars)} variables")
+    need = header_size(new)
+    region = first_begin(old)
+    if region is None or all(o is None for o in origin):
+        return place(new, how, header_extent=max(need + reserve, region or 0))
+    begins = _Keeper(old, new, origin, how, need, region).begins()
+    if begins is not None and min(begins) >= need:
+        return _with_begins(new, begins)
+    return place(new, how, header_extent=max(need + reserve, region if need <= region else 2 * region))
+
+
+class _Keeper:
+    """Tries to place `new` around the variables that it carries on from `old`, which stay."""
+
+    def __init__(
+        self, old: Header, new: Header, origin: Sequence[int | None], how: Alignment, need: int, region: int
+    ) -> None:
+        self.old, self.new, self.origin, self.how = old, new, origin, how
+        self.sizes = inner_sizes(new)
+        self.records = record_vars(new)
+        # New variables never eat into the header's region.
+        self.start = max(need, region)
+
+    def begins(self) -> list[int] | None:
+        """Return the begins, or None if something would have to move."""
+        begins = [0] * len(self.sizes)
+        end = self._fixed(begins)
+        if end is None or (self.records and not self._record_section(end, begins)):
+            return None
+        return begins
+
+    def _carried(self, i: int) -> Var | None:
+        origin = self.origin[i]
+        return None if origin is None else self.old.vars[origin]
+
+    def _same_rows(self, i: int, before: Var) -> bool:
+        """Whether the elements of variable `i` lie as they did, but for the length of the first dimension."""
+        var = self.new.vars[i]
+        return (
+            var.type == before.type
+            and before.begin >= 0
+            and len(var.dims) == len(before.dims)
+            and is_record(self.new, var) == is_record(self.old, before)
+            and shape(self.new, var)[1:] == shape(self.old, before)[1:]
+        )
+
+    def _fixed(self, begins: list[int]) -> int | None:
+        """Place the fixed variables; return where they end, or None."""
+        in_record = set(self.records)
+        end: int | None = None
+        for i, var in enumerate(self.new.vars):
+            if i in in_record:
+                continue
+            before = self._carried(i)
+            if before is None:
+                begin = _align(self.start if end is None else end, _var_step(var))
+            elif not self._same_rows(i, before) or (end is not None and before.begin < end):
+                return None
+            else:
+                begin = before.begin
+            begins[i] = begin
+            end = pad4(begin + self.sizes[i])
+        return self.start if end is None else end
+
+    def _record_section(self, end: int, begins: list[int]) -> bool:
+        """Place the records behind `end`; return whether those that there are may stay."""
+        carried = {i: before for i in self.records if (before := self._carried(i)) is not None}
+        if self.old.numrecs == 0 or not carried:
+            start = begin_rec(self.old)
+            if start is None or start < end or start & 3:
+                free = self.how.var_free if len(self.records) < len(self.sizes) else 0
+                start = _align(end + free, self.how.record_align)
+            _pack_records(self.new, self.sizes, self.records, start, begins)
+            # Without records there is nothing to move, but a fixed variable cannot have become one.
+            return all(is_record(self.old, before) for before in carried.values())
+        first = carried.get(self.records[0])
+        if first is None or first.begin < end:
+            return False
+        _pack_records(self.new, self.sizes, self.records, first.begin, begins)
+        if not all(self._same_rows(i, before) and begins[i] == before.begin for i, before in carried.items()):
+            return False
+        stride = record_stride([self.sizes[i] for i in self.records])
+        return self.old.numrecs == 1 or stride == record_size(self.old)
