@@ -48,7 +48,7 @@ def any_extents(draw, bases=(0,)):
     return extents_of(offset, length, [draw(st.integers(0, 40)) for _ in range(n)])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(any_extents((0, 2**45, 2**62)))
 def test_last_wins_is_what_writing_one_after_another_leaves(extents):
     made = last_wins(extents)
@@ -70,7 +70,7 @@ def test_the_hint_changes_nothing_for_sorted_offsets(extents):
         np.testing.assert_array_equal(a, b)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 400), st.integers(1, 3000), st.sampled_from([2, 20, 300]))
 def test_last_wins_on_long_lists(seed, n, space, longest):
     rng = np.random.default_rng(seed)
@@ -113,7 +113,7 @@ def test_a_contiguous_list_is_one_extent():
     assert [c.tolist() for c in last_wins(extents)] == [[0], [8000], [0]]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(any_extents())
 def test_coalesce_keeps_bytes_and_order(extents):
     made = coalesce(extents)
@@ -125,7 +125,7 @@ def test_coalesce_keeps_bytes_and_order(extents):
     assert made.offset.size == (joins + 1 if byte_list(made) else 0)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(any_extents(), any_extents())
 def test_intersect_finds_every_common_byte_once(a, b):
     b = last_wins(b)

@@ -52,14 +52,14 @@ def selections(draw):
     return select(shape, tuple(index)), array[tuple(index)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(selections())
 def test_runs_are_the_elements_and_as_long_as_can_be(case):
     selection, elements = case
     assert as_lists(runs(selection, record=False)) == longest_runs(elements.ravel())
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(selections())
 def test_runs_of_a_record_variable_stop_at_the_end_of_a_record(case):
     selection, elements = case
@@ -72,7 +72,7 @@ def test_whole_records_are_one_run_each():
     assert as_lists(runs(select((3,), slice(1, 3)), record=True)) == [[1, 1], [2, 1]]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(selections(), st.integers(0, 1000), st.sampled_from([1, 2, 4, 8]), st.integers(0, 64), st.booleans())
 def test_every_element_lies_where_the_format_says(case, begin, itemsize, more, record):
     selection, elements = case
