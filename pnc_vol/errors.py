@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "AlreadyDoneError",
     "ClosedFileError",
     "CollectiveMismatchError",
     "CollectiveTimeout",
@@ -40,6 +41,7 @@ __all__ = [
     "ReadOnlyError",
     "ReadOnlyKeyError",
     "RequestFailure",
+    "RequestPendingError",
     "SelectionError",
     "SelectionIndexError",
     "SelectionTypeError",
@@ -202,6 +204,14 @@ class ReadOnlyKeyError(ReadOnlyError, KeyError):
 
 class ClosedFileError(PncVolError, ValueError):
     """The file, or the file of this object, is closed."""
+
+
+class AlreadyDoneError(PncVolError, ValueError):
+    """A request was carried out already and cannot be cancelled (NC_EFLUSHED)."""
+
+
+class RequestPendingError(PncVolError, RuntimeError):
+    """A request cannot be completed by this rank alone; a flush completes it."""
 
 
 class ForkedFileError(PncVolError, RuntimeError):

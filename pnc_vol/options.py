@@ -100,7 +100,16 @@ def _choice(*words: str) -> Callable[[str, Any], str]:
 
 
 def _flag(name: str, text: Any) -> bool:
-    known = {"1": True, "true": True, "enable": True, "yes": True, "0": False, "false": False, "disable": False, "no": False}
+    known = {
+        "1": True,
+        "true": True,
+        "enable": True,
+        "yes": True,
+        "0": False,
+        "false": False,
+        "disable": False,
+        "no": False,
+    }
     value = text if isinstance(text, bool) else known.get(str(text).lower())
     if value is None:
         raise ValueError(f"option {name}={text!r}: true or false is needed")

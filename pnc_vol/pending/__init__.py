@@ -1,0 +1,15 @@
+"""Promises until a flush: posted requests, the queue they wait in, the plan that carries them out.
+
+==========  =====================================================================================
+`request`   the handle that a user holds on to
+`batches`   posted bytes and where they wait: in memory, in a spill file, in the user's own array
+`queue`     the requests of one file, in the order in which they were posted
+`placed`    which variables have a place in the file now, and where
+`plan`      posted runs of many variables as merged byte extents; prints itself
+`carry`     doing a plan, and finding out which request failed when one does
+`commit`    how a file comes under its name, and how its header is replaced, so that a kill harms nothing
+`agree`     what ranks tell one another at a flush
+`flush`     the order of a flush: agree, move, fill, data, header, record count
+`session`   one open file: what `api` talks to
+==========  =====================================================================================
+"""

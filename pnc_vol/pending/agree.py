@@ -1,0 +1,166 @@
+"""What ranks tell one another at a flush.
+
+Knows: definitions, counts, a communicator. Does not know: files, drivers, data.
+
+Rules
+-----
+1. One small exchange opens a flush: digest of the definitions, what was drained, how much waits.
+2. Different definitions are an error on every rank, and the text names the first object that differs.
+3. Strings of varying length may have grown on some ranks only; the widest wins everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pnc_vol.comm import Comm, ranks_text
+from pnc_vol.errors import DefinitionMismatchError, RequestFailure
+from pnc_vol.format.model import Header
+from pnc_vol.mapping.tree import Tree
+
+__all__ = ["Agreement", "agree", "agree_widths", "digest", "share_failures"]
+
+_STATE = struct.Struct("<16s4?4q")
+_MOST_FAILURES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What is true of all ranks together.
+
+    drained : bool, some rank wrote data before the flush.
+    widened : bool, a string of varying length grew on some rank.
+    records : int, records that may hold data.
+    runs, nbytes : int, the largest number of posted runs and bytes of any rank.
+    batches : int, the largest number of batches of any rank.
+    changed : bool, some rank's definitions changed.
+    spoilt : bool, some rank knows of bytes in the file that do not read as zero.
+    """
+
+    drained: bool
+    widened: bool
+    changed: bool
+    spoilt: bool
+    records: int
+    runs: int
+    nbytes: int
+    batches: int
+
+
+def digest(header: Header) -> bytes:
+    """16 bytes that tell one set of definitions from another; begins and widths play no part in it."""
+    return hashlib.blake2b(
+        repr((header.version, header.dims, header.attrs, header.vars)).encode(), digest_size=16
+    ).digest()
+
+
+def agree(
+    comm: Comm, mine: Agreement, definitions: bytes, header: Header | None, *, error: BaseException | None
+) -> Agreement:
+    """Open a flush (collective).
+
+    Parameters
+    ----------
+    mine : Agreement, of this rank alone.
+    definitions : bytes
+        `digest` of this rank's definitions.
+    header : Header or None
+        The definitions themselves, to name what differs; None only together with `error`.
+    error : Exception or None
+        What went wrong here before the flush; every rank raises it.
+
+    Raises
+    ------
+    DefinitionMismatchError
+        Ranks defined different things.
+    """
+    if comm.size == 1:
+        if error is not None:
+            raise error
+        return mine
+    packed = _STATE.pack(
+        definitions,
+        mine.drained,
+        mine.widened,
+        mine.changed,
+        mine.spoilt,
+        mine.records,
+        mine.runs,
+        mine.nbytes,
+        mine.batches,
+    )
+    all_states = [_STATE.unpack(state) for state in comm.exchange("flush", packed, error=error)]
+    if len({state[0] for state in all_states}) > 1:
+        _name_difference(comm, header)
+    columns = list(zip(*all_states, strict=True))
+    return Agreement(*(any(column) for column in columns[1:5]), *(max(column) for column in columns[5:9]))
+
+
+def _name_difference(comm: Comm, header: Header | None) -> None:
+    """Raise, on all ranks, the error that names the first object that differs (collective)."""
+    lines = _objects(header) if header is not None else []
+    everyone: list[list[list[str]]] = [
+        json.loads(told) for told in comm.exchange("flush definitions", json.dumps(lines).encode())
+    ]
+    longest = max(map(len, everyone))
+    for i in range(longest):
+        seen: dict[tuple[str, str], list[int]] = {}
+        for rank, told in enumerate(everyone):
+            key = (told[i][0], told[i][1]) if i < len(told) else ("nothing more", "")
+            seen.setdefault(key, []).append(rank)
+        if len(seen) > 1:
+            what = "; ".join(f"{name} on {ranks_text(ranks)}" for (name, _), ranks in seen.items())
+            odd = min(seen.values(), key=len)
+            raise DefinitionMismatchError(
+                f"ranks defined different things. The first difference: {what}. "
+                "Every rank must create the same objects and attributes, in the same order",
+                odd,
+            )
+    raise DefinitionMismatchError("ranks defined different things", range(comm.size))
+
+
+def _objects(header: Header) -> list[list[str]]:
+    """One entry a definition: how it is called, and all that it says."""
+    found = [[f"dimension {dim.name!r} of length {dim.size or 'unlimited'}", repr(dim)] for dim in header.dims]
+    for var in header.vars:
+        shape = ", ".join(f"{header.dims[d].name}={header.dims[d].size}" for d in var.dims)
+        found.append([f"variable {var.name!r} ({shape}) of type {var.type}", repr(var[:2] + var[3:4])])
+        found += [[f"attribute {attr.name!r} of variable {var.name!r}", repr(attr)] for attr in var.attrs]
+    found += [[f"attribute {attr.name!r} of the file", repr(attr)] for attr in header.attrs]
+    return found
+
+
+def agree_widths(comm: Comm, tree: Tree, uids: set[int]) -> None:
+    """Give every string that grew on some rank the largest of its widths (collective)."""
+    mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(uids) if uid in tree.datasets}
+    for told in comm.exchange("flush widths", json.dumps(mine).encode()):
+        for uid, width in json.loads(told).items():
+            node = tree.datasets.get(int(uid))
+            if node is not None and node.element.itemsize < width:
+                node.element = node.element.widened(width)
+                tree.touch()
+
+
+def share_failures(
+    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int, *, error: BaseException | None
+) -> tuple[list[RequestFailure], int]:
+    """All failed requests of all ranks, and the first record that one of them should have written (collective).
+
+    Raises
+    ------
+    Exception
+        `error`, of any rank.
+    """
+    if comm.size == 1:
+        if error is not None:
+            raise error
+        return list(failures), lowest_record
+    mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
+    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode(), error=error)]
+    every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
+    return every, min(t["record"] for t in told)

@@ -1,0 +1,169 @@
+"""Posted bytes, and where they wait: in memory, in a spill file, or in the user's own array.
+
+Knows: rows, memory, one driver for the spill file. Does not know: variables' places, headers, ranks.
+
+Rules
+-----
+1. A batch holds the rows of some variables and can copy any piece of their bytes, in the file's byte order.
+2. Batches are written one after another, in the order of posting, so a later one wins over an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.format.convert import swap_in_place
+from pnc_vol.pending.plan import COLUMNS, Rows
+
+__all__ = ["Batch", "LentBatch", "MemoryBatch", "SpilledBatch"]
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Batch(Protocol):
+    """Some posted rows with their bytes."""
+
+    def uids(self) -> list[int]:
+        """The variables that have rows here."""
+
+    def rows(self, uid: int) -> Rows:
+        """The rows of one variable, in posting order; none if it has none here."""
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        """The same bytes with other rows."""
+
+    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        """``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements."""
+
+    def load(self, room: Bytes) -> Bytes:
+        """All bytes, indexed by address; `room` may be used to hold them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that `load` needs room for."""
+
+
+class _Rows:
+    def __init__(self, rows: Mapping[int, Rows]) -> None:
+        self._rows = dict(rows)
+
+    def uids(self) -> list[int]:
+        return list(self._rows)
+
+    def rows(self, uid: int) -> Rows:
+        found = self._rows.get(uid)
+        return np.empty((0, COLUMNS), np.int64) if found is None else found
+
+
+class MemoryBatch(_Rows):
+    """Bytes in the queue's arena; an address is an index into it."""
+
+    size = 0
+
+    def __init__(self, rows: Mapping[int, Rows], arena: Bytes) -> None:
+        super().__init__(rows)
+        self.arena = arena
+
+    def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
+        return MemoryBatch(rows, self.arena)
+
+    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        copy_pieces(target, target_place, self.arena, address, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        return self.arena
+
+
+class LentBatch(_Rows):
+    """An array that the user lent to ``iput`` until the request is complete.
+
+    array : uint8[n], its bytes, in C order and the machine's byte order.
+    swap : int, bytes of a value, for the file's byte order.
+    """
+
+    def __init__(self, rows: Mapping[int, Rows], array: Bytes, swap: int) -> None:
+        super().__init__(rows)
+        self.array = array
+        self.swap = swap
+
+    @property
+    def size(self) -> int:
+        return int(self.array.nbytes)
+
+    def keep(self, rows: Mapping[int, Rows]) -> LentBatch:
+        return LentBatch(rows, self.array, self.swap)
+
+    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        ends = np.cumsum(nbytes)
+        packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
+        swap_in_place(packed, self.swap)
+        copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        raise NotImplementedError("a lent array is streamed, never loaded whole")
+
+
+class SpilledBatch:
+    """Bytes and rows that were moved to the spill file when memory was full and the file's layout not agreed.
+
+    base : int, bytes from the start of the spill file to the batch.
+    where : mapping of uid to (offset, rows) of its rows in the spill file.
+    """
+
+    def __init__(self, spill: Driver, base: int, nbytes: int, where: Mapping[int, tuple[int, int]]) -> None:
+        self.spill = spill
+        self.base = base
+        self.size = nbytes
+        self.where = dict(where)
+
+    def uids(self) -> list[int]:
+        return list(self.where)
+
+    def rows(self, uid: int) -> Rows:
+        offset, count = self.where.get(uid, (0, 0))
+        found = np.empty((count, COLUMNS), np.int64)
+        if count:
+            self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
+        return found
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        return _SpilledSome(self, rows)
+
+    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.spill.read(Extents(address + self.base, nbytes, target_place), target)
+
+    def load(self, room: Bytes) -> Bytes:
+        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
+        self.spill.read(one_extent(self.base, self.size), whole)
+        return whole
+
+
+class _SpilledSome(_Rows):
+    """What is left of a spilled batch when some of its requests are done."""
+
+    def __init__(self, whole: SpilledBatch, rows: Mapping[int, Rows]) -> None:
+        super().__init__(rows)
+        self.whole = whole
+        self.size = whole.size
+
+    def keep(self, rows: Mapping[int, Rows]) -> _SpilledSome:
+        return _SpilledSome(self.whole, rows)
+
+    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.whole.copy(target, target_place, address, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        return self.whole.load(room)
+
+
+def one_extent(offset: int, nbytes: int, place: int = 0) -> Extents:
+    """Extents of a single piece."""
+    return Extents(np.array([offset], np.int64), np.array([nbytes], np.int64), np.array([place], np.int64))

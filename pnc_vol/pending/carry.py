@@ -1,0 +1,164 @@
+"""Doing what was planned, and finding out which request failed when a write does.
+
+Knows: batches, plans, a driver. Does not know: headers, names, ranks.
+
+Rules
+-----
+1. A batch is one write. If it fails, its requests are written one by one, in order: each failure belongs to a
+   request, and what can be written is written.
+2. A failed request stays, and so does every later one of the same variable: written now, they are written
+   again after it, so that the order of posting holds when the failed one succeeds at last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.merge import last_wins
+from pnc_vol.extents.model import Extents
+from pnc_vol.pending.batches import Batch, LentBatch
+from pnc_vol.pending.plan import Place, Plan, Rows, unmerged
+from pnc_vol.pending.queue import keep_rows, same_width
+from pnc_vol.pending.stream import write_lent
+
+__all__ = ["Carried", "carry"]
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class Carried:
+    """What came of some batches.
+
+    failed : dict of (request, uid) to the error.
+    left : list of Batch, what stays in the queue.
+    """
+
+    failed: dict[tuple[int, int], OSError] = field(default_factory=dict)
+    left: list[Batch] = field(default_factory=list)
+    requests: int = 0
+    extents: int = 0
+    nbytes: int = 0
+
+
+def carry(
+    batches: list[Batch],
+    places: Mapping[int, Place],
+    record_size: int,
+    driver: Driver,
+    room: Bytes,
+    *,
+    collective: bool = False,
+) -> Carried:
+    """Write the rows of all variables that have a place; the others stay.
+
+    Parameters
+    ----------
+    batches : list of Batch, in the order of posting.
+    places : mapping of uid to Place, of the variables to write.
+    record_size : int, bytes from one record to the next.
+    driver : Driver
+    room : uint8[n], memory for a batch that is not in memory.
+    collective : bool
+        Every rank calls this now with exactly one batch, maybe an empty one.
+
+    Returns
+    -------
+    Carried
+    """
+    result = Carried()
+    held: set[int] = set()
+    for batch in batches:
+        mine = [uid for uid in batch.uids() if uid in places]
+        kept = {uid: batch.rows(uid) for uid in batch.uids() if uid not in places}
+        tables = {uid: batch.rows(uid) for uid in mine}
+        try:
+            _write(batch, tables, places, record_size, driver, room, result, collective=collective)
+            failed: dict[tuple[int, int], OSError] = {}
+        except OSError as error:
+            failed = _one_by_one(batch, tables, places, record_size, driver, room, error)
+        result.failed.update(failed)
+        for uid, rows in tables.items():
+            first = min((request for request, of in failed if of == uid), default=None)
+            if uid in held:
+                kept[uid] = rows
+            elif first is not None:
+                kept[uid] = rows[rows[:, 0] >= first]
+                held.add(uid)
+        result.left.append(keep_rows(batch, kept))
+    return result
+
+
+def _write(
+    batch: Batch,
+    tables: Mapping[int, Rows],
+    places: Mapping[int, Place],
+    record_size: int,
+    driver: Driver,
+    room: Bytes,
+    result: Carried,
+    *,
+    collective: bool,
+) -> None:
+    if isinstance(batch, LentBatch):
+        for uid, rows in tables.items():
+            extents, _ = unmerged([places[uid]], [rows], record_size)
+            write_lent(batch, extents, driver)
+            _count(result, len(rows), len(extents.offset), extents.nbytes)
+        return
+    even: dict[int, Rows] = {}
+    for uid, rows in tables.items():
+        if bool((rows[:, 4] == places[uid].itemsize).all()):
+            even[uid] = rows
+        else:
+            rows, padded = same_width(batch, rows, places[uid].itemsize)
+            plan = Plan.of([places[uid]], [rows], record_size)
+            driver.write(plan.extents, padded.load(room))
+            _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
+    if even or collective:
+        plan = Plan.of([places[uid] for uid in even], list(even.values()), record_size)
+        driver.write(plan.extents, batch.load(room), collective=collective)
+        _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
+
+
+def _count(result: Carried, requests: int, extents: int, nbytes: int) -> None:
+    result.requests += requests
+    result.extents += extents
+    result.nbytes += nbytes
+
+
+def _one_by_one(
+    batch: Batch,
+    tables: Mapping[int, Rows],
+    places: Mapping[int, Place],
+    record_size: int,
+    driver: Driver,
+    room: Bytes,
+    error: OSError,
+) -> dict[tuple[int, int], OSError]:
+    """Write each request alone; the errors of those that fail, by (request, uid)."""
+    failed: dict[tuple[int, int], OSError] = {}
+    if isinstance(batch, LentBatch):
+        # A lent array is one request: it was tried.
+        return {(int(rows[0, 0]), uid): error for uid, rows in tables.items() if len(rows)}
+    try:
+        memory = batch.load(room)
+    except OSError as unreadable:
+        return {(int(r), uid): unreadable for uid, rows in tables.items() for r in np.unique(rows[:, 0])}
+    for uid, rows in tables.items():
+        wide, source = same_width(batch, rows, places[uid].itemsize)
+        bytes_of = memory if source is batch else source.load(room)
+        extents, requests = unmerged([places[uid]], [wide], record_size)
+        for request in np.unique(requests).tolist():
+            chosen = requests == request
+            part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])
+            try:
+                driver.write(last_wins(part), bytes_of)
+            except OSError as reason:
+                failed[request, uid] = reason
+    return failed

@@ -1,0 +1,308 @@
+"""How a file comes under its name, and how its header is replaced, so that a kill at any moment harms nothing.
+
+Knows: paths, the system, header bytes. Does not know: variables, requests; ranks other than that only one calls this.
+
+Rules
+-----
+1. A new file is written under a temporary name in the same directory and renamed, so that its name always
+   stands for a whole file. With ``publish="close"`` the rename comes at the close.
+2. A header is replaced in place with a journal beside the file: first the journal with both headers, then the header,
+   then the journal goes. A journal that is found when a file is opened is completed.
+3. A layout that moves data is written to a temporary copy; the rename makes it the file.
+4. Errors name the user's path, not the temporary one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import PncVolWarning
+from pnc_vol.pending.batches import one_extent
+from pnc_vol.system import System, read_at, write_all
+
+__all__ = ["Location", "recover"]
+
+_JOURNAL = struct.Struct("<8sQQQI")
+_MAGIC = b"PNCJ0001"
+_SECTOR = 512
+
+
+class Location:
+    """Where a file is, and under which name it is worked on.
+
+    path : str, the file's name, symbolic links resolved.
+    work : str, the name that drivers open: `path`, or a temporary one until `publish`.
+    """
+
+    def __init__(self, system: System, path: str, work: str) -> None:
+        self.system = system
+        self.path = path
+        self.work = work
+        self._exclusive = False
+
+    @property
+    def published(self) -> bool:
+        """True if the file under its name is the one that is worked on."""
+        return self.work == self.path
+
+    @classmethod
+    def create(cls, system: System, path: str, header: bytes, *, exclusive: bool, publish: bool) -> Location:
+        """Make a file that holds `header` and nothing else.
+
+        Parameters
+        ----------
+        path : str
+        header : bytes
+        exclusive : bool
+            An existing file is an error instead of being replaced.
+        publish : bool
+            Put it under its name now; else `publish` does.
+
+        Raises
+        ------
+        OSError
+            FileExistsError, IsADirectoryError, PermissionError...; nothing is left behind.
+        """
+        target = system.realpath(path)
+        mode = _mode_for(system, target, exclusive=exclusive)
+        location = cls(system, target, _beside(system, target, "pnctmp"))
+        location._exclusive = exclusive
+        with _named(path):
+            _write_new(system, location.work, header, mode)
+            if publish:
+                location.publish()
+        return location
+
+    def publish(self, *, durable: bool = False) -> None:
+        """Give the file its name, in place of what was there."""
+        if self.published:
+            return
+        try:
+            if self._exclusive:
+                _link_or_fail(self.system, self.work, self.path)
+                self.system.unlink(self.work)
+            else:
+                self.system.rename(self.work, self.path)
+        except OSError:
+            if self._exclusive:
+                with suppress(OSError):
+                    self.system.unlink(self.work)
+            raise
+        self._exclusive = False
+        self.work = self.path
+        _forget_journal(self.system, self.path)
+        if durable:
+            self.system.fsync_dir(os.path.dirname(self.path) or ".")
+
+    def copy(self) -> Location:
+        """A new, empty file beside this one that takes its place when published."""
+        made = Location(self.system, self.path, _beside(self.system, self.path, "pnctmp"))
+        made._exclusive = self._exclusive
+        mode = self.system.stat(self.work).st_mode & 0o7777
+        with _named(self.path):
+            _write_new(self.system, made.work, b"", mode)
+        return made
+
+    def discard(self) -> None:
+        """Remove the file if it is not under its name."""
+        if not self.published:
+            with suppress(OSError):
+                self.system.unlink(self.work)
+
+    def replace_header(self, driver: Driver, old: bytes, new: bytes, *, durable: bool = False) -> None:
+        """Put `new` where `old` is, in the file that `driver` has open.
+
+        Raises
+        ------
+        OSError
+            The header in the file is the old one, or, if even that could not be put back, the journal is kept
+            and the next open completes it.
+        """
+        if not self.published:
+            write_bytes(driver, 0, new)
+            return
+        journal = journal_path(self.path)
+        inode = self.system.stat(self.path).st_ino
+        body = old + new
+        content = _JOURNAL.pack(_MAGIC, inode, len(old), len(new), zlib.crc32(body)) + body
+        with _named(self.path):
+            _forget_journal(self.system, self.path)
+            _write_new(self.system, journal, content, 0o600, durable=durable)
+            if durable:
+                self.system.fsync_dir(os.path.dirname(self.path) or ".")
+            try:
+                write_bytes(driver, 0, new)
+                if durable:
+                    driver.sync()
+            except OSError:
+                write_bytes(driver, 0, old)
+                self.system.unlink(journal)
+                raise
+            self.system.unlink(journal)
+
+
+def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
+    """Write `data` at `offset`, on this rank alone."""
+    driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
+
+
+def journal_path(path: str) -> str:
+    """The name of a file's journal."""
+    head, tail = os.path.split(path)
+    return os.path.join(head, f".{tail}.pncj")
+
+
+def recover(system: System, path: str, *, writable: bool) -> bytes | None:
+    """Complete a header replacement that was cut short.
+
+    Parameters
+    ----------
+    path : str
+    writable : bool
+        Put the new header in place; else it is only returned.
+
+    Returns
+    -------
+    bytes or None
+        The header to use instead of what the file begins with; None if there is nothing to complete.
+    """
+    target = system.realpath(path)
+    journal = journal_path(target)
+    try:
+        content = _read_whole(system, journal)
+    except FileNotFoundError:
+        return None
+    found = _open_journal(content)
+    fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
+    try:
+        if found is not None:
+            inode, old, new = found
+            size = max(len(old), len(new))
+            now = bytearray(size)
+            del now[read_at(system, fd, memoryview(now), 0) :]
+            if system.fstat(fd).st_ino != inode or not _is_mix(bytes(now), old, new):
+                warnings.warn(
+                    f"{path}: the journal {journal} belongs to another state of the file and is not used; remove it",
+                    PncVolWarning,
+                    stacklevel=2,
+                )
+                return None
+            if not writable:
+                return new
+            write_all(system, fd, new, 0)
+        if writable:
+            # A torn journal means that the header was not touched yet.
+            system.unlink(journal)
+    finally:
+        system.close(fd)
+    return None
+
+
+def _open_journal(content: bytes) -> tuple[int, bytes, bytes] | None:
+    if len(content) < _JOURNAL.size:
+        return None
+    magic, inode, old_size, new_size, crc = _JOURNAL.unpack_from(content)
+    body = content[_JOURNAL.size :]
+    if magic != _MAGIC or old_size + new_size != len(body) or zlib.crc32(body) != crc:
+        return None
+    return inode, body[:old_size], body[old_size:]
+
+
+def _is_mix(now: bytes, old: bytes, new: bytes) -> bool:
+    """Whether every sector is the old one or the new one, as far as each goes."""
+    for at in range(0, len(new), _SECTOR):
+        sector = now[at : at + _SECTOR]
+        fresh = new[at : at + _SECTOR]
+        stale = old[at : at + _SECTOR]
+        # Behind the end of the old header there was free space, or the end of the file: nothing is known of it.
+        if not (sector.startswith((fresh[: len(sector)], stale))):
+            return False
+    return True
+
+
+def _mode_for(system: System, target: str, *, exclusive: bool) -> int:
+    try:
+        there = system.stat(target)
+    except FileNotFoundError:
+        return 0o666 & ~system.umask()
+    if stat.S_ISDIR(there.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "a directory is in the place of the file to be made", target)
+    if exclusive:
+        raise FileExistsError(
+            errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", target
+        )
+    return there.st_mode & 0o7777
+
+
+def _beside(system: System, target: str, suffix: str) -> str:
+    head, tail = os.path.split(target)
+    # A name may have 255 bytes; what is cut from a long one is made up for by the token.
+    return os.path.join(head, f".{tail[:100]}.{system.token()}.{suffix}")
+
+
+def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> None:
+    fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            system.fchmod(fd, mode)
+            if content:
+                write_all(system, fd, content, 0)
+            if durable:
+                system.fsync(fd)
+        finally:
+            system.close(fd)
+    except OSError:
+        with suppress(OSError):
+            system.unlink(path)
+        raise
+
+
+def _link_or_fail(system: System, work: str, path: str) -> None:
+    """Give `work` a second name that must be new."""
+    try:
+        system.link(work, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # No hard links here: take the name first, then put the file over it.
+        system.close(system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        system.rename(work, path)
+        system.close(system.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _forget_journal(system: System, path: str) -> None:
+    with suppress(FileNotFoundError):
+        system.unlink(journal_path(path))
+
+
+def _read_whole(system: System, path: str) -> bytes:
+    fd = system.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        content = bytearray(system.fstat(fd).st_size)
+        del content[read_at(system, fd, memoryview(content), 0) :]
+        return bytes(content)
+    finally:
+        system.close(fd)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Let errors name the user's file, not the temporary one or the journal."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and error.filename != path:
+            raise type(error)(error.errno, error.strerror, path) from error
+        raise

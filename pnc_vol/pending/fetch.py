@@ -1,0 +1,218 @@
+"""Reading: what the file holds, with this rank's own posts laid over it.
+
+Knows: selections, elements, the layout in force, the queue. Does not know: how a flush is done.
+
+Rules
+-----
+1. A read sees every earlier post of its own rank, flushed or not, and never waits for another rank unless it is
+   collective.
+2. What nobody wrote is the fill value: a variable without a place in the file, records beyond those in the file,
+   bytes beyond the end of the file.
+3. A posted read holds the values of its place in program order: it is completed before anything posted after it
+   can reach the file, and later posts are not laid over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import ShortFileError
+from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.extents.place import place, runs
+from pnc_vol.extents.selection import Selection
+from pnc_vol.format.convert import swap_in_place
+from pnc_vol.mapping.dtypes import decode
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.batches import one_extent
+from pnc_vol.pending.plan import Place
+from pnc_vol.pending.post import whole_extents
+from pnc_vol.pending.request import Request
+from pnc_vol.pending.stream import BLOCK, in_parallel
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["PostedRead", "complete", "read"]
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+_LATEST = 1 << 62
+
+
+@dataclass(slots=True)
+class PostedRead:
+    """A read that waits.
+
+    found : Runs of the selection.
+    out : array to fill, of the selection's shape.
+    """
+
+    request: Request
+    node: DatasetNode
+    found: Runs
+    out: Array
+
+
+def read(session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Array:
+    """The values of a selection, in the element's dtype and the selection's shape.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    ShortFileError
+        The file ends before the data, and the file was opened with ``strict=True``.
+    """
+    element = node.element
+    shape = selection.result_shape
+    if not collective and element.kind == "number" and not session.queue.has(node.uid):
+        got = _direct(session, node, selection)
+        if got is not None:
+            return got.view(element.dtype.newbyteorder("=")).astype(element.dtype, copy=False).reshape(shape)
+    found = runs(selection, record=node.is_record)
+    raw = _file_form(session, [(node, found)], collective=collective)[0]
+    _lay_over(session, node, found, raw, _LATEST)
+    return decode(raw, element, shape)
+
+
+def complete(session: Session, reads: list[PostedRead]) -> None:
+    """Fill the arrays of posted reads; what the file holds is read in one call."""
+    if not reads:
+        return
+    try:
+        raws = _file_form(session, [(posted.node, posted.found) for posted in reads])
+    except OSError as error:
+        for posted in reads:
+            posted.request._fail(error)
+        raise
+    for posted, raw in zip(reads, raws, strict=True):
+        _lay_over(session, posted.node, posted.found, raw, posted.request.id)
+        posted.out[...] = decode(raw, posted.node.element, posted.out.shape)
+        posted.request._complete()
+
+
+# ------------------------------------------------------------------------------------- from the file
+
+
+def _direct(session: Session, node: DatasetNode, selection: Selection) -> Bytes | None:
+    """One contiguous run of numbers, read where it stays and swapped in place; None if it is not that simple."""
+    at = _place_in_file(session, node)
+    one = selection.single_run()
+    if at is None or one is None or not one[1]:
+        return None
+    start, nelems = one
+    offset = at.begin + start * at.itemsize
+    if at.inner:
+        record, within = divmod(start, at.inner)
+        if within + nelems > at.inner or record >= _records_in_file(session, node):
+            return None
+        offset = at.begin + record * session.placed.record_size + within * at.itemsize
+    nbytes = nelems * at.itemsize
+    raw = np.empty(nbytes, np.uint8)
+    if nbytes <= BLOCK:
+        if session.driver.read(one_extent(offset, nbytes), raw) < nbytes:
+            return None
+        swap_in_place(raw, at.itemsize)
+        return raw
+    short: list[int] = []
+
+    def task(first: int) -> Callable[[], None]:
+        def run() -> None:
+            part = raw[first : first + BLOCK]
+            if session.driver.read(one_extent(offset + first, part.nbytes), part) < part.nbytes:
+                short.append(first)
+            swap_in_place(part, at.itemsize)
+
+        return run
+
+    in_parallel(session.driver, (task(first) for first in range(0, nbytes, BLOCK)))
+    return None if short else raw
+
+
+def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, collective: bool = False) -> list[Bytes]:
+    """What the file holds of some runs, in file form; one read of the driver for all of them."""
+    raws: list[Bytes] = []
+    parts: list[Extents] = []
+    room = 0
+    spots: list[tuple[int, int, Place | None]] = []
+    for node, found in wanted:
+        at = _place_in_file(session, node)
+        width = at.itemsize if at is not None else node.element.itemsize
+        nbytes = int(found.length.sum()) * width
+        spots.append((room, nbytes, at))
+        if at is not None and nbytes:
+            extents = place(
+                found,
+                begin=at.begin,
+                itemsize=at.itemsize,
+                inner=at.inner or None,
+                record_size=session.placed.record_size,
+            )
+            if at.inner:
+                there = found.start < _records_in_file(session, node) * at.inner
+                extents = Extents(extents.offset[there], extents.length[there], extents.place[there])
+            parts.append(Extents(extents.offset, extents.length, extents.place + room))
+        room += nbytes
+    memory = np.empty(room, np.uint8)
+    for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
+        _fill(memory[first : first + nbytes], node, at.itemsize if at else node.element.itemsize)
+    extents = Extents(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else _NOTHING
+    got = session.driver.read(extents, memory, collective=collective) if collective or len(extents.offset) else 0
+    if got < extents.nbytes and session.strict:
+        raise ShortFileError(
+            f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
+            "without strict=True they read as the fill value"
+        )
+    for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
+        raw = memory[first : first + nbytes]
+        width = node.element.itemsize
+        if at is not None and at.itemsize != width:
+            # A string variable that grew here since the last flush.
+            wide = np.zeros((nbytes // at.itemsize, width), np.uint8)
+            wide[:, : at.itemsize] = raw.reshape(-1, at.itemsize)
+            raw = wide.reshape(-1)
+        raws.append(raw)
+    return raws
+
+
+_NOTHING = Extents(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
+    """Where the variable's data is, or None if the file holds nothing of it."""
+    if node.is_placeholder:
+        return None
+    placed = session.placed
+    at = placed.places.get(node.uid)
+    if at is None or node.uid in placed.header_uids:
+        return at
+    # A pinned variable: only what was drained is there, and only variables filled with zeros are drained.
+    return at if placed.drained and node.fillvalue is None else None
+
+
+def _records_in_file(session: Session, node: DatasetNode) -> int:
+    """Records of which this variable may have data in the file."""
+    placed = session.placed
+    return placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records
+
+
+def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:
+    pattern = node.fillvalue
+    if pattern is None or not pattern.strip(b"\0"):
+        raw[:] = 0
+    else:
+        raw.reshape(-1, width)[:] = np.frombuffer(pattern.ljust(width, b"\0")[:width], np.uint8)
+
+
+# ----------------------------------------------------------------------------------- from the queue
+
+
+def _lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int) -> None:
+    if session.queue.has(node.uid) and len(raw):
+        session.queue.overlay(node.uid, whole_extents(node, found), raw, node.element.itemsize, before_request)

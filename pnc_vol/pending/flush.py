@@ -1,0 +1,398 @@
+"""A flush: agree, move, fill, data, header, record count, in this order.
+
+Knows: the session's parts. Does not know: users' objects.
+
+Rules
+-----
+1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank.
+2. The header is written after the data that it promises; the record count never covers a record that failed.
+3. A layout that moves data is made in a temporary copy of the file; with the new header in it the copy takes the
+   file's name. Until then the old file is whole.
+4. If requests fail, the others are done, the header is written, the failed ones stay, and `FlushError` lists them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import FlushError, PncVolError, RequestFailure
+from pnc_vol.extents.model import Extents
+from pnc_vol.format.encode import encode, header_size, numrecs_bytes
+from pnc_vol.format.limits import check_limits
+from pnc_vol.format.model import Header
+from pnc_vol.format.moving import moves, needs_move
+from pnc_vol.format.placing import Alignment, grow, place
+from pnc_vol.format.sizes import data_end
+from pnc_vol.mapping.index import Flat, numrecs_of, to_header
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
+from pnc_vol.pending.batches import MemoryBatch
+from pnc_vol.pending.carry import Carried, carry
+from pnc_vol.pending.commit import write_bytes
+from pnc_vol.pending.fetch import complete
+from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.stream import blocks_of
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["flush"]
+
+_FILL_BYTES = 1 << 20
+_MOVE_BYTES = 8 << 20
+_NO_RECORD = 1 << 62
+_LEAST_RESERVE = 4096
+_LARGE_EXTENT = 64 << 10
+
+
+def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
+    """Carry out all that was posted on all ranks (collective).
+
+    Raises
+    ------
+    FlushError
+        Requests failed; the same on all ranks.
+    Exception
+        Definitions differ, a rank failed before the flush, the header or the layout could not be written.
+    """
+    started = time.perf_counter()
+    comm = session.comm
+    error: BaseException | None = None
+    flat: Flat | None = None
+    try:
+        session.check_durable(durable)
+        complete(session, session.take_reads())
+        session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
+        flat = _definitions(session, settled_widths=comm.size > 1)
+    except Exception as reason:
+        error = reason
+    agreed = agree(comm, _mine(session), session.digest, flat.header if flat else None, error=error)
+    assert flat is not None
+    if agreed.widened and comm.size > 1:
+        agree_widths(comm, session.tree, session.widened)
+    if agreed.widened or (agreed.drained and not session.placed.drained):
+        session.placed.drained |= agreed.drained
+        flat = _definitions(session, settled_widths=False)
+    session.placed.records = agreed.records
+    session.placed.virgin &= not agreed.spoilt
+    target = session.target(_laid_out(session, flat, closing=closing), flat.uids)
+    _move_if_needed(session, target)
+    _fill(session, target)
+    # From here on data may lie where the new layout has it, whatever becomes of the header.
+    session.adopt_layout(target)
+    failures, lowest = _data(session, agreed)
+    numrecs = max(session.disk_numrecs, min(numrecs_of(session.tree), lowest))
+    _header(session, replace(target.header, numrecs=numrecs), durable=durable)
+    session.counts["flushes"] += 1
+    session.counts["seconds_flush"] += time.perf_counter() - started
+    if failures:
+        raise _flush_error(failures)
+
+
+def _mine(session: Session) -> Agreement:
+    placed, queue = session.placed, session.queue
+    return Agreement(
+        drained=placed.drained,
+        widened=bool(session.widened),
+        changed=session.dirty,
+        spoilt=not placed.virgin,
+        records=placed.records,
+        runs=queue.rows,
+        nbytes=queue.position,
+        batches=len(queue.batches()),
+    )
+
+
+# ------------------------------------------------------------------------------------- definitions
+
+
+def _definitions(session: Session, *, settled_widths: bool) -> Flat:
+    """The definitions as a header without begins; kept until something changes.
+
+    With `settled_widths`, strings that grew on this rank count with the width that all ranks know, because the
+    digest of the definitions must not depend on what one rank posted.
+    """
+    tree, placed = session.tree, session.placed
+    if placed.drained and not session.ordered_by_place:
+        _, uids = placed.with_pins(tree)
+        first = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets}
+        tree.datasets = first | tree.datasets
+        session.ordered_by_place = True
+        tree.touch()
+    if session.flat is not None and session.flat_version == tree.version:
+        return session.flat
+    grown = (
+        {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if settled_widths else {}
+    )
+    for uid, element in grown.items():
+        at = placed.places.get(uid)
+        tree.datasets[uid].element = element.widened(at.itemsize if at else 1)
+    flat = to_header(tree, version=session.version)
+    for uid, element in grown.items():
+        tree.datasets[uid].element = element
+    check_limits(flat.header)
+    if session.comm.size > 1 and (settled_widths or not session.digest):
+        session.digest = digest(flat.header)
+    if grown:
+        return flat
+    session.flat, session.flat_version = flat, tree.version
+    return flat
+
+
+def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
+    """The definitions with begins: what the file's header will be."""
+    if session.laid_out is not None and session.laid_out[0] is flat and not session.placed.drained:
+        return session.laid_out[1]
+    options = session.options
+    alignment = Alignment(var_align=options.var_align, record_align=options.record_align)
+    size = header_size(flat.header)
+    reserve = options.header_reserve
+    if reserve is None:
+        reserve = 0 if closing else max(_LEAST_RESERVE, size)
+    base, base_uids = session.placed.with_pins(session.tree)
+    if base.vars:
+        at = {uid: i for i, uid in enumerate(base_uids)}
+        new = grow(base, flat.header, [at.get(uid) for uid in flat.uids], alignment, reserve=max(reserve, size))
+    else:
+        new = place(flat.header, alignment, header_extent=size + reserve if reserve else None)
+    new = replace(new, numrecs=numrecs_of(session.tree))
+    session.laid_out = (flat, new)
+    return new
+
+
+# ------------------------------------------------------------------------------------------ moving
+
+
+def _move_if_needed(session: Session, target: Placed) -> None:
+    """Copy the data to where the new layout has it, in a new file (collective)."""
+    if target is session.placed:
+        return
+    base, base_uids = session.placed.with_pins(session.tree)
+    at = {uid: i for i, uid in enumerate(base_uids)}
+    origin = [at.get(uid) for uid in target.uids]
+    # Only records that are in the file are carried along.
+    new = replace(target.header, numrecs=base.numrecs)
+    if not base.vars or not needs_move(base, new, origin):
+        return
+    driver = session.copy_driver()
+    error: BaseException | None = None
+    try:
+        found = moves(base, new, origin)
+        _copy(session.driver, driver, Extents(found.src, found.length, found.dst), session.comm.rank, session.comm.size)
+    except Exception as reason:
+        error = reason
+    try:
+        session.comm.exchange("flush move", error=error)
+    except BaseException:
+        session.drop_copy(driver)
+        raise
+    session.use_copy(driver)
+    session.counts["moves"] += 1
+
+
+def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
+    """Copy this rank's share of the pieces; `place` is the offset in the target."""
+    room = np.empty(_MOVE_BYTES, np.uint8)
+    for i, block in enumerate(blocks_of(pieces, _MOVE_BYTES)):
+        if i % size != rank:
+            continue
+        ends = np.cumsum(block.length)
+        packed = ends - block.length
+        part = room[: int(ends[-1])]
+        part[:] = 0
+        source.read(Extents(block.offset, block.length, packed), part)
+        target.write(Extents(block.place, block.length, packed), part)
+
+
+# ----------------------------------------------------------------------------------------- filling
+
+
+def _fill(session: Session, target: Placed) -> None:
+    """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective)."""
+    tree, placed = session.tree, session.placed
+    records = target.header.numrecs
+    tasks: list[Callable[[], None]] = []
+    for uid in target.uids:
+        node = tree.datasets[uid]
+        pattern = node.fillvalue
+        if (pattern is None or not pattern.strip(b"\0")) and placed.virgin:
+            continue
+        old = uid in placed.header_uids
+        at = target.places[uid]
+        if at.inner:
+            first = session.disk_numrecs if old else 0
+            if records > first:
+                tasks.append(
+                    _fill_task(session, node, at.begin, at.inner * at.itemsize, first, records, target.record_size)
+                )
+        elif not old and not (pattern is None and placed.drained and uid in placed.places):
+            nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
+            tasks.append(_fill_task(session, node, at.begin, nbytes, 0, 1, 0))
+    if not tasks:
+        return
+    error: BaseException | None = None
+    try:
+        _run(tasks[session.comm.rank :: session.comm.size])
+    except OSError as reason:
+        error = reason
+        placed.virgin = False
+    session.comm.exchange("flush fill", error=error)
+
+
+def _run(tasks: Iterable[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()
+
+
+def _fill_task(
+    session: Session, node: DatasetNode, begin: int, nbytes: int, first: int, last: int, record_size: int
+) -> Callable[[], None]:
+    """Writes `nbytes` of the node's fill value at `begin`, in the records from `first` to `last`."""
+
+    def run() -> None:
+        width = node.element.itemsize
+        pattern = (node.fillvalue or b"").ljust(width, b"\0")[:width]
+        block = max(1, min(_FILL_BYTES, nbytes) // width) * width
+        memory = np.frombuffer(pattern * (block // width), np.uint8)
+        starts = begin + np.arange(first, last, dtype=np.int64) * record_size
+        for at in range(0, nbytes, block):
+            n = min(block, nbytes - at)
+            for some in range(0, len(starts), _FILL_BYTES // 64):
+                offset = starts[some : some + _FILL_BYTES // 64] + at
+                zeros = np.zeros(len(offset), np.int64)
+                session.driver.write(Extents(offset, zeros + n, zeros), memory)
+
+    return run
+
+
+# -------------------------------------------------------------------------------------------- data
+
+
+def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], int]:
+    """Write what is posted (collective); all failures of all ranks and the lowest record among them."""
+    queue, comm, target = session.queue, session.comm, session.placed
+    collective = _use_collective(session, agreed)
+    error: BaseException | None = None
+    done: Carried | None = None
+    turns = range(comm.size) if session.options.ordered else [comm.rank]
+    for turn in turns:
+        if turn == comm.rank:
+            try:
+                batches = queue.batches()
+                if collective and not batches:
+                    batches = [MemoryBatch({}, np.empty(0, np.uint8))]
+                room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
+                done = carry(batches, target.places, target.record_size, session.driver, room, collective=collective)
+                queue.replace(done.left)
+            except Exception as reason:
+                error = reason
+        if session.options.ordered:
+            comm.exchange("flush turn", error=None)
+    failures: list[RequestFailure] = []
+    lowest = _NO_RECORD
+    if done is not None:
+        failures, lowest = session.settle(done)
+    return share_failures(comm, failures, lowest, error=error)
+
+
+def _use_collective(session: Session, agreed: Agreement) -> bool:
+    """Whether ranks write together: many small pieces do better so, large ones alone."""
+    transport = session.options.transport
+    if session.comm.size == 1 or not session.collective_driver or agreed.batches > 1 or session.options.ordered:
+        return False
+    if transport != "auto":
+        return transport == "collective"
+    return agreed.runs > 1 and agreed.nbytes < agreed.runs * _LARGE_EXTENT
+
+
+def _flush_error(failures: list[RequestFailure]) -> PncVolError:
+    first = failures[0]
+    more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+    return FlushError(
+        f"{len(failures)} request(s) failed: {first.variable}{first.selection} on rank {first.rank}: "
+        f"{first.message}{more} (see .errors). They stay pending: flush again when the cause is gone, or cancel them",
+        failures,
+    )
+
+
+# ------------------------------------------------------------------------------------------ header
+
+
+def _header(session: Session, new: Header, *, durable: bool) -> None:
+    """Write the header, or the record count alone if that is all that changed (collective)."""
+    comm, location = session.comm, session.location
+    if durable:
+        _sync(session, "flush sync")
+    error: BaseException | None = None
+    old = session.disk_bytes
+    encoded = old
+    try:
+        count = numrecs_bytes(new)
+        if not _same_but_numrecs(session.disk_header, new):
+            encoded = encode(new)
+        elif new.numrecs != session.disk_numrecs:
+            encoded = old[:4] + count + old[4 + len(count) :]
+        if comm.rank == 0 and (encoded != old or (location is not None and not location.published)):
+            _extend(session.driver, data_end(new))
+            if location is None:
+                write_bytes(session.driver, 0, encoded)
+            elif location.published and len(encoded) == len(old) and encoded[4 + len(count) :] == old[4 + len(count) :]:
+                write_bytes(session.driver, 4, count)
+            else:
+                location.replace_header(session.driver, old, encoded, durable=durable)
+    except Exception as reason:
+        error = reason
+    try:
+        comm.exchange("flush header", error=error)
+    except Exception:
+        session.placed.virgin = False
+        raise
+    if durable:
+        _sync(session, "flush sync header")
+    _publish(session, durable=durable)
+    session.adopt_header(new, encoded)
+
+
+def _publish(session: Session, *, durable: bool) -> None:
+    """Give a moved file its name (collective)."""
+    location = session.location
+    if location is None or location.published or session.keep_unpublished:
+        return
+    error: BaseException | None = None
+    if session.comm.rank == 0:
+        try:
+            location.publish(durable=durable)
+        except OSError as reason:
+            error = reason
+    session.comm.exchange("flush publish", error=error)
+    location.work = location.path
+
+
+def _same_but_numrecs(one: Header, other: Header) -> bool:
+    return one is other or (
+        one.vars == other.vars and one.dims == other.dims and one.attrs == other.attrs and one.version == other.version
+    )
+
+
+def _extend(driver: Driver, end: int) -> None:
+    """Let the file be as long as its header says, the last padding included."""
+    if driver.size() < end:
+        write_bytes(driver, end - 1, b"\0")
+
+
+def _sync(session: Session, operation: str) -> None:
+    error: BaseException | None = None
+    try:
+        session.driver.sync()
+    except OSError as reason:
+        session.poison(reason)
+        error = reason
+    session.counts["syncs"] += 1
+    session.comm.exchange(operation, error=error)

@@ -1,0 +1,293 @@
+"""How a file is opened or made, on all ranks together.
+
+Knows: modes, paths, headers, driver stacks, ranks. Does not know: requests.
+
+Rules
+-----
+1. Rank 0 alone looks at the file system and reads the header; the others get the bytes, and decode them themselves.
+2. Nothing that is wrong on one rank leaves another one waiting, and nothing half-made stays behind.
+3. What is odd about a file, but readable, is one warning, on rank 0.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import struct
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pnc_vol.comm import Comm
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file
+from pnc_vol.errors import FormatError, FormatWarning, NeedBytes, NotCDFError, PncVolWarning, ShortFileWarning
+from pnc_vol.format.check import short_data
+from pnc_vol.format.decode import decode
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Finding, Header
+from pnc_vol.format.sizes import data_end
+from pnc_vol.mapping.index import from_header
+from pnc_vol.mapping.tree import Tree
+from pnc_vol.options import Options
+from pnc_vol.pending.commit import Location, recover, write_bytes
+from pnc_vol.system import System, read_at
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["Opened", "open_copy", "open_file", "open_spill"]
+
+_FIRST_READ = 64 << 10
+_SIZE = struct.Struct("<q")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file that was just opened.
+
+    location : Location or None
+        None for a driver that keeps no file.
+    virgin : bool, nothing lies behind the data that the header knows of.
+    collective : bool, the driver's calls may be collective.
+    """
+
+    path: str
+    driver: Driver
+    location: Location | None
+    writable: bool
+    created: bool
+    header: Header
+    header_bytes: bytes
+    tree: Tree
+    virgin: bool
+    collective: bool
+
+
+def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> Opened:
+    """Open or create a file (collective); see `session.open_session`."""
+    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    keeps_file = root_keeps_file(spec)
+    if not keeps_file and comm.size > 1:
+        raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
+    create = on_root(comm, "open", lambda: _decide(options.system, path, mode, keeps_file)) == b"create"
+    location: Location | None = None
+    findings: tuple[Finding, ...] = ()
+    if create:
+        header = Header(options.version)
+        first = encode(header)
+        size = len(first)
+        if keeps_file:
+            location = _create(path or "", first, mode, options, comm)
+    else:
+        told = on_root(comm, "open header", lambda: _read_header(path or "", mode, options))
+        (size,) = _SIZE.unpack_from(told)
+        decoded = decode(told[_SIZE.size :], file_size=size)
+        header, findings = decoded.header, decoded.findings
+        first = told[_SIZE.size : _SIZE.size + decoded.nbytes]
+        if keeps_file:
+            target = options.system.realpath(path or "")
+            location = Location(options.system, target, target)
+    writable = create or mode != "r"
+    opened_path = None if create and not keeps_file else location.work if location else path
+    driver = _driver(spec, opened_path, writable, options, comm, location)
+    if create and not keeps_file:
+        write_bytes(driver, 0, first)
+    tree = from_header(header)
+    tree.separator = options.separator
+    if comm.rank == 0 and not create:
+        _warn(path or "", header, size, findings, tree)
+    return Opened(
+        path=path if path is not None else "<memory>",
+        driver=driver,
+        location=location,
+        writable=writable,
+        created=create,
+        header=header,
+        header_bytes=first,
+        tree=tree,
+        virgin=size <= data_end(header),
+        collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
+    )
+
+
+def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
+    """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
+    result, error = b"", None
+    if comm.rank == 0:
+        try:
+            result = do()
+        except Exception as reason:
+            error = reason
+    return comm.from_root(operation, result, error=error)
+
+
+def _decide(system: System, path: str | None, mode: str, keeps_file: bool) -> bytes:
+    """Whether to create the file."""
+    there: os.stat_result | None = None
+    if path is not None:
+        try:
+            there = system.stat(path)
+        except FileNotFoundError:
+            there = None
+    if there is not None and stat.S_ISDIR(there.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "this is a directory, not a file", path)
+    if mode in ("r", "r+") and there is None:
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
+    if mode in ("w", "w-", "x"):
+        return b"create"
+    return b"create" if there is None else b"open"
+
+
+def _create(path: str, header: bytes, mode: str, options: Options, comm: Comm) -> Location:
+    """Make the file on rank 0 (collective)."""
+    made: list[Location] = []
+
+    def do() -> bytes:
+        publish = options.publish == "create"
+        made.append(Location.create(options.system, path, header, exclusive=mode != "w", publish=publish))
+        return json.dumps([made[0].path, made[0].work]).encode()
+
+    target, work = json.loads(on_root(comm, "create", do))
+    return made[0] if made else Location(options.system, target, work)
+
+
+def _read_header(path: str, mode: str, options: Options) -> bytes:
+    """The file's size and the bytes of its header, after completing a header replacement that was cut short."""
+    system = options.system
+    instead = recover(system, path, writable=mode != "r")
+    fd = system.open(path, (os.O_RDONLY if mode == "r" else os.O_RDWR) | os.O_CLOEXEC)
+    try:
+        size = system.fstat(fd).st_size
+        wanted = min(size, _FIRST_READ)
+        while True:
+            data = bytearray(wanted)
+            del data[read_at(system, fd, memoryview(data), 0) :]
+            if instead is not None:
+                data[: len(instead)] = instead
+            try:
+                decoded = decode(data, file_size=size)
+            except NeedBytes as need:
+                wanted = min(size, max(need.nbytes, 2 * wanted))
+                continue
+            except NotCDFError as error:
+                raise NotCDFError(
+                    f"{path}: {_what_it_is(system, fd, size) or error}",
+                    offset=error.offset,
+                    field=error.field,
+                    value=error.value,
+                ) from None
+            except FormatError as error:
+                raise type(error)(
+                    f"{path}: {error}", offset=error.offset, field=error.field, value=error.value
+                ) from None
+            return _SIZE.pack(size) + bytes(data[: decoded.nbytes])
+    finally:
+        system.close(fd)
+
+
+def _what_it_is(system: System, fd: int, size: int) -> str | None:
+    """What a file that is not NetCDF classic is, if it can be told: HDF5's signature may stand at 0, 512, 1024..."""
+    offset = 0
+    while offset + len(_HDF5) <= size:
+        found = bytearray(len(_HDF5))
+        read_at(system, fd, memoryview(found), offset)
+        if found == _HDF5:
+            return (
+                "this is an HDF5 (or NetCDF-4) file, not a NetCDF classic one; "
+                "'pnc-vol convert IN OUT' or pnc_vol.interop.hdf5.convert makes one of it"
+            )
+        offset = max(512, 2 * offset)
+    return None
+
+
+def _driver(
+    spec: str, path: str | None, writable: bool, options: Options, comm: Comm, location: Location | None
+) -> Driver:
+    """Open the stack on all ranks (collective)."""
+    driver: Driver | None = None
+    error: BaseException | None = None
+    try:
+        driver = open_stack(
+            spec, path, writable=writable, system=options.system, comm=comm if comm.mpi else None, hints=options.hints
+        )
+    except Exception as reason:
+        error = reason
+    try:
+        comm.exchange("open driver", error=error)
+    except BaseException:
+        if driver is not None and parse_stack(spec)[-1].name != "mpio":
+            driver.close()
+        if location is not None and comm.rank == 0:
+            location.discard()
+        raise
+    assert driver is not None
+    return driver
+
+
+def open_copy(session: Session) -> tuple[Location, Driver]:
+    """A new file beside the session's, and a driver on it (collective)."""
+    options, comm, old = session.options, session.comm, session.location
+    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    if old is None:
+        raise AssertionError("a file in memory is laid out anew by memory_copy")
+    made: list[Location] = []
+
+    def do() -> bytes:
+        made.append(old.copy())
+        return made[0].work.encode()
+
+    work = on_root(comm, "copy", do).decode()
+    location = made[0] if made else Location(options.system, old.path, work)
+    return location, _driver(spec, work, True, options, comm, location)
+
+
+def memory_copy(session: Session) -> Driver:
+    """A driver of the same stack that holds nothing, for a file that is kept in memory."""
+    return open_stack(session.options.driver, None, writable=True, system=session.options.system)
+
+
+def open_spill(session: Session) -> Driver:
+    """A private file without a name, beside the file or where temporary files go."""
+    system = session.options.system
+    folder = os.path.dirname(session.location.path) if session.location else tempfile.gettempdir()
+    name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
+    fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    system.unlink(name)
+    return PosixDriver(fd, name, writable=True, system=system)
+
+
+def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:
+    missing = short_data(header, size)
+    if missing:
+        total = sum(nbytes for _, nbytes in missing)
+        names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        warnings.warn(
+            ShortFileWarning(
+                f"{path}: {total} bytes of data are missing at the end of the file, of {names}{more}; "
+                "they read as the fill value (strict=True makes reading them an error)",
+                offset=size,
+                field="file",
+                value=size,
+            ),
+            stacklevel=2,
+        )
+    odd = [finding for finding in findings if finding.severity == "warning" and finding.field != "file"]
+    if odd:
+        first = odd[0]
+        more = f" (and {len(odd) - 1} more: 'pnc-vol check' lists them)" if len(odd) > 1 else ""
+        warnings.warn(
+            FormatWarning(f"{path}: {first.message}{more}", offset=first.offset, field=first.field, value=first.value),
+            stacklevel=2,
+        )
+    if tree.findings:
+        more = f" (and {len(tree.findings) - 1} more)" if len(tree.findings) > 1 else ""
+        warnings.warn(PncVolWarning(f"{path}: {tree.findings[0]}{more}"), stacklevel=2)

@@ -1,0 +1,231 @@
+"""Posting writes: from an array and a selection to rows in the queue.
+
+Knows: selections, elements, the queue. Does not know: headers, other ranks.
+
+Rules
+-----
+1. What is posted was copied, in file form, when `write` returns; `lend` keeps the caller's array instead.
+2. A post that does not fit the budget makes the session drain first; one that never fits goes through in blocks,
+   straight to the file where the variable has a place, else through the queue.
+3. An error leaves nothing posted.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.extents.place import place, runs
+from pnc_vol.extents.ragged import before
+from pnc_vol.extents.selection import Selection
+from pnc_vol.format.convert import to_file
+from pnc_vol.mapping.dtypes import encode
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.plan import Place
+from pnc_vol.pending.queue import ROW_COST
+from pnc_vol.pending.stream import BLOCK, in_parallel
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["lend", "write"]
+
+Array = npt.NDArray[Any]
+
+LEAST_LENT = 1 << 20
+"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
+
+
+def write(session: Session, node: DatasetNode, selection: Selection, values: Any) -> int:
+    """Post ``node[selection] = values``; returns the request's number.
+
+    Raises
+    ------
+    TypeError
+        `values` cannot be broadcast to the selection, or does not convert.
+    RangeError
+        A value does not fit the stored type.
+    FlushError, OSError
+        The queue was full and could not be written out; nothing of this request was posted.
+    """
+    values = prepared(session, node, selection, values)
+    number = session.next_request
+    session.next_request = number + 1
+    nelems = values.size
+    if not nelems:
+        return number
+    element = node.element
+    itemsize = element.itemsize
+    one = selection.single_run()
+    if one is not None and node.is_record:
+        inner = math.prod(selection.shape[1:])
+        if one[0] // inner != (one[0] + nelems - 1) // inner:
+            one = None
+    queue = session.queue
+    nbytes = nelems * itemsize
+    if one is not None:
+        address = queue.take(nbytes, 1, itemsize)
+        if address >= 0:
+            to_file(
+                values,
+                element.file_dtype,
+                queue.arena[address : address + nbytes],
+                on_overflow=session.on_overflow,
+                what=node.name,
+            )
+            queue.post(node.uid, number, one[0], nelems, address, itemsize)
+            return number
+        found = Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
+    else:
+        found = runs(selection, record=node.is_record)
+    if not _post_whole(session, node, number, found, values):
+        _post_blocks(session, node, number, found, values)
+    return number
+
+
+def prepared(session: Session, node: DatasetNode, selection: Selection, values: Any) -> Array:
+    """The values as an array of the selection's shape, ready for `to_file`; a string variable grows if need be."""
+    array = encode(values, node.element)
+    shape = selection.result_shape
+    if array.shape != shape:
+        array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), shape)
+    if node.element.kind == "vlen_string" and array.dtype.itemsize > node.element.itemsize:
+        node.element = node.element.widened(array.dtype.itemsize)
+        session.widened.add(node.uid)
+        node.tree.touch()
+    return array
+
+
+def _post_whole(session: Session, node: DatasetNode, number: int, found: Runs, values: Array) -> bool:
+    """Post through the arena, after a drain if it is full; False if it is too large for that."""
+    queue, element = session.queue, node.element
+    nbytes = values.size * element.itemsize
+    count = len(found.start)
+    address = queue.take(nbytes, count, element.itemsize)
+    if address < 0:
+        if nbytes + count * ROW_COST > queue.budget // 2:
+            return False
+        session.drain()
+        address = queue.take(nbytes, count, element.itemsize)
+        if address < 0:
+            return False
+    room = queue.arena[address : address + nbytes]
+    to_file(values, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
+    queue.post_runs(node.uid, number, found, address, element.itemsize)
+    return True
+
+
+def _post_blocks(session: Session, node: DatasetNode, number: int, found: Runs, values: Array) -> None:
+    """Let a request that is larger than the budget through in blocks."""
+    session.drain()
+    at = session.placed.writable(node.tree, [node.uid]).get(node.uid)
+    if at is not None and not session.queue.has(node.uid):
+        _stream(session, node, at, found, values)
+        return
+    limit = max(1, min(BLOCK, session.queue.budget // 4) // (node.element.itemsize + ROW_COST))
+    if len(found.start) == 1:
+        limit = max(1, session.queue.budget // 4 // node.element.itemsize)
+    for first, part in pieces(values, limit):
+        if not _post_whole(session, node, number, slice_runs(found, first, part.size), part):
+            raise AssertionError("a block of a quarter of the budget fits after a drain")
+
+
+def _stream(session: Session, node: DatasetNode, at: Place, found: Runs, values: Array) -> None:
+    """Convert and write block by block, without the queue."""
+    element, record_size = node.element, session.placed.record_size
+
+    def task(first: int, part: Array) -> Callable[[], None]:
+        def run() -> None:
+            room = np.empty(part.size * element.itemsize, np.uint8)
+            to_file(part, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
+            extents = place(
+                slice_runs(found, first, part.size),
+                begin=at.begin,
+                itemsize=at.itemsize,
+                inner=at.inner or None,
+                record_size=record_size,
+            )
+            session.driver.write(extents, room)
+
+        return run
+
+    session.placed.wrote(node.tree, [node.uid])
+    in_parallel(session.driver, (task(*piece) for piece in pieces(values, max(1, BLOCK // element.itemsize))))
+    session.counts["bytes_drained"] += values.size * element.itemsize
+
+
+def pieces(values: Array, limit: int) -> Iterator[tuple[int, Array]]:
+    """The array in C order, in parts of at most `limit` elements, with the number of each part's first element.
+
+    Parts are views; a part that has several rows is not contiguous if the array is not.
+    """
+    if values.size <= limit:
+        if values.size:
+            yield 0, values
+        return
+    row = math.prod(values.shape[1:])
+    if row > limit:
+        for i in range(values.shape[0]):
+            for first, part in pieces(values[i], limit):
+                yield i * row + first, part
+        return
+    step = limit // row
+    for i in range(0, values.shape[0], step):
+        yield i * row, values[i : i + step]
+
+
+def slice_runs(whole: Runs, first: int, count: int) -> Runs:
+    """The runs of elements `first` to ``first + count`` of what the runs enumerate."""
+    if len(whole.start) == 1:
+        return Runs(whole.start + first, np.array([count], np.int64))
+    begins = before(whole.length)
+    low = int(np.searchsorted(begins, first, side="right")) - 1
+    high = int(np.searchsorted(begins, first + count, side="left"))
+    start, length = whole.start[low:high].copy(), whole.length[low:high].copy()
+    skipped = first - int(begins[low])
+    start[0] += skipped
+    length[0] -= skipped
+    length[-1] -= int(begins[high - 1] + whole.length[high - 1]) - (first + count)
+    return Runs(start, length)
+
+
+def lend(session: Session, node: DatasetNode, selection: Selection, values: Any) -> tuple[int, int]:
+    """Post without a copy if the array's bytes can go to the file as they are, or swapped; else as `write`.
+
+    Returns
+    -------
+    number : int, the request's.
+    nbytes : int, bytes in the file.
+    """
+    array = prepared(session, node, selection, values)
+    nbytes = array.size * node.element.itemsize
+    dtype, wanted = array.dtype, node.element.file_dtype
+    plain = (
+        node.element.kind == "number"
+        and nbytes >= LEAST_LENT
+        and array.flags.c_contiguous
+        and dtype.kind == wanted.kind
+        and dtype.itemsize == wanted.itemsize
+    )
+    if not plain:
+        return write(session, node, selection, array if node.element.kind != "vlen_string" else values), nbytes
+    number = session.next_request
+    session.next_request = number + 1
+    native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"
+    found = runs(selection, record=node.is_record)
+    data = array.reshape(-1).view(np.uint8)
+    session.queue.lend(node.uid, number, found, data, dtype.itemsize if native else 1, dtype.itemsize)
+    return number, nbytes
+
+
+def whole_extents(node: DatasetNode, found: Runs) -> Extents:
+    """Runs as bytes of elements, counted from the variable's first element, and where they lie in memory."""
+    itemsize = node.element.itemsize
+    length = found.length * itemsize
+    return Extents(found.start * itemsize, length, before(length))

@@ -1,0 +1,272 @@
+"""The posted requests of one file, in the order in which they were posted, within a budget of bytes.
+
+Knows: rows, batches, memory. Does not know: variables' places, headers, ranks, or who posts.
+
+Rules
+-----
+1. Data is in file form (type, big-endian) in one arena, appended in the order of posting.
+2. `take` never exceeds the budget: it says no, and the session drains. A row is charged with what planning it will
+   cost, so that a million tiny posts do not take more memory than one large one.
+3. What cannot go to the file yet goes to the spill file, data and rows. Nothing is dropped before it is written.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.merge import intersect, last_wins
+from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.extents.ragged import before
+from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent
+from pnc_vol.pending.plan import COLUMNS, Rows, rows_of
+
+__all__ = ["Queue"]
+
+Bytes = npt.NDArray[np.uint8]
+
+ROW_COST = 160
+"""Bytes that a row is charged with: 40 for itself, the rest for the plan."""
+
+LEAST_BUDGET = 64 << 10
+
+
+class Queue:
+    """Where promises wait.
+
+    Parameters
+    ----------
+    budget : int, bytes of data and rows held in memory; at least 64 KiB.
+    open_spill : callable
+        Opens a driver on a new, private file for what does not fit.
+    """
+
+    def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
+        self.budget = max(budget, LEAST_BUDGET)
+        self.tables: dict[int, array[int]] = {}
+        """Rows of the open batch by variable; see `plan` for the columns."""
+        self.closed: list[Batch] = []
+        self.position = 0
+        """Bytes of the arena that are in use."""
+        self.rows = 0
+        self._arena: Bytes | None = None
+        self._open_spill = open_spill
+        self._spill: Driver | None = None
+        self._spill_end = 0
+        self.spilled_bytes = 0
+        """Bytes that went to the spill file so far, for statistics."""
+
+    # ------------------------------------------------------------------------------------- posting
+
+    @property
+    def arena(self) -> Bytes:
+        """uint8[budget]; the system gives memory for what was touched only."""
+        if self._arena is None:
+            self._arena = np.empty(self.budget, np.uint8)
+        return self._arena
+
+    @property
+    def used(self) -> int:
+        """Bytes charged to the budget."""
+        return self.position + self.rows * ROW_COST
+
+    def __len__(self) -> int:
+        """Rows that wait, spilled ones not counted."""
+        return self.rows
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing waits."""
+        return not self.rows and not self.closed
+
+    def take(self, nbytes: int, rows: int, itemsize: int) -> int:
+        """Room for `nbytes` in the arena.
+
+        Returns
+        -------
+        int
+            Address, a multiple of `itemsize` (whose power of two part is what matters); -1 if the budget is used up.
+        """
+        address = -(-self.position // itemsize) * itemsize if itemsize > 1 else self.position
+        if address + nbytes + (self.rows + rows) * ROW_COST > self.budget:
+            return -1
+        self.position = address + nbytes
+        return address
+
+    def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
+        """Add one run of elements."""
+        table = self.tables.get(uid)
+        if table is None:
+            table = self.tables[uid] = array("q")
+        table.extend((request, start, count, address, itemsize))
+        self.rows += 1
+
+    def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
+        """Add many runs, whose data lie one after another from `address` on."""
+        rows = make_rows(request, runs, address, itemsize)
+        table = self.tables.get(uid)
+        if table is None:
+            table = self.tables[uid] = array("q")
+        table.frombytes(rows.tobytes())
+        self.rows += len(rows)
+
+    def lend(self, uid: int, request: int, runs: Runs, data: Bytes, swap: int, itemsize: int) -> None:
+        """Add runs whose data stay in the user's array until the request is complete."""
+        self.close_batch()
+        self.closed.append(LentBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
+
+    def close_batch(self) -> None:
+        """Later posts go to a new batch, so that what is added in between keeps its turn."""
+        if self.tables:
+            rows = {uid: rows_of(table) for uid, table in self.tables.items()}
+            self.closed.append(MemoryBatch(rows, self.arena))
+            self.tables = {}
+
+    # -------------------------------------------------------------------------- looking and carrying
+
+    def has(self, uid: int) -> bool:
+        """Whether a variable has posted rows."""
+        return uid in self.tables or any(uid in batch.uids() for batch in self.closed)
+
+    def batches(self) -> list[Batch]:
+        """All batches in the order of posting; the open one is closed."""
+        self.close_batch()
+        return self.closed
+
+    def replace(self, left: list[Batch]) -> None:
+        """After batches were carried out: what is left of them, in order."""
+        self.closed = [batch for batch in left if batch.uids()]
+        in_memory = [batch for batch in self.closed if isinstance(batch, MemoryBatch)]
+        self.rows = sum(len(batch.rows(uid)) for batch in in_memory for uid in batch.uids())
+        if not in_memory:
+            self.position = 0
+        if not self.closed and self._spill is not None:
+            self._spill_end = 0
+            self._spill.resize(0)
+
+    def cancel(self, request: int) -> int:
+        """Take a request out; returns the rows that it had."""
+        gone = 0
+        left: list[Batch] = []
+        for batch in self.batches():
+            rows = {}
+            for uid in batch.uids():
+                mine = batch.rows(uid)
+                kept = mine[mine[:, 0] != request]
+                gone += len(mine) - len(kept)
+                if len(kept):
+                    rows[uid] = kept
+            left.append(batch.keep(rows))
+        self.replace(left)
+        return gone
+
+    def forget(self, uids: set[int]) -> None:
+        """Drop all rows of variables that are gone."""
+        left = []
+        for batch in self.batches():
+            gone = uids.intersection(batch.uids())
+            left.append(batch.keep({u: batch.rows(u) for u in batch.uids() if u not in gone}) if gone else batch)
+        self.replace(left)
+
+    def spill(self) -> None:
+        """Move all that is in memory to the spill file.
+
+        Raises
+        ------
+        OSError
+            There is no room for it; the queue is as it was.
+        """
+        batches = [batch for batch in self.batches() if isinstance(batch, MemoryBatch)]
+        if not batches:
+            return
+        if self._spill is None:
+            self._spill = self._open_spill()
+        base = -(-self._spill_end // 8) * 8
+        self._spill.write(one_extent(base, self.position), self.arena)
+        end = -(-(base + self.position) // 8) * 8
+        spilled: dict[int, SpilledBatch] = {}
+        for batch in batches:
+            where = {}
+            for uid in batch.uids():
+                rows = np.ascontiguousarray(batch.rows(uid))
+                self._spill.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
+                where[uid] = (end, len(rows))
+                end += rows.nbytes
+            spilled[id(batch)] = SpilledBatch(self._spill, base, self.position, where)
+        self.spilled_bytes += end - base
+        self._spill_end = end
+        self.replace([spilled.get(id(batch), batch) for batch in self.closed])
+
+    def close(self) -> None:
+        """Give back the memory and the spill file."""
+        self.tables, self.closed, self.rows, self.position, self._arena = {}, [], 0, 0, None
+        if self._spill is not None:
+            self._spill.close()
+            self._spill = None
+
+    # --------------------------------------------------------------------------------- reading back
+
+    def overlay(self, uid: int, wanted: Extents, target: Bytes, itemsize: int, before_request: int) -> None:
+        """Put what is posted for a variable over what the file holds.
+
+        Parameters
+        ----------
+        uid : int
+        wanted : Extents
+            ``offset`` counts bytes of elements from the variable's first one; ``place`` is the place in `target`.
+        target : uint8[...], in file form.
+        itemsize : int, bytes of an element in `target`.
+        before_request : int
+            Only requests with a smaller number count.
+        """
+        for batch in self.batches():
+            rows = batch.rows(uid)
+            rows = rows[rows[:, 0] < before_request]
+            if not len(rows):
+                continue
+            rows, source = same_width(batch, rows, itemsize)
+            posted = last_wins(Extents(rows[:, 1] * itemsize, rows[:, 2] * itemsize, np.ascontiguousarray(rows[:, 3])))
+            i, j, offset, length = intersect(wanted.offset, wanted.length, posted.offset, posted.length)
+            if len(offset):
+                place = wanted.place[i] + (offset - wanted.offset[i])
+                source.copy(target, place, posted.place[j] + (offset - posted.offset[j]), length)
+
+
+def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
+    """Rows of runs whose data lie one after another from `address` on."""
+    rows = np.empty((len(runs.start), COLUMNS), np.int64)
+    rows[:, 0] = request
+    rows[:, 1] = runs.start
+    rows[:, 2] = runs.length
+    rows[:, 3] = before(runs.length) * itemsize + address
+    rows[:, 4] = itemsize
+    return rows
+
+
+def same_width(batch: Batch, rows: Rows, itemsize: int) -> tuple[Rows, Batch]:
+    """Rows and bytes with all elements `itemsize` wide: strings posted before their variable grew are padded."""
+    if bool((rows[:, 4] == itemsize).all()):
+        return rows, batch
+    counts: Int64 = rows[:, 2]
+    packed = np.zeros((int(counts.sum()), itemsize), np.uint8)
+    first = before(counts)
+    for width in np.unique(rows[:, 4]).tolist():
+        mine = np.flatnonzero(rows[:, 4] == width)
+        n = counts[mine]
+        got = np.empty((int(n.sum()), width), np.uint8)
+        batch.copy(got.reshape(-1), before(n) * width, rows[mine, 3], n * width)
+        to = np.repeat(first[mine] - before(n), n) + np.arange(len(got))
+        packed[to, : min(width, itemsize)] = got[:, :itemsize]
+    even = rows.copy()
+    even[:, 3] = first * itemsize
+    even[:, 4] = itemsize
+    return even, MemoryBatch({0: even}, packed.reshape(-1))
+
+
+def keep_rows(batch: Batch, kept: Mapping[int, Rows]) -> Batch:
+    """`batch` with only these rows."""
+    return batch.keep({uid: rows for uid, rows in kept.items() if len(rows)})

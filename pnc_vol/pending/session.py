@@ -1,0 +1,484 @@
+"""One open file: its definitions, its queue, its place on disk. What `api` talks to.
+
+Knows: all that is below it. Does not know: the objects that users hold.
+
+Rules
+-----
+1. `open_session`, `flush`, `close` and collective reads are the collective calls; nothing else waits for a rank.
+2. Everything here is called with `lock` held by the caller in `api`, or takes it itself.
+3. A forked child cannot use the file, and its exit does not touch it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.comm import Comm
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import (
+    AlreadyDoneError,
+    ClosedFileError,
+    FlushError,
+    ForkedFileError,
+    PncVolError,
+    ReadOnlyError,
+    RequestFailure,
+    RequestPendingError,
+)
+from pnc_vol.extents.place import runs
+from pnc_vol.extents.selection import Selection, many
+from pnc_vol.format.model import Header
+from pnc_vol.mapping.index import Flat
+from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.options import Options
+from pnc_vol.pending import fetch, post
+from pnc_vol.pending.batches import LentBatch, MemoryBatch
+from pnc_vol.pending.carry import Carried, carry
+from pnc_vol.pending.commit import Location
+from pnc_vol.pending.flush import flush
+from pnc_vol.pending.opened import Opened, memory_copy, open_copy, open_file, open_spill
+from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.plan import Rows
+from pnc_vol.pending.queue import Queue
+from pnc_vol.pending.request import Request, as_out
+
+__all__ = ["Session", "open_session"]
+
+_NO_RECORD = 1 << 62
+
+
+def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -> Session:
+    """Open or create a file (collective).
+
+    Parameters
+    ----------
+    path : str or None
+        None for a driver that keeps no file.
+    mode : {"r", "r+", "w", "w-", "x", "a"}
+    options : Options
+    comm : Comm
+        Owned by the session from now on.
+
+    Raises
+    ------
+    OSError
+        FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError, `FormatError`...; the same on all ranks.
+    """
+    return Session(open_file(path, mode, options=options, comm=comm), options, comm)
+
+
+class Session:
+    """An open file; see the module."""
+
+    def __init__(self, opened: Opened, options: Options, comm: Comm) -> None:
+        self.options = options
+        self.comm = comm
+        self.lock = threading.RLock()
+        self.path = opened.path
+        self.driver: Driver = opened.driver
+        self.location: Location | None = opened.location
+        self.writable = opened.writable
+        self.created = opened.created
+        self.tree: Tree = opened.tree
+        self.version = opened.header.version
+        self.strict = options.strict
+        self.on_overflow: Any = options.on_overflow
+        self.keep_unpublished = options.publish == "close"
+        self.collective_driver = opened.collective
+        self.placed = Placed(options)
+        self.placed.virgin = opened.virgin
+        self.placed.adopt(opened.header, tuple(self.tree.datasets), self.tree.datasets)
+        self.tree.history.clear()
+        self.disk_header: Header = opened.header
+        self.disk_bytes = opened.header_bytes
+        self.queue = Queue(options.buffer_size, lambda: open_spill(self))
+        self.next_request = 1
+        self.widened: set[int] = set()
+        self.digest = b""
+        self.flat: Flat | None = None
+        self.flat_version = -1
+        self.laid_out: tuple[Flat, Header] | None = None
+        self.ordered_by_place = False
+        self.counts: defaultdict[str, float] = defaultdict(int)
+        self.closed = False
+        self._flushed_version = self.tree.version
+        self._handles: dict[int, Request] = {}
+        self._reads: list[fetch.PostedRead] = []
+        self._poison: OSError | None = None
+        self._pid = os.getpid()
+        self._copy: Location | None = None
+
+    # --------------------------------------------------------------------------------------- checks
+
+    @property
+    def forked(self) -> bool:
+        """True in a child of the process that opened the file."""
+        return os.getpid() != self._pid
+
+    @property
+    def dirty(self) -> bool:
+        """True if definitions changed since the last flush."""
+        return self.tree.version != self._flushed_version
+
+    @property
+    def numrecs(self) -> int:
+        """Records of the file, those not flushed yet included."""
+        return max((node.shape[0] for node in self.tree.datasets.values() if node.is_record and node.shape), default=0)
+
+    @property
+    def disk_numrecs(self) -> int:
+        """Records that the header in the file counts."""
+        return self.disk_header.numrecs
+
+    @property
+    def header(self) -> Header:
+        """The header as it is in the file."""
+        return self.disk_header
+
+    def check_open(self) -> None:
+        """Raise if the file cannot be used any more.
+
+        Raises
+        ------
+        ClosedFileError, ForkedFileError
+        """
+        if self.closed:
+            raise ClosedFileError(f"{self.path}: the file is closed; open it again to use its objects")
+        if self.forked:
+            raise ForkedFileError(f"{self.path}: the file was opened before a fork; open it again in the child process")
+
+    def check_writable(self, what: str) -> None:
+        """Raise if the file is open for reading.
+
+        Raises
+        ------
+        ReadOnlyError
+        """
+        if not self.writable:
+            raise ReadOnlyError(
+                f"Unable to {what} (no write intent on file {self.path}); open it with mode 'r+' or 'a'"
+            )
+
+    def check_durable(self, durable: bool) -> None:
+        """Raise if durability was asked for and cannot be promised any more.
+
+        Raises
+        ------
+        OSError
+            An earlier fsync failed: the system may have dropped what it could not write, and a second fsync
+            would say nothing of it.
+        """
+        if durable and self._poison is not None:
+            raise OSError(
+                self._poison.errno,
+                f"{self.path}: an earlier fsync failed, so durability is no longer promised; copy the data elsewhere",
+            )
+
+    def poison(self, error: OSError) -> None:
+        """Remember that an fsync failed."""
+        self._poison = error
+
+    # -------------------------------------------------------------------------------------- requests
+
+    def write(self, node: DatasetNode, selection: Selection, values: Any) -> int:
+        """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
+        return post.write(self, node, selection, values)
+
+    def read(self, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Any:
+        """The values of a selection, own posts included. See `fetch.read`."""
+        if not collective or self.comm.size == 1:
+            return fetch.read(self, node, selection)
+        self.comm.exchange("read")
+        return fetch.read(self, node, selection, collective=self.collective_driver)
+
+    def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
+        """Post a write without a copy where that is possible; `values` must not change until it is complete."""
+        number, nbytes = post.lend(self, node, selection, values)
+        return self._handle(number, "write", nbytes)
+
+    def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
+        """Post a read, to be completed by `wait` or a flush.
+
+        Raises
+        ------
+        TypeError
+            `out` is no writable array of the selection's shape.
+        """
+        array = as_out(out, selection.result_shape, node.element.dtype)
+        number = self.next_request
+        self.next_request += 1
+        request = self._handle(number, "read", selection.nelems * node.element.itemsize, array)
+        self._reads.append(fetch.PostedRead(request, node, runs(selection, record=node.is_record), array))
+        return request
+
+    def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:
+        """Post the writing of many subarrays of one dataset; `values` holds their elements one after another."""
+        return self.iput(node, many(node.shape or (), starts, counts), values)
+
+    def iget_many(self, node: DatasetNode, starts: Any, counts: Any, out: Any = None) -> Request:
+        """Post the reading of many subarrays of one dataset into one array, one after another."""
+        return self.iget(node, many(node.shape or (), starts, counts), out)
+
+    def _handle(self, number: int, kind: str, nbytes: int, array: Any = None) -> Request:
+        request = Request(self, number, kind, nbytes, array)
+        if nbytes:
+            self._handles[number] = request
+        else:
+            request._complete()
+        return request
+
+    @property
+    def requests(self) -> dict[int, Request]:
+        """The handles that are not complete, by number."""
+        return dict(self._handles)
+
+    @property
+    def unflushed(self) -> bool:
+        """True if something would be lost without a flush."""
+        return self.dirty or not self.queue.empty or self.placed.drained
+
+    def uids_posted(self) -> list[int]:
+        """Variables that have posted rows."""
+        return [uid for batch in self.queue.batches() for uid in batch.uids()]
+
+    def take_reads(self) -> list[fetch.PostedRead]:
+        """The posted reads, which the caller completes now."""
+        reads, self._reads = self._reads, []
+        for read in reads:
+            self._handles.pop(read.request.id, None)
+        return reads
+
+    def wait(self, requests: Sequence[Request] | None = None) -> None:
+        """Complete requests: all of them with a flush (collective), or some, without any other rank.
+
+        Raises
+        ------
+        RequestPendingError
+            Under MPI, a write to a variable that has no place in the file before the next flush.
+        """
+        with self.lock:
+            self.check_open()
+            if requests is None:
+                self.flush()
+                return
+            wanted = {request.id for request in requests}
+            mine = [read for read in self._reads if read.request.id in wanted]
+            self._reads = [read for read in self._reads if read.request.id not in wanted]
+            for read in mine:
+                self._handles.pop(read.request.id, None)
+            fetch.complete(self, mine)
+            if any(not request.test() for request in requests):
+                self.drain()
+            late = [request for request in requests if not request.test()]
+            if late and self.comm.size == 1:
+                self.flush()
+            elif late:
+                raise RequestPendingError(
+                    f"request {late[0].id} writes to a variable that has no place in the file yet: "
+                    "flush the file (all ranks), then the request is done"
+                )
+
+    def cancel(self, requests: Iterable[Request] | None = None) -> None:
+        """Drop requests that are not carried out yet.
+
+        Raises
+        ------
+        AlreadyDoneError
+            One of them was carried out already.
+        """
+        with self.lock:
+            self.check_open()
+            for request in list(self._handles.values()) if requests is None else requests:
+                if request.status == "cancelled":
+                    continue
+                if request.status == "done":
+                    raise AlreadyDoneError(f"request {request.id} was carried out already and cannot be cancelled")
+                self._reads = [read for read in self._reads if read.request.id != request.id]
+                self.queue.cancel(request.id)
+                self._handles.pop(request.id, None)
+                request.status = "cancelled"
+
+    # ---------------------------------------------------------------------------------- carrying out
+
+    def drain(self) -> None:
+        """Make room in memory: write what has a place in the file, spill the rest. Never waits for a rank.
+
+        Raises
+        ------
+        FlushError
+            Something could not be written; it stays posted.
+        OSError
+            The spill file could not be written.
+        """
+        fetch.complete(self, self.take_reads())
+        batches = self.queue.batches()
+        held = {u for batch in batches if not isinstance(batch, (MemoryBatch, LentBatch)) for u in batch.uids()}
+        uids = sorted({u for batch in batches for u in batch.uids()} - held)
+        places = self.placed.writable(self.tree, uids)
+        if places:
+            done = carry(batches, places, self.placed.record_size, self.driver, np.empty(0, np.uint8))
+            self.placed.wrote(self.tree, list(places))
+            self.queue.replace(done.left)
+            self.counts["drains"] += 1
+            failures, _ = self.settle(done)
+            if failures:
+                raise FlushError(
+                    f"the queue is full and could not be written: {failures[0].message} (see .errors); "
+                    "what was posted stays posted",
+                    failures,
+                )
+        self.queue.spill()
+
+    def settle(self, done: Carried) -> tuple[list[RequestFailure], int]:
+        """Tell the handles what became of their requests; the failures, and the lowest record among them."""
+        self.counts["requests_written"] += done.requests
+        self.counts["extents_written"] += done.extents
+        self.counts["bytes_written"] += done.nbytes
+        left: set[int] = set()
+        rows_left: dict[tuple[int, int], Rows] = {}
+        for batch in done.left:
+            for uid in batch.uids():
+                rows = batch.rows(uid)
+                left.update(rows[:, 0].tolist())
+                for request, of in done.failed:
+                    if of == uid:
+                        rows_left[request, uid] = rows[rows[:, 0] == request]
+        failed = {request for request, _ in done.failed}
+        for number in [n for n in self._handles if n not in failed]:
+            if self._handles[number].kind == "write" and number not in left:
+                self._handles.pop(number)._complete()
+        failures, lowest = [], _NO_RECORD
+        for (request, uid), error in sorted(done.failed.items()):
+            node = self.tree.datasets[uid]
+            if request in self._handles:
+                self._handles[request]._fail(error)
+            lost = rows_left.get((request, uid))
+            at = self.placed.places.get(uid)
+            if lost is not None and len(lost) and at is not None and at.inner:
+                lowest = min(lowest, int(lost[:, 1].min()) // at.inner)
+            text = error.strerror or str(error)
+            failures.append(RequestFailure(request, self.comm.rank, node.path, described(lost), error.errno or 0, text))
+        return failures, lowest
+
+    def flush(self, *, durable: bool | None = None) -> None:
+        """Carry out all that is posted (collective). See `flush.flush`."""
+        with self.lock:
+            self.check_open()
+            if self.writable:
+                flush(self, durable=self.options.durable if durable is None else durable)
+            else:
+                fetch.complete(self, self.take_reads())
+
+    def target(self, header: Header, uids: tuple[int, ...]) -> Placed:
+        """The layout of `header`; the one in force if that is the same."""
+        placed = self.placed
+        if not placed.drained and header == placed.header and uids == placed.uids:
+            return placed
+        made = Placed(self.options)
+        made.virgin = placed.virgin
+        made.adopt(header, uids, self.tree.datasets)
+        return made
+
+    def adopt_layout(self, target: Placed) -> None:
+        """Data lies where `target` has it from now on."""
+        self.placed = target
+        self.tree.history.clear()
+        self.widened.clear()
+        self.ordered_by_place = False
+
+    def adopt_header(self, header: Header, encoded: bytes) -> None:
+        """The file now begins with this header."""
+        self.disk_header, self.disk_bytes = header, encoded
+        self._flushed_version = self.tree.version
+
+    # ----------------------------------------------------------------------------- moving to a copy
+
+    def copy_driver(self) -> Driver:
+        """A driver on a new file that will take this one's place (collective)."""
+        if self.location is None:
+            return memory_copy(self)
+        self._copy, driver = open_copy(self)
+        return driver
+
+    def drop_copy(self, driver: Driver) -> None:
+        """Forget the copy: it could not be made."""
+        driver.close()
+        if self._copy is not None and self.comm.rank == 0:
+            self._copy.discard()
+        self._copy = None
+
+    def use_copy(self, driver: Driver) -> None:
+        """Work on the copy from now on."""
+        self.driver.close()
+        if self.location is not None and self.comm.rank == 0:
+            self.location.discard()
+        self.driver, self.location, self._copy = driver, self._copy, None
+        self.placed.virgin = True
+        self.disk_bytes = b""
+
+    # --------------------------------------------------------------------------------------- closing
+
+    def close(self) -> None:
+        """Flush and let go of the file (collective); a second call does nothing.
+
+        Raises
+        ------
+        FlushError
+            Requests failed. The file is closed nevertheless: what they should have written is lost.
+        """
+        with self.lock:
+            if self.closed or self.forked:
+                self.closed = True
+                return
+            try:
+                self.keep_unpublished = False
+                if self.writable:
+                    flush(self, durable=self.options.durable, closing=True)
+                else:
+                    fetch.complete(self, self.take_reads())
+            except PncVolError:
+                self._let_go(orderly=not getattr(self.comm, "broken", False))
+                raise
+            except BaseException:
+                self._let_go(orderly=self.comm.size == 1)
+                raise
+            self._let_go(orderly=True)
+
+    def abort(self, reason: str) -> None:
+        """Let go of the file without a flush and without waiting; the other ranks are told why."""
+        with self.lock:
+            if not self.closed and not self.forked:
+                self.comm.abandon(reason)
+                self._let_go(orderly=self.comm.size == 1)
+
+    def _let_go(self, *, orderly: bool) -> None:
+        self.closed = True
+        self.queue.close()
+        if self.location is not None and self.comm.rank == 0:
+            self.location.discard()
+        # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
+        if orderly or not self.collective_driver:
+            self.driver.close()
+        if orderly:
+            self.comm.close()
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what this file did since it was opened, by name."""
+        found: dict[str, Any] = dict(self.counts)
+        found["bytes_spilled"] = self.queue.spilled_bytes
+        found["driver"] = self.driver.statistics()
+        return found
+
+
+def described(rows: Rows | None) -> str:
+    """Which elements some rows are, for messages."""
+    if rows is None or not len(rows):
+        return ""
+    first, count = int(rows[0, 1]), int(rows[:, 2].sum())
+    return f" ({count} elements from element {first})"
