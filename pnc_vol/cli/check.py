@@ -1,0 +1,56 @@
+"""``pnc-vol check``: whether files keep to the format.
+
+Knows: exit codes. Does not know: the rules (`format.check`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Annotated
+
+import typer
+
+from pnc_vol.cli.show import TROUBLE, expected, safe
+
+__all__ = ["command"]
+
+#: Findings of one file that are printed.
+SHOWN = 100
+
+
+def command(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="NetCDF classic files.", show_default=False)],
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing of files that are valid.")] = False,
+) -> None:
+    """Check files against the format. Exit code: 0 all valid, 1 some are not, 2 some cannot be read."""
+    code = 0
+    for file in files:
+        # One file that cannot be read is said and counted; the others are checked all the same.
+        try:
+            with expected(file):
+                code = max(code, _one(file, quiet=quiet))
+        except SystemExit:
+            code = TROUBLE
+    raise typer.Exit(code)
+
+
+def _one(file: str, *, quiet: bool) -> int:
+    """Print what is to be said of one file; 1 if it breaks the format."""
+    from pnc_vol.cli.stored import with_header
+    from pnc_vol.format.check import check
+    from pnc_vol.system import REAL
+
+    with contextlib.ExitStack() as stack:
+        fd = REAL.open(file, os.O_RDONLY)
+        stack.callback(REAL.close, fd)
+        findings = with_header(REAL, fd, check)
+    errors = sum(finding.severity == "error" for finding in findings)
+    for finding in findings[:SHOWN]:
+        print(f"{safe(file)}: {finding.severity}: byte {finding.offset}: {safe(finding.field)}: {safe(finding.message)}")
+    if len(findings) > SHOWN:
+        print(f"{safe(file)}: {len(findings) - SHOWN} findings more")
+    if errors or not quiet:
+        verdict = "not valid" if errors else "valid"
+        print(f"{safe(file)}: {verdict}, {errors} errors, {len(findings) - errors} warnings")
+    return 1 if errors else 0

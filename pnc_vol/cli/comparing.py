@@ -1,0 +1,244 @@
+"""The differences between two open files.
+
+Knows: h5py's objects, which both formats' files have. Does not know: printing, exit codes, formats.
+
+Rules
+-----
+1. Memory is bounded: values are compared in blocks of `BLOCK_BYTES`.
+2. A NaN equals a NaN. Numbers of different types are compared as numbers, without loss.
+3. What one format cannot say is not a difference: chunks, filters, limits of axes, labels across formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop.blocks import blocks
+from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
+
+__all__ = ["Comparison"]
+
+BLOCK_BYTES = 4 << 20
+VLEN_BYTES = 128
+
+Difference = tuple[str, str]
+
+
+class Comparison:
+    """Iterates over ``(path, sentence)``, one for each difference.
+
+    Parameters
+    ----------
+    first, second : File
+        Open files.
+    values : bool
+        Compare the values of datasets too.
+    absolute, relative : float
+        Floats are equal if ``|a-b| <= absolute`` or ``|a-b| <= relative * max(|a|, |b|)``.
+    """
+
+    def __init__(self, first: Any, second: Any, *, values: bool = True, absolute: float = 0.0, relative: float = 0.0):
+        self.first, self.second = first, second
+        self.values = values
+        self.absolute, self.relative = absolute, relative
+        self.same_kind = inspect_hdf5.is_hdf5(first) == inspect_hdf5.is_hdf5(second)
+
+    def __iter__(self) -> Iterator[Difference]:
+        yield from self._attributes("/", self.first, self.second)
+        yield from self._groups("", self.first, self.second, ())
+
+    # ------------------------------------------------------------------------------------------ objects
+
+    def _groups(self, path: str, a: Any, b: Any, above: tuple[Any, ...]) -> Iterator[Difference]:
+        mine, other = _members(a), _members(b)
+        for name in mine.keys() - other.keys():
+            yield f"{path}/{name}", "only in the first file"
+        for name in other.keys() - mine.keys():
+            yield f"{path}/{name}", "only in the second file"
+        for name in mine:
+            if name not in other:
+                continue
+            here = f"{path}/{name}"
+            if mine[name] != other[name]:
+                yield here, f"{mine[name]} in the first file, {other[name]} in the second"
+            elif mine[name] == "group":
+                # A hard link may lead back up; what is above is being compared already.
+                if a[name] not in above:
+                    yield from self._attributes(here, a[name], b[name])
+                    yield from self._groups(here, a[name], b[name], (*above, a[name]))
+            elif mine[name] == "dataset":
+                yield from self._datasets(here, a[name], b[name])
+
+    def _datasets(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        yield from self._attributes(path, a, b)
+        yield from self._dimensions(path, a, b)
+        if (said := _types(a)) != (other := _types(b)):
+            yield path, f"type {said} in the first file, {other} in the second"
+        if a.shape != b.shape:
+            yield path, f"shape {a.shape} in the first file, {b.shape} in the second"
+        elif self.values and a.shape is not None and _comparable(a.dtype, b.dtype):
+            yield from self._values(path, a, b)
+
+    def _dimensions(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        if inspect_hdf5.scale_name(a) != inspect_hdf5.scale_name(b) and (
+            self.same_kind or (inspect_hdf5.scale_name(a) is None) != (inspect_hdf5.scale_name(b) is None)
+        ):
+            yield path, "a dimension scale in one file, or of another name"
+        for axis in range(min(len(a.shape or ()), len(b.shape or ()))):
+            mine, other = (sorted(inspect_hdf5.axis_scales(obj, axis)) for obj in (a, b))
+            if mine != other:
+                yield path, f"axis {axis} has the scales {mine} in the first file, {other} in the second"
+            if self.same_kind:
+                label, other_label = (inspect_hdf5.axis_label(obj, axis) for obj in (a, b))
+                if label != other_label:
+                    yield path, f"axis {axis} is called {label!r} in the first file, {other_label!r} in the second"
+        if self.same_kind and a.maxshape != b.maxshape and a.shape == b.shape:
+            yield path, f"limits {a.maxshape} in the first file, {b.maxshape} in the second"
+
+    def _attributes(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        hidden = inspect_hdf5.bookkeeping(a) | inspect_hdf5.bookkeeping(b)
+        mine = [name for name in a.attrs if name not in hidden]
+        other = [name for name in b.attrs if name not in hidden]
+        for name in mine:
+            where = f"{path}@{name}"
+            if name not in other:
+                yield where, "only in the first file"
+            elif sentence := self._attribute(a, b, name):
+                yield where, sentence
+        for name in other:
+            if name not in mine:
+                yield f"{path}@{name}", "only in the second file"
+
+    def _attribute(self, a: Any, b: Any, name: str) -> str:
+        try:
+            (mine, shape, dtype), (other, other_shape, other_dtype) = (
+                inspect_hdf5.attribute(obj, name) for obj in (a, b)
+            )
+        except (OSError, TypeError, ValueError, NotImplementedError) as error:
+            return f"cannot be compared: {error}"
+        if _kind(dtype) != _kind(other_dtype):
+            return f"type {_kind(dtype)} in the first file, {_kind(other_dtype)} in the second"
+        if shape != other_shape:
+            return f"shape {shape} in the first file, {other_shape} in the second"
+        if shape is None:
+            return ""
+        wrong = self._unequal(np.asarray(mine), np.asarray(other))
+        return f"{_short(mine)} in the first file, {_short(other)} in the second" if wrong.any() else ""
+
+    # ------------------------------------------------------------------------------------------- values
+
+    def _values(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        itemsize = VLEN_BYTES if "O" in (a.dtype.kind, b.dtype.kind) else max(a.dtype.itemsize, b.dtype.itemsize)
+        chunks = None
+        for side in (a, b):
+            if inspect_hdf5.is_hdf5(side):
+                chunks = chunks or side.chunks
+        count, largest, where, pair = 0, 0.0, None, None
+        for block in blocks(a.shape, itemsize, BLOCK_BYTES, chunks):
+            mine, other = np.asarray(a[block or ()]), np.asarray(b[block or ()])
+            wrong = self._unequal(mine, other)
+            found = int(np.count_nonzero(wrong))
+            if not found:
+                continue
+            count += found
+            largest = max(largest, _distance(mine[wrong], other[wrong]))
+            if where is None:
+                at = np.unravel_index(int(wrong.argmax()), wrong.shape)
+                where = [int(i) + axis.start for i, axis in zip(at, block, strict=True)]
+                pair = mine[at], other[at]
+        if pair is not None:
+            place = f"the first at {where}: " if where else ""
+            apart = f", at most {largest:.6g} apart" if largest else ""
+            yield path, f"{count} of {a.size} values differ, {place}{_short(pair[0])} and {_short(pair[1])}{apart}"
+
+    def _unequal(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Where two arrays of one shape differ."""
+        if a.dtype.kind in "OSU" or b.dtype.kind in "OSU":
+            return _as_bytes(a) != _as_bytes(b)
+        if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
+            flat = [x != y for x, y in zip(a.tolist(), b.tolist(), strict=True)] if a.shape else [a.tobytes() != b.tobytes()]
+            return np.array(flat, dtype=bool).reshape(a.shape)
+        unequal: npt.NDArray[np.bool_] = np.asarray(a != b)
+        if not unequal.any():
+            return unequal
+        if a.dtype.kind in "fc" and b.dtype.kind in "fc":
+            unequal &= ~(np.isnan(a) & np.isnan(b))
+        if (self.absolute or self.relative) and "b" not in (a.dtype.kind, b.dtype.kind):
+            with np.errstate(all="ignore"):
+                wide, other = (x.astype(np.result_type(x.dtype, np.float64)) for x in (a, b))
+                apart = np.abs(wide - other)
+                near = apart <= self.absolute
+                near |= apart <= self.relative * np.maximum(np.abs(wide), np.abs(other))
+            # Infinities of different signs, and an infinity and a number, are never near.
+            unequal &= ~(near & np.isfinite(apart))
+        return unequal
+
+
+def _members(group: Any) -> dict[str, str]:
+    """What each member of a group is."""
+    found = {}
+    for name in group:
+        try:
+            link = group.get(name, getlink=True)
+            if type(link).__name__ != "HardLink":
+                found[name] = repr(link)
+                continue
+            member = group[name]
+        except (KeyError, OSError, TypeError):
+            found[name] = "something that cannot be opened"
+            continue
+        kind = inspect_hdf5.kind_of_object(member)
+        if kind != "dataset" or not inspect_hdf5.bare_dimension(member):
+            found[name] = kind
+    return found
+
+
+def _types(dataset: Any) -> str:
+    try:
+        return _kind(dataset.dtype)
+    except (TypeError, ValueError) as error:
+        return f"without a numpy equivalent ({error})"
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    """The type in words that do not tell byte order, nor how long strings may be."""
+    if check_string_dtype(dtype) is not None:
+        return "string"
+    members = check_enum_dtype(dtype)
+    base = dtype.newbyteorder("=").str.lstrip("<=>|") if dtype.names is None else str(dtype)
+    return f"enum {base} {dict(sorted(members.items()))}" if members is not None else base
+
+
+def _comparable(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
+    """Whether a comparison of values means anything."""
+    return (check_string_dtype(a) is None) == (check_string_dtype(b) is None)
+
+
+def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Texts as bytes without NULs at their ends, whatever they were stored as."""
+    if values.dtype.kind == "S":
+        return values.astype(object)
+    texts = np.empty(values.shape, object)
+    texts.flat = [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values.flat]
+    return texts
+
+
+def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    """The largest finite difference of numbers."""
+    if a.dtype.kind not in "iufc" or b.dtype.kind not in "iufc":
+        return 0.0
+    with np.errstate(all="ignore"):
+        apart = np.abs(a.astype(np.result_type(a.dtype, np.float64)) - b)
+    apart = apart[np.isfinite(apart)]
+    return float(apart.max()) if apart.size else 0.0
+
+
+def _short(value: Any) -> str:
+    """A value in a few words."""
+    text = repr(value.tolist()) if isinstance(value, (np.ndarray, np.generic)) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,130 @@
+"""``pnc-vol convert``: HDF5 to NetCDF and back.
+
+Knows: progress bars, tables, exit codes. Does not know: how files are converted (`interop.hdf5`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pnc_vol.cli.show import expected, fail, human, safe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pnc_vol.interop.report import Report
+
+__all__ = ["command"]
+
+#: Lines of one kind that are printed before the rest is only counted.
+SHOWN = 20
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="IN", help="An HDF5 or NetCDF classic file.", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, of the other kind.", show_default=False)],
+    strict: Annotated[bool, typer.Option("--strict", help="Write nothing, and exit 1, if something cannot be kept.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    format: Annotated[
+        str | None, typer.Option("--format", help="Of a NetCDF file: CDF-1, CDF-2 or CDF-5 (the default).")
+    ] = None,
+    compression: Annotated[str | None, typer.Option("--compression", help="Of an HDF5 file: gzip, lzf.")] = None,
+    block: Annotated[int, typer.Option("--block-mib", min=1, help="MiB of values held at once.")] = 16,
+) -> None:
+    """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and say what was kept."""
+    from rich.console import Console
+
+    from pnc_vol.interop.hdf5 import LossError, convert
+
+    console = Console(highlight=False, markup=False)
+    options = {} if format is None else {"format": format}
+    with expected(source):
+        try:
+            with _bar(console, quiet=quiet) as progress:
+                report = convert(
+                    source,
+                    target,
+                    progress=progress,
+                    block_bytes=block << 20,
+                    strict=strict,
+                    overwrite=overwrite,
+                    compression=compression,
+                    **options,
+                )
+        except LossError as loss:
+            if not quiet:
+                _summary(console, loss.report, written=False)
+            fail(source, f"{len(loss.report.lost)} things cannot be kept, so {target} was not written; leave out --strict", 1)
+        except (TypeError, ValueError) as error:
+            fail(source, error)
+        if not quiet:
+            _summary(console, report, written=True)
+
+
+@contextmanager
+def _bar(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+    """A progress bar on a terminal; else nothing."""
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    with Progress(TextColumn("{task.description}", markup=False), *columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def update(done: int, total: int, path: str) -> None:
+            progress.update(task, completed=done, total=total, description=safe(path)[-40:])
+
+        yield update
+
+
+def _summary(console: Console, report: Report, *, written: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rows = (
+        ("direction", report.direction),
+        ("written" if written else "not written", safe(report.target)),
+        ("groups", str(report.groups)),
+        ("datasets", str(report.datasets)),
+        ("attributes", str(report.attributes)),
+        ("values", human(report.bytes)),
+        ("time", f"{report.seconds:.2f} s, {human(report.bytes / max(report.seconds, 1e-9))}/s"),
+        ("peak memory", human(report.peak_bytes)),
+        ("by convention", str(len(report.by_convention))),
+        ("storage dropped", str(len(report.dropped))),
+        ("lost", str(len(report.lost))),
+    )
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+    _list("by convention", [(path, what) for path, what in report.by_convention])
+    _list("storage dropped", [(path, what) for path, what in report.dropped])
+    _list("lost", [(path, f"{what}: {why}") for path, what, why in report.lost])
+
+
+def _list(title: str, entries: list[tuple[str, str]]) -> None:
+    """Print entries; many that say the same are counted instead."""
+    if not entries:
+        return
+    print(f"\n{title}:")
+    if len(entries) <= SHOWN:
+        for path, what in entries:
+            print(f"  {safe(path)}: {safe(what)}")
+        return
+    # "path -> variable name X" differs in the name alone.
+    kinds = Counter(what.rpartition(" name ")[0] or what for _, what in entries)
+    for what, count in kinds.most_common(SHOWN):
+        first = next(path for path, said in entries if said.startswith(what))
+        more = f" and {count - 1} more" if count > 1 else ""
+        print(f"  {safe(first)}{more}: {safe(what)}")
+    if len(kinds) > SHOWN:
+        print(f"  and {len(kinds) - SHOWN} more kinds")

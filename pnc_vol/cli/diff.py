@@ -1,0 +1,55 @@
+"""``pnc-vol diff``: what differs between two files, NetCDF or HDF5.
+
+Knows: what to print, exit codes. Does not know: how values are compared (`comparing`), which format a file is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pnc_vol.cli.show import expected, fail, safe
+
+__all__ = ["command"]
+
+
+def command(
+    first: Annotated[str, typer.Argument(metavar="A", help="A NetCDF classic or HDF5 file.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
+    header: Annotated[bool, typer.Option("-h", "--header", help="Compare no values.")] = False,
+    tolerance: Annotated[
+        str | None,
+        typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Equal if |a-b| <= ABS or |a-b| <= REL*max(|a|,|b|)."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
+) -> None:
+    """Compare objects, attributes, dimensions and values. Exit code: 0 same, 1 different, 2 trouble."""
+    from pnc_vol.cli.comparing import Comparison
+    from pnc_vol.interop.hdf5 import open_either
+
+    absolute, relative = _tolerance(tolerance)
+    count = 0
+    with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
+        for path, sentence in Comparison(a, b, values=not header, absolute=absolute, relative=relative):
+            count += 1
+            if quiet:
+                break
+            print(f"{safe(path)}: {safe(sentence)}")
+    if count:
+        if not quiet:
+            print(f"{count} difference{'s' if count > 1 else ''}")
+        raise typer.Exit(1)
+
+
+def _tolerance(text: str | None) -> tuple[float, float]:
+    """``abs,rel`` as two numbers."""
+    if text is None:
+        return 0.0, 0.0
+    try:
+        absolute, relative = (float(part) for part in text.split(","))
+        if absolute >= 0 and relative >= 0:
+            return absolute, relative
+    except ValueError:
+        pass
+    fail("-t", f"{text!r} is no tolerance; two numbers >= 0 are needed, as in -t 1e-6,1e-9")

@@ -1,0 +1,65 @@
+"""``pnc-vol dump``: the text form of a classic file, as ncdump prints it.
+
+Knows: standard output. Does not know: CDL (`cdl`), the file's bytes (`stored`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pnc_vol.cli.show import expected, fail
+
+if TYPE_CHECKING:
+    from pnc_vol.cli.stored import StoredFile
+
+__all__ = ["command"]
+
+#: Control characters beyond ASCII, in UTF-8: ncdump prints them as they are; a terminal may obey them.
+_C1 = re.compile(rb"\xc2[\x80-\x9f]")
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A NetCDF classic file (CDF-1, CDF-2, CDF-5).", show_default=False)],
+    header: Annotated[bool, typer.Option("-h", "--header", help="The header only, no data.")] = False,
+    variables: Annotated[
+        str | None, typer.Option("-v", "--variables", metavar="NAME,...", help="Data of these variables only.")
+    ] = None,
+) -> None:
+    """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
+    from pnc_vol.cli import cdl
+    from pnc_vol.cli.stored import StoredFile
+
+    with expected(file), StoredFile(file) as stored:
+        wanted = variables.split(",") if variables is not None else None
+        known = {var.name for var in stored.header.vars}
+        for name in wanted or ():
+            if name not in known:
+                fail(file, f"there is no variable {name!r}; see pnc-vol dump -h")
+        name = re.split(r"/", file)[-1]
+        stem = name.rpartition(".")[0] if "." in name else name
+        sections = None if header else _sections(stored, wanted)
+        terminal = sys.stdout.isatty()
+        out = sys.stdout.buffer
+        for part in cdl.document(stem, stored.header, sections):
+            out.write(_C1.sub(lambda m: b"\\302\\%03o" % m.group()[1], part) if terminal else part)
+        out.flush()
+
+
+def _sections(stored: StoredFile, wanted: list[str] | None) -> Iterator[bytes]:
+    """The data of each variable that has any."""
+    from pnc_vol.cli import cdl
+    from pnc_vol.format import sizes
+    from pnc_vol.format.types import CHAR
+
+    for var in stored.header.vars:
+        shape = sizes.shape(stored.header, var)
+        if (wanted is not None and var.name not in wanted) or 0 in shape:
+            continue
+        rows = cdl.TextRows(var, shape) if var.type == CHAR else cdl.Rows(var, shape)
+        for values in stored.values(var):
+            yield from rows.feed(values)

@@ -1,0 +1,108 @@
+"""What all verbs share with the person at the terminal: safe text, errors in one line, exit codes.
+
+Knows: standard output and error. Does not know: verbs, formats, typer.
+
+Rules
+-----
+1. A name or a text from a file is printed through `safe`: nothing in a file can steer the terminal.
+2. An expected failure is one line, ``pnc-vol: FILE: what is wrong; what to do``, and exit code 2.
+3. Anything else is a fault of this program, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+from pnc_vol.errors import PncVolError
+
+__all__ = ["TROUBLE", "expected", "fail", "human", "safe"]
+
+TROUBLE = 2
+"""Exit code: the question could not be answered."""
+
+_ADVICE = {
+    errno.ENOENT: "there is no such file; check the name",
+    errno.ENOTDIR: "a part of the path is not a directory; check the name",
+    errno.EISDIR: "it is a directory; name a file in it",
+    errno.EACCES: "permission denied; ask its owner, or copy it",
+    errno.EPERM: "the system does not permit it; ask its owner, or copy it",
+    errno.ENOSPC: "the disk is full; free some space, or write elsewhere",
+    errno.EDQUOT: "the disk quota is used up; free some space, or write elsewhere",
+    errno.EROFS: "the file system is read-only; write elsewhere",
+    errno.EFBIG: "the file would be larger than allowed here; raise the limit, or write elsewhere",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+}
+
+
+def safe(text: object) -> str:
+    """Text in which nothing steers a terminal: what is not printable is shown as an escape.
+
+    Examples
+    --------
+    >>> safe("a" + chr(27) + "[31m")
+    'a\\\\x1b[31m'
+    """
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def human(nbytes: float) -> str:
+    """Bytes in words, e.g. ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"
+
+
+def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
+    """Say in one line what is wrong with a file, and end.
+
+    Raises
+    ------
+    SystemExit
+        Always.
+    """
+    line = " ".join(str(message).split())
+    # Standard error may be unable to print all of Unicode; what it cannot is escaped by its own rules.
+    print(f"pnc-vol: {safe(path)}: {safe(line)}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and not isinstance(error, PncVolError) and error.errno is not None:
+        if error.errno == errno.EEXIST:
+            return "it exists already; give another name, or --overwrite"
+        return _ADVICE.get(error.errno) or error.strerror or str(error)
+    if isinstance(error, KeyError) and error.args:
+        return str(error.args[0])
+    return str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[None]:
+    """Turn the failures that files bring about into `fail`.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to name, unless the error names one itself.
+    code : int
+        The exit code.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        # The reader of our output has seen enough (as `head` has): end quietly, also when Python flushes at exit.
+        sys.stdout = None  # type: ignore[assignment]
+        raise SystemExit(0) from None
+    except (PncVolError, OSError, KeyError, MemoryError) as error:
+        named = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
+        fail(named or path, _reason(error), code)

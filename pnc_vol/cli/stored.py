@@ -1,0 +1,139 @@
+"""Headers and values straight from a classic file, in blocks.
+
+Knows: the file's bytes through the system's door, headers through `format`. Does not know: h5py's view, text.
+
+Rules
+-----
+1. A block has at most `BLOCK_BYTES` bytes and `BLOCK_VALUES` values, whatever the variable is.
+2. What the header promises beyond the end of the file reads as zeros, as with the NetCDF libraries.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import NeedBytes
+from pnc_vol.format import sizes
+from pnc_vol.format.decode import Decoded, decode
+from pnc_vol.format.model import Header, Var
+from pnc_vol.format.types import TYPES
+from pnc_vol.system import REAL, System, read_at
+
+__all__ = ["StoredFile", "with_header"]
+
+T = TypeVar("T")
+
+BLOCK_BYTES = 1 << 20
+BLOCK_VALUES = 1 << 16
+
+#: Records are read with what lies between them if the variable has at least this part of each.
+DENSE = 8
+
+
+def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
+    """What `ask` says of the first bytes of a file; it is given more until it does not raise `NeedBytes`.
+
+    Parameters
+    ----------
+    system : System
+    fd : int
+    ask : callable
+        ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
+    """
+    nbytes = system.fstat(fd).st_size
+    wanted = min(nbytes, 1 << 16)
+    while True:
+        data = bytearray(wanted)
+        got = read_at(system, fd, data, 0)
+        try:
+            return ask(memoryview(data)[:got], file_size=nbytes)
+        except NeedBytes as more:
+            if got < wanted:
+                raise OSError(errno.EIO, "the file became shorter while it was read; try again") from None
+            wanted = more.nbytes
+
+
+class StoredFile:
+    """A classic file, open for reading.
+
+    Parameters
+    ----------
+    path : path-like
+    system : System
+
+    Raises
+    ------
+    FormatError
+        The header is wrong.
+    OSError
+        The file cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, system: System = REAL) -> None:
+        self.system = system
+        self.fd = system.open(path, os.O_RDONLY)
+        try:
+            self.decoded: Decoded = with_header(system, self.fd, partial(decode, tolerant_order=True))
+        except BaseException:
+            system.close(self.fd)
+            raise
+        self.header: Header = self.decoded.header
+
+    def __enter__(self) -> StoredFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.system.close(self.fd)
+
+    def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
+        """The values of a variable in C order, as 1-D arrays in native byte order."""
+        dtype = TYPES[var.type].dtype
+        inner = sizes.inner_bytes(self.header, var)
+        if not sizes.is_record(self.header, var):
+            pieces = self._range(var.begin, inner, dtype.itemsize)
+        else:
+            pieces = self._records(var, inner, dtype.itemsize)
+        for piece in pieces:
+            values = piece.view(dtype)
+            yield values if dtype.kind == "S" else values.astype(dtype.newbyteorder("="))
+
+    def _read(self, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        data = np.zeros(nbytes, np.uint8)
+        read_at(self.system, self.fd, data, offset)
+        return data
+
+    def _range(self, begin: int, nbytes: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
+        step = min(BLOCK_BYTES // itemsize, BLOCK_VALUES) * itemsize
+        for at in range(0, nbytes, step):
+            yield self._read(begin + at, min(step, nbytes - at))
+
+    def _records(self, var: Var, inner: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
+        stride = sizes.record_size(self.header)
+        numrecs = self.header.numrecs
+        if inner == 0:
+            return
+        # The budget is one of values and, for records read with their surroundings, one of bytes.
+        batch = min(BLOCK_VALUES * itemsize, BLOCK_BYTES) // inner
+        if inner * DENSE >= stride:
+            batch = min(batch, DENSE * BLOCK_BYTES // stride)
+        if batch < 1:
+            for record in range(numrecs):
+                yield from self._range(var.begin + record * stride, inner, itemsize)
+            return
+        for first in range(0, numrecs, batch):
+            count = min(batch, numrecs - first)
+            start = var.begin + first * stride
+            if inner * DENSE < stride:
+                parts = [self._read(start + i * stride, inner) for i in range(count)]
+                yield np.concatenate(parts)
+                continue
+            span = self._read(start, (count - 1) * stride + inner)
+            rows = np.lib.stride_tricks.as_strided(span, (count, inner), (stride, 1))
+            yield np.ascontiguousarray(rows).reshape(-1)

@@ -1,0 +1,253 @@
+"""HDF5 files to NetCDF files and back, with a report of what was kept.
+
+Knows: both kinds of file through their h5py-like objects, temporary names, the report. Does not know: how values
+are copied (`interop.transfer`), how either format is laid out.
+
+Rules
+-----
+1. The direction follows from the first bytes of the source, never from its name.
+2. The target has its final name only when it is whole: it is written under a temporary name beside it.
+3. Memory does not grow with the datasets: values go through in blocks.
+4. Paths stored inside the source are not followed: links are reported, not opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from pnc_vol.errors import NotCDFError
+from pnc_vol.interop.report import Ledger, LossError, Report
+from pnc_vol.interop.transfer import Transfer
+from pnc_vol.system import REAL, System, exists, read_at
+
+__all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]
+
+Kind = Literal["hdf5", "netcdf"]
+Progress = Callable[[int, int, str], None]
+
+MIB = 1024 * 1024
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
+    """Whether a file is HDF5 or classic NetCDF, by its first bytes.
+
+    Parameters
+    ----------
+    path : path-like
+    system : System
+
+    Raises
+    ------
+    NotCDFError
+        It is neither.
+    OSError
+        It cannot be read.
+    """
+    fd = system.open(path, os.O_RDONLY)
+    try:
+        head = bytearray(8)
+        length = read_at(system, fd, head, 0)
+        if bytes(head[:3]) == b"CDF":
+            return "netcdf"
+        # HDF5 may keep a block of the user's own in front: the signature is looked for at 0, 512, 1024, 2048...
+        nbytes, offset = system.fstat(fd).st_size, 0
+        while offset + 8 <= nbytes:
+            if read_at(system, fd, head, offset) == 8 and bytes(head) == _HDF5_MAGIC:
+                return "hdf5"
+            offset = max(512, 2 * offset)
+    finally:
+        system.close(fd)
+    found = "an empty file" if not length else f"a file that begins with {bytes(head[:length])!r}"
+    raise NotCDFError(
+        f"Neither HDF5 nor classic NetCDF: {found}; give a file that h5py or netCDF4 opens.", offset=0, field="magic"
+    )
+
+
+def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> Any:
+    """Open a file for reading: an h5py file, or ours, which looks the same.
+
+    Raises
+    ------
+    NotCDFError, OSError
+        As `kind_of`, and what opening raises.
+    """
+    if (kind or kind_of(path)) == "netcdf":
+        from pnc_vol.api.file import File
+
+        return File(os.fspath(path), "r")
+    import h5py
+
+    return h5py.File(os.fspath(path), "r")
+
+
+@contextlib.contextmanager
+def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
+    """A temporary name that becomes `target` if the block ends well, and is removed if it does not."""
+    folder, name = os.path.split(target)
+    # The name of the file is kept short, so that a long target name does not exceed what the system takes.
+    temporary = os.path.join(folder, f".{name[:100]}.{system.token()}.part")
+    try:
+        yield temporary
+        if overwrite:
+            system.rename(temporary, target)
+        else:
+            _link_new(temporary, target, system)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            system.unlink(temporary)
+        raise
+
+
+def _link_new(temporary: str, target: str, system: System) -> None:
+    """Give `temporary` the name `target`, which must be free."""
+    try:
+        system.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: what is left is to look, and to rename.
+        if exists(system, target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
+        system.rename(temporary, target)
+        return
+    system.unlink(temporary)
+
+
+def _check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
+    if not exists(system, target):
+        return
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
+    with contextlib.suppress(FileNotFoundError):
+        one, other = system.stat(source), system.stat(target)
+        if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):
+            raise FileExistsError(errno.EEXIST, "The target is the source itself; give another name", target)
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    block_bytes: int = 16 * MIB,
+    strict: bool = False,
+    overwrite: bool = False,
+    compression: str | None = None,
+    compression_opts: Any = None,
+    system: System = REAL,
+    **options: Any,
+) -> Report:
+    """Copy an HDF5 file into a NetCDF file, or a NetCDF file into an HDF5 file.
+
+    Parameters
+    ----------
+    source, target : path-like
+        The source's content decides the direction.
+    progress : callable, optional
+        Called as ``progress(done, total, path)`` after each block, in bytes of values.
+    block_bytes : int
+        Bytes of values held at once; a compressed chunk may be up to four times as large.
+    strict : bool
+        Raise `LossError`, and write no target, if something cannot be kept.
+    overwrite : bool
+        Replace the target if it exists.
+    compression, compression_opts
+        For an HDF5 target, as h5py's `create_dataset` takes them.
+    system : System
+        The door to the operating system's files, for the target's name.
+    **options
+        For a NetCDF target, as `pnc_vol.File` takes them: ``format="CDF-2"``, ``separator="."``...
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    FileExistsError
+        The target exists and `overwrite` is False, or it is the source.
+    NotCDFError
+        The source is neither HDF5 nor classic NetCDF.
+    LossError
+        Something cannot be kept and `strict` is True.
+    OSError
+        Reading or writing failed; there is no target then, or the old one.
+
+    Examples
+    --------
+    >>> report = convert("in.h5", "out.nc")                            # doctest: +SKIP
+    >>> report.complete                                                # doctest: +SKIP
+    True
+    """
+    started = time.monotonic()
+    source, target = os.fspath(source), os.fspath(target)
+    _check_names(source, target, overwrite=overwrite, system=system)
+    kind = kind_of(source, system=system)
+    if kind == "netcdf" and options:
+        raise TypeError(f"convert() to HDF5 has no option {min(options)!r}; it belongs to NetCDF targets")
+    if kind == "hdf5" and (compression is not None or compression_opts is not None):
+        raise TypeError("convert() to NetCDF cannot compress: the format has no compression; leave the option out")
+    storage = {"compression": compression, "compression_opts": compression_opts} if compression is not None else {}
+    ledger = Ledger()
+
+    def report() -> Report:
+        return Report(
+            source=source,
+            target=target,
+            direction="HDF5 -> NetCDF" if kind == "hdf5" else "NetCDF -> HDF5",
+            groups=ledger.groups,
+            datasets=ledger.datasets,
+            attributes=ledger.attributes,
+            bytes=ledger.bytes,
+            seconds=time.monotonic() - started,
+            peak_bytes=_peak_bytes(),
+            by_convention=tuple(ledger.by_convention),
+            dropped=tuple(ledger.dropped),
+            lost=tuple(ledger.lost),
+        )
+
+    with _published(target, overwrite=overwrite, system=system) as temporary:
+        with open_either(source, kind=kind) as reader, _new_file(temporary, kind, options) as writer:
+            Transfer(
+                reader,
+                writer,
+                ledger,
+                to_netcdf=kind == "hdf5",
+                block_bytes=block_bytes,
+                progress=progress,
+                storage=storage,
+            ).run()
+        if strict and ledger.lost:
+            first = ledger.lost[0]
+            raise LossError(
+                f"{len(ledger.lost)} things cannot be kept, the first is {first.what} of {first.path} ({first.why}); "
+                "convert without strict=True to leave them out.",
+                report(),
+            )
+    return report()
+
+
+def _new_file(path: str, source_kind: Kind, options: dict[str, Any]) -> Any:
+    """An empty file of the other kind."""
+    if source_kind == "hdf5":
+        from pnc_vol.api.file import File
+
+        return File(path, "w", **options)
+    import h5py
+
+    # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.
+    return h5py.File(path, "w", track_order=True, libver=("v108", "latest"))
+
+
+def _peak_bytes() -> int:
+    """The largest resident memory so far; Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

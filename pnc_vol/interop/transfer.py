@@ -1,0 +1,305 @@
+"""The objects of one open file copied into another, empty one.
+
+Knows: h5py's objects, which both files have. Does not know: paths of files, temporary names, formats' bytes.
+
+Rules
+-----
+1. Everything is defined before any value is copied: a NetCDF header is then complete before the first block.
+2. Objects are made in the order in which the source lists them: of creation where it tracks that.
+3. What the target refuses is noted in the ledger with the target's own words, and left out; only failures to read or
+   write values (`OSError`) end the transfer.
+4. HDF5's bookkeeping of dimension scales is never copied as attributes; it becomes scales and labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
+from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop.blocks import blocks
+from pnc_vol.interop.report import Ledger
+
+__all__ = ["Transfer"]
+
+#: What a target raises when it cannot hold something, as opposed to failing at it.
+REFUSALS = (DefinitionError, NotYetError, NameExistsError, RangeError, TypeError, ValueError, NotImplementedError)
+
+#: Bytes reckoned for one string of varying length in memory: the object, the reference, and some text.
+VLEN_BYTES = 128
+
+SPELLINGS = {
+    "string": "fixed-length string -> char with a trailing length dimension",
+    "vlen_string": "string -> char with a trailing length dimension",
+    "bool": 'bool -> byte with dtype="bool"',
+    "enum": "enum -> integer with flag_values and flag_meanings",
+    "complex": "complex -> trailing dimension of 2",
+    "float16": "float16 -> float",
+}
+
+
+class Transfer:
+    """One copy.
+
+    Parameters
+    ----------
+    source, target : File
+        Open files, of h5py or of ours; the target is empty.
+    ledger : Ledger
+        Gets counts and notes.
+    to_netcdf : bool
+        The target is ours, the source is h5py's; else the other way round.
+    block_bytes : int
+    progress : callable or None
+        ``progress(done, total, path)`` in bytes.
+    storage : dict
+        Keywords for the target's datasets that have a shape.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        ledger: Ledger,
+        *,
+        to_netcdf: bool,
+        block_bytes: int,
+        progress: Callable[[int, int, str], None] | None,
+        storage: dict[str, Any],
+    ) -> None:
+        self.source, self.target, self.ledger = source, target, ledger
+        self.to_netcdf = to_netcdf
+        self.block_bytes = block_bytes
+        self.progress = progress
+        self.storage = storage
+        self.copied: list[str] = []
+        """Paths of the datasets in the target, in order of definition."""
+        self.scales: dict[str, str] = {}
+        """Path of each netCDF-4 dimension without a variable: the dimension's name."""
+        self.objects: dict[Any, str] = {}
+        """Objects of the source that have several names: the path under which each was copied."""
+        self.total = self.done = 0
+
+    def run(self) -> None:
+        """Define all, then copy all values.
+
+        Raises
+        ------
+        OSError
+            Values cannot be read or written.
+        """
+        if self.to_netcdf:
+            self.objects[self.source["/"]] = "/"
+        self.attributes(self.source, self.target)
+        self.group(self.source, self.target)
+        for path in self.copied:
+            self.scale(path)
+        used = {name for path in self.copied for name in self.axes(path)}
+        for path in sorted(self.scales.keys() - used):
+            self.ledger.lose(path, "dimension", "no dataset that was kept uses it, and only those bring dimensions along")
+        for path in self.copied:
+            self.values(path)
+        self.target.flush()
+        if self.to_netcdf:
+            self.spellings()
+
+    # ------------------------------------------------------------------------------------------ definitions
+
+    def group(self, source: Any, target: Any) -> None:
+        """Define what a group holds."""
+        for name in inspect_hdf5.members(source):
+            path = f"{source.name.rstrip('/')}/{name}"
+            try:
+                link = source.get(name, getlink=True)
+                if type(link).__name__ != "HardLink":
+                    self.ledger.lose(path, repr(link), "links are not followed, and NetCDF has none; copy what it points to")
+                    continue
+                member = source[name]
+            except (OSError, KeyError, RuntimeError, TypeError) as error:
+                self.ledger.lose(path, "object", error)
+                continue
+            self.member(path, name, member, target)
+
+    def member(self, path: str, name: str, member: Any, target: Any) -> None:
+        """Define one member of a group."""
+        if self.to_netcdf and inspect_hdf5.names_of(member) > 1:
+            first = self.objects.setdefault(member, path)
+            if first != path:
+                self.ledger.lose(path, "second name", f"the same object as {first}; NetCDF has one name for each")
+                return
+        kind = inspect_hdf5.kind_of_object(member)
+        if kind == "group":
+            try:
+                made = target.create_group(name) if self.to_netcdf else target.create_group(name, track_order=True)
+            except REFUSALS as error:
+                self.ledger.lose(path, "group and all in it", error)
+                return
+            self.ledger.groups += 1
+            self.attributes(member, made)
+            self.group(member, made)
+        elif kind == "dataset":
+            self.dataset(path, name, member, target)
+        else:
+            self.ledger.lose(path, "named type", "NetCDF classic files have no named types; datasets keep their own")
+
+    def dataset(self, path: str, name: str, source: Any, target: Any) -> None:
+        """Define one dataset, without values."""
+        if self.to_netcdf and (dimension := inspect_hdf5.bare_dimension(source)):
+            self.scales[path] = dimension
+            return
+        try:
+            dtype = inspect_hdf5.storable_dtype(source) if self.to_netcdf else source.dtype
+            made = target.create_dataset(name, **self.definition(path, source, dtype))
+        except REFUSALS as error:
+            self.ledger.lose(path, "dataset", error)
+            return
+        self.ledger.datasets += 1
+        self.copied.append(path)
+        if source.shape is not None:
+            self.total += source.size * source.dtype.itemsize
+        if self.to_netcdf and (options := inspect_hdf5.storage_options(source)):
+            self.ledger.drop(path, options)
+        self.attributes(source, made)
+
+    def definition(self, path: str, source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
+        """Keywords of `create_dataset`."""
+        keywords: dict[str, Any] = {} if self.to_netcdf else {"track_order": True}
+        if source.shape is None:
+            return keywords | {"data": self.empty(dtype)}
+        keywords |= {"shape": source.shape, "dtype": dtype}
+        limits = source.maxshape
+        if self.to_netcdf and limits != source.shape:
+            limits = (None, *source.shape[1:]) if limits[0] is None else source.shape
+            if limits != source.maxshape:
+                self.ledger.lose(path, f"limits {source.maxshape} of its shape", "only the first axis may grow, without limit")
+        if limits != source.shape:
+            keywords["maxshape"] = limits
+        if (fill := inspect_hdf5.chosen_fill(source)) is not None:
+            keywords["fillvalue"] = fill
+        return keywords | (self.storage if source.shape != () else {})
+
+    def empty(self, dtype: np.dtype[Any]) -> Any:
+        """The target's object for a dataset or attribute without values."""
+        if self.to_netcdf:
+            from pnc_vol.mapping.special import Empty
+
+            return Empty(dtype)
+        import h5py
+
+        return h5py.Empty(dtype)
+
+    def attributes(self, source: Any, target: Any) -> None:
+        """Copy the attributes of one object."""
+        hidden = inspect_hdf5.bookkeeping(source) if self.to_netcdf else frozenset()
+        for name in inspect_hdf5.attribute_names(source):
+            if name in hidden:
+                continue
+            where = f"{source.name}@{name}"
+            try:
+                value, shape, dtype = inspect_hdf5.attribute(source, name)
+                if shape is None:
+                    value, shape = self.empty(dtype), ()
+                    target.attrs.create(name, value)
+                else:
+                    target.attrs.create(name, value, shape=shape, dtype=dtype)
+            except (*REFUSALS, OSError, KeyError, RuntimeError) as error:
+                self.ledger.lose(where, "attribute", error)
+                continue
+            self.ledger.attributes += 1
+            if self.to_netcdf and len(shape) > 1:
+                self.ledger.spell(where, f"shape {shape} -> one axis, and the shape in _PncVol")
+
+    # ------------------------------------------------------------------------------------ scales and labels
+
+    def scale(self, path: str) -> None:
+        """Make a dataset a scale if it was one; attachment needs all scales to exist."""
+        source = self.source[path]
+        name = inspect_hdf5.scale_name(source)
+        if name is None:
+            return
+        try:
+            self.target[path].make_scale(name)
+        except (*REFUSALS, RuntimeError) as error:
+            self.ledger.lose(path, "being a dimension scale", error)
+
+    def axes(self, path: str) -> Iterator[str]:
+        """Attach scales and set labels; yields the paths of bare dimensions that gave an axis its name."""
+        source, target = self.source[path], self.target[path]
+        for axis in range(len(source.shape or ())):
+            label = inspect_hdf5.axis_label(source, axis)
+            for scale in inspect_hdf5.axis_scales(source, axis):
+                if scale in self.scales:
+                    label = label or self.scales[scale]
+                    yield scale
+                    continue
+                try:
+                    target.dims[axis].attach_scale(self.target[self.place(scale)])
+                except (*REFUSALS, KeyError, RuntimeError) as error:
+                    self.ledger.lose(path, f"scale {scale} of axis {axis}", error)
+            if label:
+                try:
+                    target.dims[axis].label = label
+                except (*REFUSALS, RuntimeError) as error:
+                    self.ledger.lose(path, f"label {label!r} of axis {axis}", error)
+
+    def place(self, path: str) -> str:
+        """Where the target has an object that the source calls `path`."""
+        if self.objects and self.to_netcdf:
+            return self.objects.get(self.source[path], path)
+        return path
+
+    # ----------------------------------------------------------------------------------------------- values
+
+    def values(self, path: str) -> None:
+        """Copy the values of one dataset, block by block."""
+        source, target = self.source[path], self.target[path]
+        shape = source.shape
+        if shape is None or 0 in shape:
+            return
+        varying = source.dtype.kind == "O"
+        itemsize = VLEN_BYTES if varying else source.dtype.itemsize
+        chunks = getattr(source if self.to_netcdf else target, "chunks", None)
+        if varying and self.to_netcdf:
+            self.widest_first(source, target, itemsize, chunks)
+        for block in blocks(shape, itemsize, self.block_bytes, chunks):
+            selection = block or ()
+            data = source[selection]
+            target[selection] = data
+            nbytes = np.asarray(data).size * source.dtype.itemsize
+            self.ledger.bytes += nbytes
+            self.done += nbytes
+            if self.progress is not None:
+                self.progress(self.done, self.total, path)
+
+    def widest_first(self, source: Any, target: Any, itemsize: int, chunks: Any) -> None:
+        """Write the longest string before all others: a wider string later would lay the variable out anew."""
+        longest, where = -1, ()
+        for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
+            texts = np.asarray(source[block or ()], dtype=object)
+            lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
+            if lengths.size and lengths.max() > longest:
+                longest = int(lengths.max())
+                at = np.unravel_index(int(lengths.argmax()), texts.shape)
+                where = tuple(int(i) + axis.start for i, axis in zip(at, block, strict=True))
+        if longest > 0:
+            target[where or ()] = source[where or ()]
+
+    def spellings(self) -> None:
+        """Note which conventions the NetCDF file uses for what was copied."""
+        for path in self.copied:
+            node = self.target[path].id.node
+            if path.count("/") > 1 or node.cdf_name != node.name:
+                self.ledger.spell(path, f"path -> variable name {node.cdf_name}")
+            if node.element.kind in SPELLINGS:
+                self.ledger.spell(path, SPELLINGS[node.element.kind])
+            if node.is_placeholder:
+                self.ledger.spell(path, "no elements -> scalar placeholder, and the shape in _PncVol")
+        for path, name in self.scales.items():
+            self.ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")
+
+
+def _bytes(text: Any) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text

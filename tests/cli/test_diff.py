@@ -1,0 +1,168 @@
+"""diff finds every difference, and only those; its exit code tells."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """The same content as HDF5 and as NetCDF."""
+
+    def write(library, path):
+        with library.File(path, "w") as f:
+            f.attrs["title"] = "pair"
+            f["x"] = np.arange(3.0)
+            f["x"].make_scale("x")
+            ds = f.create_dataset("g/v", data=np.arange(30, dtype="f4").reshape(10, 3), maxshape=(None, 3))
+            ds.dims[1].attach_scale(f["x"])
+            ds.attrs["range"] = np.array([0, 30], "i2")
+            f["g/nan"] = [1.0, np.nan, np.inf]
+            f["s"] = ["a", "bc"]
+            f["flag"] = np.array([True, False])
+            f.create_dataset("null", data=library.Empty("f4"))
+            f["scalar"] = 4
+        return path
+
+    return write(h5py, tmp_path / "a.h5"), write(pnc_vol, tmp_path / "a.nc")
+
+
+def test_equal_files_of_either_kind(pair, verb):
+    for a in pair:
+        for b in pair:
+            assert verb("diff", a, b, code=0).out == ""
+
+
+def change_value(f):
+    f["g/v"][7, 1] = 99
+
+
+def change_nan(f):
+    f["g/nan"][1] = 0
+
+
+def change_text(f):
+    f["s"][1] = "bd"
+
+
+def change_attribute(f):
+    f["g/v"].attrs["range"] = np.array([0, 31], "i2")
+
+
+def change_attribute_type(f):
+    f["g/v"].attrs["range"] = np.array([0, 30], "i4")
+
+
+def drop_attribute(f):
+    del f.attrs["title"]
+
+
+def drop_dataset(f):
+    del f["flag"]
+
+
+def add_group(f):
+    f.create_group("new")
+
+
+def change_shape(f):
+    f["g/v"].resize(11, axis=0)
+
+
+def change_scalar(f):
+    f["scalar"][()] = 5
+
+
+def change_type(f):
+    del f["scalar"]
+    f["scalar"] = np.int32(4)
+
+
+def detach(f):
+    f["g/v"].dims[1].detach_scale(f["x"])
+
+
+CHANGES = [
+    (change_value, "/g/v: 1 of 30 values differ, the first at [7, 1]: 22.0 and 99.0, at most 77 apart"),
+    (change_nan, "/g/nan: 1 of 3 values differ, the first at [1]: nan and 0.0"),
+    (change_text, "/s: 1 of 2 values differ, the first at [1]: b'bc' and b'bd'"),
+    (change_attribute, "/g/v@range: [0, 30] in the first file, [0, 31] in the second"),
+    (change_attribute_type, "/g/v@range: type i2 in the first file, i4 in the second"),
+    (drop_attribute, "/@title: only in the first file"),
+    (drop_dataset, "/flag: only in the first file"),
+    (add_group, "/new: only in the second file"),
+    (change_shape, "/g/v: shape (10, 3) in the first file, (11, 3) in the second"),
+    (change_scalar, "/scalar: 1 of 1 values differ, 4 and 5, at most 1 apart"),
+    (change_type, "/scalar: type i8 in the first file, i4 in the second"),
+    (detach, "/g/v: axis 1 has the scales ['/x'] in the first file, [] in the second"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
+def test_each_kind_of_difference(pair, tmp_path, verb, change, sentence):
+    hdf5, netcdf = pair
+    for first, library, other in ((netcdf, h5py, "b.h5"), (hdf5, pnc_vol, "b.nc")):
+        source = hdf5 if library is h5py else netcdf
+        (tmp_path / other).write_bytes(source.read_bytes())
+        with library.File(tmp_path / other, "r+") as f:
+            change(f)
+        done = verb("diff", first, tmp_path / other, code=1)
+        assert sentence in done.out.splitlines()
+        assert verb("diff", "-q", first, tmp_path / other, code=1).out == ""
+
+
+def test_the_header_alone(pair, tmp_path, verb):
+    hdf5, netcdf = pair
+    with h5py.File(hdf5, "r+") as f:
+        change_value(f)
+    verb("diff", "-h", hdf5, netcdf, code=0)
+    with h5py.File(hdf5, "r+") as f:
+        drop_attribute(f)
+    verb("diff", "-h", hdf5, netcdf, code=1)
+
+
+def test_tolerances(tmp_path, verb):
+    for name, values in (("a", [1.0, 100.0, np.nan, np.inf]), ("b", [1.001, 100.1, np.nan, np.inf]), ("c", [1, 100, np.nan, -np.inf])):
+        with pnc_vol.File(tmp_path / f"{name}.nc", "w") as f:
+            f["x"] = np.array(values, "f8")
+    a, b, c = (tmp_path / f"{name}.nc" for name in "abc")
+    verb("diff", a, b, code=1)
+    verb("diff", "-t", "0.2,0", a, b, code=0)
+    verb("diff", "-t", "0.01,0", a, b, code=1)
+    verb("diff", "-t", "0,0.01", a, b, code=0)
+    verb("diff", "-t", "1e9,1e9", a, c, code=1)
+    for wrong in ("1", "-1,0", "a,b", "1,2,3", "nan,0"):
+        assert "is no tolerance" in verb("diff", "-t", wrong, a, b, code=2).err
+
+
+def test_large_integers_are_compared_without_loss(tmp_path, verb):
+    for name, library, value in (("a.nc", pnc_vol, 2**63 - 1), ("b.h5", h5py, 2**63 - 2)):
+        with library.File(tmp_path / name, "w") as f:
+            f["x"] = np.array([value], "i8")
+    verb("diff", tmp_path / "a.nc", tmp_path / "b.h5", code=1)
+
+
+def test_trouble_is_2(pair, tmp_path, verb):
+    assert "no such file" in verb("diff", pair[0], tmp_path / "none", code=2).err
+    (tmp_path / "text").write_text("hello")
+    assert f"pnc-vol: {tmp_path}/text: " in verb("diff", tmp_path / "text", pair[0], code=2).err
+
+
+def test_blocks_of_any_size_find_the_same(tmp_path, verb, monkeypatch):
+    from pnc_vol.cli import comparing
+
+    rng = np.random.default_rng(5)
+    base = rng.integers(0, 9, (13, 7, 5)).astype("i4")
+    changed = np.where(rng.random(base.shape) < 0.1, base + 1, base)
+    for name, values in (("a.nc", base), ("b.nc", changed)):
+        with pnc_vol.File(tmp_path / name, "w") as f:
+            f["x"] = values
+    first = np.argwhere(base != changed)[0].tolist()
+    for nbytes in (1, 40, 4 << 20):
+        monkeypatch.setattr(comparing, "BLOCK_BYTES", nbytes)
+        out = verb("diff", tmp_path / "a.nc", tmp_path / "b.nc", code=1).out
+        assert f"/x: {np.count_nonzero(base != changed)} of {base.size} values differ, the first at {first}" in out

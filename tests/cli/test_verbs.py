@@ -1,0 +1,237 @@
+"""convert, ls, check, run and demo as their users meet them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+
+
+@pytest.fixture
+def small(tmp_path):
+    with h5py.File(tmp_path / "small.h5", "w") as f:
+        f.attrs["title"] = "small"
+        f["g/x"] = np.arange(6, dtype="i4").reshape(2, 3)
+        f["g/x"].attrs["units"] = "m"
+        f.create_dataset("t", data=np.arange(4.0), maxshape=(None,))
+        f["name"] = ["a", "bc"]
+    return tmp_path / "small.h5"
+
+
+# ------------------------------------------------------------------------------------------------------- convert
+
+
+def test_convert_says_what_it_did(small, tmp_path, command):
+    done = command("convert", small, tmp_path / "small.nc", check=0)
+    assert "HDF5 -> NetCDF" in done.stdout
+    assert "/g/x: path -> variable name g_x" in done.stdout
+    assert done.stderr == ""
+    with pnc_vol.File(tmp_path / "small.nc") as f:
+        assert f["g/x"][1].tolist() == [3, 4, 5]
+
+
+def test_convert_quietly(small, tmp_path, verb):
+    done = verb("convert", "--quiet", small, tmp_path / "small.nc", code=0)
+    assert done.out == done.err == ""
+
+
+def test_strict_exits_with_1_if_something_is_lost(small, tmp_path, verb):
+    verb("convert", "--strict", small, tmp_path / "good.nc", code=0)
+    with h5py.File(small, "a") as f:
+        f["link"] = h5py.SoftLink("/t")
+    verb("convert", small, tmp_path / "loose.nc", code=0)
+    done = verb("convert", "--strict", small, tmp_path / "strict.nc", code=1)
+    assert "/link" in done.out
+    assert done.err.startswith(f"pnc-vol: {small}: 1 things cannot be kept")
+    assert not (tmp_path / "strict.nc").exists()
+
+
+def test_convert_refuses_to_replace(small, tmp_path, verb):
+    (tmp_path / "there.nc").write_bytes(b"x")
+    done = verb("convert", small, tmp_path / "there.nc", code=2)
+    assert done.err == f"pnc-vol: {tmp_path}/there.nc: it exists already; give another name, or --overwrite\n"
+    verb("convert", "--overwrite", small, tmp_path / "there.nc", code=0)
+
+
+def test_many_notes_of_a_kind_are_counted(tmp_path, verb):
+    with h5py.File(tmp_path / "many.h5", "w") as f:
+        for i in range(200):
+            f[f"g/x{i}"] = i
+    done = verb("convert", tmp_path / "many.h5", tmp_path / "many.nc", code=0)
+    assert "and 199 more: path -> variable" in done.out
+    assert len(done.out.splitlines()) < 40
+
+
+def test_names_cannot_steer_the_terminal(tmp_path, verb):
+    evil = "a\x1b[2J\x9b31m"
+    with h5py.File(tmp_path / "e.h5", "w") as f:
+        f[evil] = 1
+        f[evil].attrs["at" + evil] = "v" + evil
+        f.create_group("g" + evil)
+        f["soft" + evil] = h5py.SoftLink("/x" + evil)
+    outputs = [verb("convert", tmp_path / "e.h5", tmp_path / "e.nc", code=0)]
+    for path in (tmp_path / "e.h5", tmp_path / "e.nc"):
+        outputs.append(verb("ls", "-r", "-v", path, code=0))
+    (tmp_path / "other.h5").write_bytes((tmp_path / "e.h5").read_bytes())
+    with h5py.File(tmp_path / "other.h5", "a") as f:
+        del f[evil]
+    outputs.append(verb("diff", tmp_path / "e.h5", tmp_path / "other.h5", code=1))
+    for done in outputs:
+        assert "\x1b" not in done.out + done.err
+        assert "\x9b" not in done.out + done.err
+        assert "\\x1b[2J" in done.out
+
+
+# ------------------------------------------------------------------------------------------------------------ ls
+
+
+def test_ls_lists_like_h5ls(small, tmp_path, verb):
+    verb("convert", "-q", small, tmp_path / "small.nc", code=0)
+    for path in (small, tmp_path / "small.nc"):
+        lines = verb("ls", path, code=0).out.splitlines()
+        assert [line.split(maxsplit=1) for line in sorted(lines)] == [
+            ["g", "Group"],
+            ["name", "Dataset {2} string"],
+            ["t", "Dataset {4/Inf} float64"],
+        ]
+        assert "/g/x" in verb("ls", "-r", path, code=0).out
+        one = verb("ls", "-v", f"{path}/g/x", code=0).out
+        assert one.startswith("x ")
+        assert "@units = 'm'" in one
+        assert "there is no object 'nix'" in verb("ls", f"{path}/nix", code=2).err
+    assert "variable g_x" in verb("ls", "-v", f"{tmp_path}/small.nc/g", code=0).out
+
+
+def test_ls_ends_where_links_lead_in_circles(tmp_path, verb):
+    with h5py.File(tmp_path / "c.h5", "w") as f:
+        f.create_group("a")["up"] = f["/"]
+        f["soft"] = h5py.SoftLink("/a")
+    assert len(verb("ls", "-r", tmp_path / "c.h5", code=0).out.splitlines()) < 10
+
+
+@pytest.mark.parametrize("name", ["none.nc", "text.nc", "folder"])
+def test_ls_of_what_is_no_such_file_is_one_line(tmp_path, verb, name):
+    (tmp_path / "text.nc").write_text("hello")
+    (tmp_path / "folder").mkdir()
+    done = verb("ls", tmp_path / name, code=2)
+    assert done.err.count("\n") == 1
+    assert done.err.startswith(f"pnc-vol: {tmp_path / name}: ")
+
+
+# --------------------------------------------------------------------------------------------------------- check
+
+
+def test_check_tells_valid_from_broken_from_unreadable(small, tmp_path, verb):
+    good = tmp_path / "good.nc"
+    verb("convert", "-q", small, good, code=0)
+    assert verb("check", good, code=0).out == f"{good}: valid, 0 errors, 0 warnings\n"
+    assert verb("check", "-q", good, code=0).out == ""
+    data = bytearray(good.read_bytes())
+    bad = tmp_path / "bad.nc"
+    bad.write_bytes(data[:60])
+    done = verb("check", good, bad, code=1)
+    assert "error: byte" in done.out
+    assert f"{bad}: not valid, 1 errors" in done.out
+    done = verb("check", tmp_path / "none.nc", bad, code=2)
+    assert "no such file" in done.err
+    assert "not valid" in done.out
+    assert "HDF5" in verb("check", small, code=1).out
+
+
+# ----------------------------------------------------------------------------------------------------------- run
+
+SCRIPT = """
+import sys
+import h5py
+import neighbour
+if __name__ == "__main__":
+    with h5py.File(sys.argv[1], "w") as f:
+        f.create_dataset("g/x", data=[1, 2, 3])
+    print(sys.argv[1:], neighbour.VALUE, h5py.__name__)
+    sys.exit(5)
+"""
+
+
+def test_an_unchanged_script_runs_on_pnc_vol(tmp_path, command):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "neighbour.py").write_text("VALUE = 'beside'")
+    done = command("run", tmp_path / "script.py", tmp_path / "o.h5", "--help", "-v", "--", "x y", check=5)
+    assert done.stdout.strip() == f"{[str(tmp_path / 'o.h5'), '--help', '-v', '--', 'x y']} beside pnc_vol"
+    assert (tmp_path / "o.h5").read_bytes()[:4] == b"CDF\x05"
+    with pnc_vol.File(tmp_path / "o.h5") as f:
+        assert f["g/x"][:].tolist() == [1, 2, 3]
+
+
+def test_a_script_that_fails_shows_its_traceback(tmp_path, command):
+    (tmp_path / "s.py").write_text("1 / 0")
+    assert "ZeroDivisionError" in command("run", tmp_path / "s.py", check=1).stderr
+    assert "no such script" in command("run", tmp_path / "none.py", check=2).stderr
+
+
+# ---------------------------------------------------------------------------------------------------------- demo
+
+
+def test_demo_shows_a_file_on_its_way(tmp_path, command):
+    done = command("demo", tmp_path / "d", check=0)
+    assert "ocean_temperature sums up to 2556, as written" in done.stdout
+    assert "/ocean/temperature" in done.stdout
+    assert len(done.stdout.splitlines()) < 30
+    assert (tmp_path / "d/demo.nc").read_bytes()[:4] == b"CDF\x05"
+    assert "exists already" in command("demo", tmp_path / "d", check=2).stderr
+
+
+def test_the_demo_reads_with_ncdump_too(tmp_path):
+    import shutil
+
+    from pnc_vol.cli.demo import _ncdump, write_example
+
+    if shutil.which("ncdump") is None:
+        pytest.skip("ncdump is not installed (Debian: netcdf-bin)")
+    write_example(str(tmp_path / "d.nc"), pnc_vol)
+    assert [total for _, total in _ncdump(str(tmp_path / "d.nc"))] == [2556.0]
+
+
+# ---------------------------------------------------------------------------------------------------- the command
+
+
+def test_help_lists_the_verbs(command):
+    text = command("--help", check=0).stdout
+    assert all(name in text for name in ("convert", "dump", "ls", "check", "diff", "run", "demo"))
+    assert command("--version", check=0).stdout == f"pnc-vol {pnc_vol.__version__}\n"
+    assert command("nix").returncode == 2
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    import subprocess
+
+    code = (
+        "import sys\nsys.argv = ['pnc-vol', '--help']\nfrom pnc_vol.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.exit(bool({'h5py', 'netCDF4', 'xarray', 'mpi4py', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_without_typer_the_command_says_how_to_install_it(tmp_path):
+    import subprocess
+
+    (tmp_path / "typer.py").write_text("raise ImportError('none')")
+    code = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom pnc_vol.cli.main import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "pnc-vol: the command line needs typer and rich; pip install 'pnc-vol[cli]'\n"
+
+
+def test_paths_split_at_the_file(tmp_path):
+    from pnc_vol.cli.ls import split
+
+    file = tmp_path / "f.nc"
+    file.write_bytes(b"")
+    assert split(f"{file}/a/b") == (str(file), "a/b")
+    assert split(str(file)) == (str(file), "")
+    assert split(str(Path("none/such"))) == ("none/such", "")

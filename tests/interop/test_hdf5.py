@@ -1,0 +1,388 @@
+"""Conversion of files, both ways: content, reports, failures, memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import NotCDFError
+from pnc_vol.interop.hdf5 import LossError, convert, kind_of
+
+netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it is the independent reader")
+
+MAPS = Path(__file__).parents[2] / "../shared/data/e3sm"
+
+
+def write_rich(path):
+    """Everything that is to survive."""
+    with h5py.File(path, "w", track_order=True) as f:
+        f.attrs["title"] = "everything: ü"
+        f.attrs["vector"] = np.arange(3, dtype="i2")
+        f.attrs["matrix"] = np.arange(6.0).reshape(2, 3)
+        f.attrs["empty"] = h5py.Empty("f4")
+        f.attrs["texts"] = ["a", "bcd", ""]
+        f.attrs["bytes"] = np.bytes_(b"xyz")
+        f.attrs["flag"] = True
+        f.attrs.create("choice", 1, dtype=h5py.enum_dtype({"NO": 0, "YES": 1}, "i1"))
+        zeta = f.create_group("zeta", track_order=True)
+        zeta.attrs["units"] = "m"
+        for code in "i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 >i4 <f8 f2 c8 c16".split():
+            ds = zeta.create_dataset(f"n_{code}", data=np.arange(6).astype(code).reshape(2, 3))
+            ds.attrs["code"] = code
+        alpha = zeta.create_group("alpha/deep")
+        alpha["flags"] = np.array([True, False, True])
+        alpha.create_dataset("enum", data=[0, 2, 1], dtype=h5py.enum_dtype({"RED": 0, "GREEN": 1, "BLUE": 2}, "u1"))
+        alpha["scalar"] = 42.5
+        f["vlen"] = ["Kiel", "Tromsø", "", "a much longer string than the others"]
+        f.create_dataset("fixed", data=np.array([b"abc", b"d", b""], "S5"))
+        f.create_dataset("text", data="one scalar string")
+        f.create_dataset("null", data=h5py.Empty("i4"))
+        f.create_dataset("zero", shape=(0, 3), dtype="f8")
+        f.create_dataset("later", shape=(0, 2), maxshape=(None, 2), dtype="i4")
+        grown = f.create_dataset("grown", data=np.arange(12.0).reshape(4, 3), maxshape=(None, 3))
+        grown.attrs["units"] = "K"
+        f.create_dataset("filled", shape=(4,), dtype="i4", fillvalue=-7)[1:3] = [5, 6]
+        f.create_dataset("sparse", shape=(100, 100), dtype="f4", chunks=(10, 10), compression="gzip", shuffle=True)
+        f["sparse"][20:30, 5:8] = 3.5
+        f["lat"] = np.linspace(-90, 90, 3)
+        f["lat"].make_scale("latitude")
+        f["grown"].dims[1].attach_scale(f["lat"])
+        f["filled"].dims[0].label = "station"
+
+
+def everything(path, opener):
+    """All objects of a file by path, with all that both formats can say."""
+    found = {}
+
+    def attributes(obj):
+        kept = {}
+        for name in obj.attrs:
+            if name not in ("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS"):
+                value = obj.attrs[name]
+                kept[name] = value if type(value).__name__ != "Empty" else ("empty", value.dtype)
+        return kept
+
+    def visit(name, obj):
+        if isinstance(obj, (h5py.Group, pnc_vol.Group)):
+            found[name] = ("group", attributes(obj))
+            return
+        said = {
+            "dtype": obj.dtype.newbyteorder("="),
+            "enum": h5py.check_enum_dtype(obj.dtype),
+            "string": h5py.check_string_dtype(obj.dtype),
+            "shape": obj.shape,
+            "maxshape": obj.maxshape,
+            "scale": obj.is_scale,
+            "scales": [[s.name for s in dim.values()] for dim in obj.dims] if obj.shape else [],
+            "labels": [dim.label for dim in obj.dims] if obj.shape else [],
+            "fill": obj.fillvalue if obj.dtype.kind != "O" else None,
+        }
+        found[name] = ("dataset", attributes(obj), said, None if obj.shape is None else obj[()])
+
+    with opener(path) as f:
+        found["/"] = ("group", attributes(f))
+        f.visititems(visit)
+    return found
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for path in one:
+        mine, its = one[path], other[path]
+        assert mine[0] == its[0], path
+        assert mine[1].keys() == its[1].keys(), path
+        for name in mine[1]:
+            np.testing.assert_array_equal(mine[1][name], its[1][name], err_msg=f"{path}@{name}")
+            assert np.asarray(mine[1][name]).dtype == np.asarray(its[1][name]).dtype, f"{path}@{name}"
+            assert np.shape(mine[1][name]) == np.shape(its[1][name]), f"{path}@{name}"
+        if mine[0] == "dataset":
+            for key, value in mine[2].items():
+                np.testing.assert_equal(its[2][key], value, err_msg=f"{path}: {key}")
+            np.testing.assert_array_equal(mine[3], its[3], err_msg=path)
+
+
+@pytest.fixture
+def rich(tmp_path):
+    path = tmp_path / "rich.h5"
+    write_rich(path)
+    return path
+
+
+def test_everything_survives_to_netcdf_and_back(rich, tmp_path):
+    netcdf, back = tmp_path / "rich.nc", tmp_path / "back.h5"
+    report = convert(rich, netcdf)
+    assert report.lost == ()
+    assert report.direction == "HDF5 -> NetCDF"
+    original = everything(rich, h5py.File)
+    assert_same(original, everything(netcdf, pnc_vol.File))
+    again = convert(netcdf, back)
+    assert again.lost == ()
+    assert again.direction == "NetCDF -> HDF5"
+    assert_same(original, everything(back, h5py.File))
+    assert (report.groups, report.datasets) == (again.groups, again.datasets) == (3, len(original) - 4)
+
+
+def test_the_report_tells_what_is_spelled_otherwise_and_what_is_dropped(rich, tmp_path):
+    report = convert(rich, tmp_path / "rich.nc")
+    said = {(path, what.partition(" ->")[0]) for path, what in report.by_convention}
+    assert ("/vlen", "string") in said
+    assert ("/zeta/alpha/deep/flags", "bool") in said
+    assert ("/zeta/alpha/deep/enum", "enum") in said
+    assert ("/zeta/n_c16", "complex") in said
+    assert ("/zeta/n_f2", "float16") in said
+    names = dict(entry for entry in report.by_convention if "variable name" in entry.what)
+    assert names["/zeta/n_i4"].endswith("zeta_n_i4")
+    dropped = dict(report.dropped)
+    assert "gzip" in dropped["/sparse"]
+    assert "(10, 10)" in dropped["/sparse"]
+    assert report.bytes > 40_000
+    assert report.peak_bytes > 1 << 20
+
+
+def test_an_independent_reader_sees_the_values(rich, tmp_path):
+    convert(rich, tmp_path / "rich.nc")
+    with netCDF4.Dataset(tmp_path / "rich.nc") as data:
+        assert data.title == "everything: ü"
+        np.testing.assert_array_equal(data["zeta_n_u8"][...], np.arange(6).reshape(2, 3))
+        np.testing.assert_array_equal(data["grown"][...], np.arange(12.0).reshape(4, 3))
+        assert data["grown"].units == "K"
+        assert data["grown"].get_dims()[0].isunlimited()
+        assert list(data["vlen"][...]) == ["Kiel", "Tromsø", "", "a much longer string than the others"]
+
+
+def test_variables_keep_the_order_of_creation(tmp_path):
+    with h5py.File(tmp_path / "o.h5", "w", track_order=True) as f:
+        for name in "zyxab":
+            f[name] = 1
+            for attr in "qpr":
+                f[name].attrs[attr] = 1
+    convert(tmp_path / "o.h5", tmp_path / "o.nc")
+    with netCDF4.Dataset(tmp_path / "o.nc") as data:
+        assert list(data.variables) == list("zyxab")
+        assert [a for a in data["z"].ncattrs() if not a.startswith("_")] == list("qpr")
+    convert(tmp_path / "o.nc", tmp_path / "back.h5")
+    with h5py.File(tmp_path / "back.h5") as f:
+        assert list(f) == list("zyxab")
+        assert list(f["z"].attrs) == list("qpr")
+
+
+def test_small_blocks_give_the_same_file(rich, tmp_path):
+    calls = []
+    convert(rich, tmp_path / "a.nc", block_bytes=100, progress=lambda *said: calls.append(said))
+    convert(rich, tmp_path / "b.nc")
+    assert_same(everything(tmp_path / "a.nc", pnc_vol.File), everything(tmp_path / "b.nc", pnc_vol.File))
+    assert len(calls) > 100
+    assert [done for done, _, _ in calls] == sorted(done for done, _, _ in calls)
+    assert calls[-1][0] == calls[-1][1]
+
+
+# ----------------------------------------------------------------------------------------------- what cannot be kept
+
+
+def write_losses(path):
+    with h5py.File(path, "w") as f:
+        f["kept"] = [1, 2, 3]
+        f["soft"] = h5py.SoftLink("/kept")
+        f["dangling"] = h5py.SoftLink("/nowhere")
+        f["external"] = h5py.ExternalLink("/etc/hostname", "/x")
+        f["second"] = f["kept"]
+        f["compound"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
+        f["ragged"] = np.array([np.arange(2), np.arange(3)], dtype=object).astype(h5py.vlen_dtype("i4"))
+        f.create_dataset("refs", data=[f["kept"].ref], dtype=h5py.ref_dtype)
+        f["opaque"] = np.zeros(2, "V5")
+        f["type"] = np.dtype("f8")
+        f.attrs["reference"] = f["kept"].ref
+        f.attrs["struct"] = np.zeros((), [("a", "i4")])
+        f.create_dataset("two", shape=(2, 2), maxshape=(None, None), dtype="i4")
+        f.create_group("loop")["up"] = f["/"]
+        f["loop/again"] = f["loop"]
+
+
+def test_losses_are_reported_and_nothing_else_is_lost(tmp_path):
+    write_losses(tmp_path / "l.h5")
+    report = convert(tmp_path / "l.h5", tmp_path / "l.nc")
+    lost = {path for path, _, _ in report.lost}
+    assert lost == {
+        "/soft", "/dangling", "/external", "/compound", "/ragged", "/refs", "/opaque", "/type", "/@reference", "/@struct",
+        "/two", "/loop/up", "/loop/again", "/second",
+    }  # fmt: skip
+    assert all(what and why and "\n" not in why for _, what, why in report.lost)
+    with pnc_vol.File(tmp_path / "l.nc") as f:
+        assert f["kept"][:].tolist() == [1, 2, 3]
+        assert f["two"].maxshape == (None, 2)
+        assert "external" not in f
+
+
+def test_strict_writes_nothing_and_hands_over_the_report(tmp_path):
+    write_losses(tmp_path / "l.h5")
+    with pytest.raises(LossError, match="14 things") as caught:
+        convert(tmp_path / "l.h5", tmp_path / "l.nc", strict=True)
+    assert len(caught.value.report.lost) == 14
+    assert os.listdir(tmp_path) == ["l.h5"]
+
+
+def test_strict_is_content_with_a_file_that_is_kept_whole(rich, tmp_path):
+    assert convert(rich, tmp_path / "r.nc", strict=True).complete
+
+
+# ------------------------------------------------------------------------------------------------------- failures
+
+
+def test_an_existing_target_is_left_alone_unless_told(rich, tmp_path):
+    target = tmp_path / "t.nc"
+    target.write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        convert(rich, target)
+    assert target.read_bytes() == b"precious"
+    convert(rich, target, overwrite=True)
+    assert kind_of(target) == "netcdf"
+
+
+def test_the_source_is_never_its_own_target(rich):
+    before = rich.read_bytes()
+    with pytest.raises(FileExistsError, match="source itself"):
+        convert(rich, rich, overwrite=True)
+    assert rich.read_bytes() == before
+
+
+@pytest.mark.parametrize("to_netcdf", [True, False])
+def test_a_failure_midway_leaves_no_target(rich, tmp_path, to_netcdf):
+    if not to_netcdf:
+        convert(rich, tmp_path / "rich.nc")
+        rich = tmp_path / "rich.nc"
+    before = sorted(os.listdir(tmp_path))
+
+    def fail(done, total, path):
+        if done > 2000:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        convert(rich, tmp_path / "new", progress=fail, block_bytes=256)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"CD", b"PK\x03\x04 and so on"])
+def test_other_files_are_refused(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(NotCDFError):
+        convert(tmp_path / "x", tmp_path / "y")
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_hdf5_behind_a_user_block_is_found(tmp_path):
+    with h5py.File(tmp_path / "u.h5", "w", userblock_size=1024) as f:
+        f["x"] = 1
+    assert kind_of(tmp_path / "u.h5") == "hdf5"
+
+
+def test_options_go_to_the_right_side(rich, tmp_path):
+    with h5py.File(tmp_path / "s.h5", "w") as f:
+        f["g/x"] = np.arange(3, dtype="i4")
+    convert(tmp_path / "s.h5", tmp_path / "s.nc", format="CDF-2", separator=".")
+    assert (tmp_path / "s.nc").read_bytes()[:4] == b"CDF\x02"
+    with netCDF4.Dataset(tmp_path / "s.nc") as data:
+        assert list(data.variables) == ["g.x"]
+    convert(tmp_path / "s.nc", tmp_path / "z.h5", compression="gzip")
+    with h5py.File(tmp_path / "z.h5") as f:
+        assert f["g/x"].compression == "gzip"
+    with pytest.raises(TypeError, match="compress"):
+        convert(rich, tmp_path / "no.nc", compression="gzip")
+    with pytest.raises(TypeError, match="format"):
+        convert(tmp_path / "s.nc", tmp_path / "no.h5", format="CDF-5")
+
+
+# ------------------------------------------------------------------------------------------------- others' files
+
+
+def test_netcdf4_files_give_their_dimensions(tmp_path):
+    with netCDF4.Dataset(tmp_path / "n.h5", "w", format="NETCDF4") as data:
+        data.createDimension("time", None)
+        data.createDimension("x", 3)
+        data.createDimension("bare", 2)
+        data.createVariable("time", "f8", ("time",))[:] = [1, 2]
+        data.createVariable("v", "f4", ("time", "x", "bare"), fill_value=-1)[:] = np.arange(12).reshape(2, 3, 2)
+        data["v"].units = "m"
+        data.title = "made by netCDF4"
+    report = convert(tmp_path / "n.h5", tmp_path / "n.nc")
+    assert report.lost == ()
+    with netCDF4.Dataset(tmp_path / "n.nc") as data:
+        assert data["v"].dimensions == ("time", "x", "bare")
+        assert data.dimensions["time"].isunlimited()
+        assert list(data.variables) == ["time", "v"]
+        assert data.title == "made by netCDF4"
+        assert data["v"].units == "m"
+        assert data["v"]._FillValue == -1
+        np.testing.assert_array_equal(data["v"][...], np.arange(12).reshape(2, 3, 2))
+
+
+@pytest.mark.parametrize("fmt", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
+def test_classic_files_of_netcdf4_become_hdf5(tmp_path, fmt):
+    with netCDF4.Dataset(tmp_path / "c.nc", "w", format=fmt) as data:
+        data.createDimension("t", None)
+        data.createDimension("x", 3)
+        data.createVariable("x", "f8", ("x",))[:] = [1, 2, 3]
+        data.createVariable("r", "i2", ("t", "x"))[:] = np.arange(9).reshape(3, 3)
+        data["r"].valid_range = np.array([0, 99], "i2")
+    assert convert(tmp_path / "c.nc", tmp_path / "c.h5").lost == ()
+    with h5py.File(tmp_path / "c.h5") as f:
+        assert f["r"].dtype == "i2"
+        assert f["r"].maxshape == (None, 3)
+        np.testing.assert_array_equal(f["r"][...], np.arange(9).reshape(3, 3))
+        np.testing.assert_array_equal(f["r"].attrs["valid_range"], [0, 99])
+        assert f["r"].dims[1][0].name == "/x"
+        assert f["r"].dims[0].label == "t"
+
+
+@pytest.mark.parametrize("case", ["f", "g", "i"])
+def test_e3sm_maps_convert_whole_and_equal_their_pnetcdf_twin(tmp_path, case):
+    source, twin = MAPS / f"map_{case}_case_16p.h5", MAPS / f"map_{case}_case_16p.nc"
+    if not source.exists():
+        pytest.skip("the E3SM map files of ../shared are not here")
+    target = tmp_path / "map.nc"
+    assert convert(source, target).lost == ()
+    with h5py.File(source) as original, pnc_vol.File(target) as ours:
+        assert set(original.attrs) == set(ours.attrs)
+        for name, value in original.attrs.items():
+            np.testing.assert_array_equal(ours.attrs[name], value)
+        for name in original:
+            for attr, value in original[name].attrs.items():
+                np.testing.assert_array_equal(ours[name].attrs[attr], value)
+    with netCDF4.Dataset(twin) as theirs, netCDF4.Dataset(target) as mine:
+        assert set(theirs.variables) == set(mine.variables)
+        for name in theirs.variables:
+            assert mine[name].dtype == theirs[name].dtype
+            np.testing.assert_array_equal(mine[name][...], theirs[name][...])
+
+
+# -------------------------------------------------------------------------------------------------------- memory
+
+MEASURE = """
+import resource, sys
+from pnc_vol.interop.hdf5 import convert
+report = convert(sys.argv[1], sys.argv[2])
+assert report.bytes == 400 << 20, report.bytes
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss is in KiB on Linux only")
+def test_memory_does_not_grow_with_the_dataset(tmp_path):
+    """400 MiB through at most 200 MiB, both ways."""
+    with h5py.File(tmp_path / "big.h5", "w") as f:
+        ds = f.create_dataset("x", (100, 1 << 20), "i4")
+        for i in range(0, 100, 10):
+            ds[i : i + 10] = i
+    for source, target in (("big.h5", "big.nc"), ("big.nc", "back.h5")):
+        command = [sys.executable, "-c", MEASURE, str(tmp_path / source), str(tmp_path / target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) < 200
+    with h5py.File(tmp_path / "back.h5") as f:
+        assert f["x"][99, 5] == f["x"][90, -1] == 90
