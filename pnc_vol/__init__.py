@@ -1,3 +1,152 @@
-"""h5py's objects over NetCDF CDF-5 files."""
+"""h5py's objects over NetCDF CDF-5 files: ``import pnc_vol as h5py``.
+
+Reads and writes are posted as requests and completed together at a flush, which is collective under MPI.
+
+A map of the package, in the order in which data go through it:
+
+==============  =====================================================================================
+`api`           what users hold: files, groups, datasets, attributes, dimension scales
+`pending`       promises until the flush: requests, the queue, the plan of a flush, the session
+`mapping`       how HDF5's words are spelled in a NetCDF header
+`extents`       indices to elements to ranges of bytes
+`format`        bytes of a header to objects and back
+`drivers`       who carries the bytes: posix, mpio, memory, and what stands on them
+`interop`       other people's formats
+`cli`, `bench`  the command ``pnc-vol``, and measurements
+`testing`       suites and faults for those who write a driver
+==============  =====================================================================================
+
+`errors` has every exception, `options` every knob of a file, `comm` the seam to MPI, `system` the door to the
+operating system's files. Importing this package imports neither h5py nor mpi4py.
+
+Examples
+--------
+>>> import pnc_vol as h5py
+>>> with h5py.File("example.nc", "w", driver="memory") as f:
+...     ds = f.create_dataset("t", (2, 3), "f8")
+...     ds[0] = [1, 2, 3]
+...     f.flush()
+...     float(ds[0, 1])
+2.0
+"""
+
+from __future__ import annotations
+
+from pnc_vol.api.absent import (
+    Datatype,
+    MultiBlockSlice,
+    Reference,
+    RegionReference,
+    VirtualLayout,
+    VirtualSource,
+    ref_dtype,
+    regionref_dtype,
+    register_driver,
+    registered_drivers,
+    unregister_driver,
+)
+from pnc_vol.api.attrs import AttributeManager
+from pnc_vol.api.dataset import Dataset
+from pnc_vol.api.file import File
+from pnc_vol.api.group import Group
+from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
+from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, patch, version
+from pnc_vol.api.objects import HLObject
+from pnc_vol.errors import (
+    ClosedFileError,
+    CollectiveMismatchError,
+    CollectiveTimeout,
+    ConversionError,
+    DefinitionError,
+    DefinitionMismatchError,
+    FlushError,
+    FormatError,
+    FormatWarning,
+    NotCDFError,
+    NotYetError,
+    PncVolError,
+    PncVolWarning,
+    RangeError,
+    RankError,
+    ReadOnlyError,
+    ShortFileError,
+    ShortFileWarning,
+)
+from pnc_vol.mapping.special import (
+    Empty,
+    check_complex_dtype,
+    check_dtype,
+    check_enum_dtype,
+    check_opaque_dtype,
+    check_ref_dtype,
+    check_string_dtype,
+    check_vlen_dtype,
+    enum_dtype,
+    opaque_dtype,
+    special_dtype,
+    string_dtype,
+    vlen_dtype,
+)
+from pnc_vol.pending.request import Request
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "UNLIMITED",
+    "AttributeManager",
+    "ClosedFileError",
+    "CollectiveMismatchError",
+    "CollectiveTimeout",
+    "ConversionError",
+    "Dataset",
+    "Datatype",
+    "DefinitionError",
+    "DefinitionMismatchError",
+    "Empty",
+    "ExternalLink",
+    "File",
+    "FlushError",
+    "FormatError",
+    "FormatWarning",
+    "Group",
+    "HLObject",
+    "HardLink",
+    "MultiBlockSlice",
+    "NotCDFError",
+    "NotYetError",
+    "PncVolError",
+    "PncVolWarning",
+    "RangeError",
+    "RankError",
+    "ReadOnlyError",
+    "Reference",
+    "RegionReference",
+    "Request",
+    "ShortFileError",
+    "ShortFileWarning",
+    "SoftLink",
+    "VirtualLayout",
+    "VirtualSource",
+    "__version__",
+    "check_complex_dtype",
+    "check_dtype",
+    "check_enum_dtype",
+    "check_opaque_dtype",
+    "check_ref_dtype",
+    "check_string_dtype",
+    "check_vlen_dtype",
+    "enum_dtype",
+    "get_config",
+    "is_hdf5",
+    "opaque_dtype",
+    "patch",
+    "ref_dtype",
+    "regionref_dtype",
+    "register_driver",
+    "registered_drivers",
+    "special_dtype",
+    "string_dtype",
+    "unregister_driver",
+    "version",
+    "vlen_dtype",
+]  # fmt: skip

@@ -1,0 +1,194 @@
+"""Attributes: h5py's `AttributeManager` over the values that mapping keeps.
+
+Knows: names, h5py's error types. Does not know: how a value is made or stored (`mapping.attributes`).
+
+Rules
+-----
+1. Setting an attribute makes its value first; if that fails, the old value stays.
+2. Values are copied on the way in and on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.api.objects import HLObject, MutableMappingHDF5
+from pnc_vol.api.paths import text_of
+from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
+from pnc_vol.mapping.attributes import Attribute, Attributes, make_attribute
+from pnc_vol.mapping.special import Empty
+from pnc_vol.pending.session import Session
+
+__all__ = ["AttributeManager"]
+
+
+class AttributeManager(MutableMappingHDF5):
+    """The attributes of an object, as a mapping from names to values; names are sorted.
+
+    Parameters
+    ----------
+    parent : HLObject
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("example.nc", "w", driver="memory") as f:
+    ...     f.attrs["units"] = "K"
+    ...     f.attrs.create("levels", [1, 2, 3], dtype="i2")
+    ...     dict(f.attrs)
+    {'levels': array([1, 2, 3], dtype=int16), 'units': 'K'}
+    """
+
+    def __init__(self, parent: HLObject) -> None:
+        self._id = parent.id
+
+    def _open(self) -> tuple[Session, Attributes]:
+        session = self._id.check()
+        return session, self._id.node.attrs
+
+    def __getitem__(self, name: str | bytes) -> Any:
+        """The value: a numpy scalar or array, ``str`` for text, `Empty`."""
+        session, attrs = self._open()
+        with session.lock:
+            return _shown(self._find(attrs, text_of(name)))
+
+    def _find(self, attrs: Attributes, name: str) -> Attribute:
+        try:
+            return attrs[name]
+        except KeyError:
+            raise NotFoundError(f"Unable to open attribute {name!r} of {self._id.node.path!r}: there is none") from None
+
+    def __setitem__(self, name: str | bytes, value: Any) -> None:
+        """Make the attribute, or replace it; type and shape are the value's."""
+        self.create(name, value)  # type: ignore[arg-type]
+
+    def __delitem__(self, name: str | bytes) -> None:
+        session, attrs = self._open()
+        with session.lock:
+            if not session.writable:
+                raise ReadOnlyKeyError("Unable to delete attribute (no write intent on file)")
+            text = text_of(name)
+            self._find(attrs, text)
+            del attrs[text]
+            self._id.node.tree.touch()
+
+    def create(
+        self, name: str, data: Any, shape: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None
+    ) -> None:
+        """Make an attribute, or replace it.
+
+        Parameters
+        ----------
+        name : str
+        data : array-like, str, bytes or Empty
+        shape : tuple of int, optional
+            Another shape for the same number of values.
+        dtype : dtype-like, optional
+            Type to store; by default the data's own.
+
+        Raises
+        ------
+        TypeError
+            A type without an equivalent in HDF5.
+        ValueError
+            Shapes that do not agree, or a value that does not fit.
+        OSError
+            The file is open for reading.
+        """
+        session, attrs = self._open()
+        text = _named(name)
+        with session.lock:
+            session.check_writable("create attribute")
+            attrs[text] = make_attribute(data, shape=shape, dtype=dtype)
+            self._id.node.tree.touch()
+
+    def modify(self, name: str, value: Any) -> None:
+        """Change the value and keep the type; an attribute that is not there is made.
+
+        Raises
+        ------
+        TypeError
+            The value has another shape.
+        OSError
+            The attribute is empty, or the file is open for reading.
+        """
+        session, attrs = self._open()
+        text = _named(name)
+        with session.lock:
+            session.check_writable("modify attribute")
+            old = attrs.get(text)
+            if old is None:
+                self.create(text, value)
+                return
+            if old.shape is None or old.value is None:
+                raise ConversionError("Empty attributes can't be modified")
+            array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=old.dtype)
+            if array.shape != old.shape and not array.size == old.value.size == 1:
+                raise TypeError(
+                    f"Shape of data {array.shape} is incompatible with existing attribute {text!r} of shape {old.shape}"
+                )
+            attrs[text] = make_attribute(array.reshape(old.shape), dtype=old.dtype)
+            self._id.node.tree.touch()
+
+    def get_id(self, name: str) -> Any:
+        """Not supported: there are no low-level attribute ids.
+
+        Raises
+        ------
+        NotYetError
+            Always.
+        """
+        raise NotYetError("low-level attribute ids are not supported; type and shape are those of attrs[name]")
+
+    def __iter__(self) -> Iterator[str]:
+        session, attrs = self._open()
+        with session.lock:
+            names = sorted(attrs)
+        yield from names
+
+    def __len__(self) -> int:
+        return len(self._open()[1])
+
+    def __contains__(self, name: object) -> bool:
+        _, attrs = self._open()
+        return text_of(name) in attrs
+
+    def clear(self) -> None:
+        """Delete all attributes.
+
+        Raises
+        ------
+        OSError
+            The file is open for reading.
+        """
+        for name in list(self):
+            del self[name]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, AttributeManager):
+            return self._id == other._id or dict(self.items()) == dict(other.items())
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if not self._id:
+            return "<Attributes of closed HDF5 object>"
+        return f"<Attributes of HDF5 object at {id(self._id)}>"
+
+
+def _named(name: object) -> str:
+    text = text_of(name)
+    if not text:
+        raise OperationError("an attribute needs a name (no attribute name)")
+    return text
+
+
+def _shown(attribute: Attribute) -> Any:
+    if attribute.shape is None or attribute.value is None:
+        return Empty(attribute.dtype)
+    return attribute.value.copy() if attribute.shape else attribute.value[()]

@@ -1,0 +1,236 @@
+"""What ``create_dataset`` accepts: h5py's rules for shape, type, data, maxshape and fill value.
+
+Knows: mapping's elements. Does not know: paths, sessions, where the dataset will be.
+
+Rules
+-----
+1. `plan` checks everything and changes nothing; a dataset is made only when all of it is right.
+2. The errors are the builtins that h5py raises for the same mistake.
+3. Only the first axis may grow. Any other axis that could grow is refused at creation (`NotYetError`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.api.echo import OPTIONS, check_storage
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
+from pnc_vol.format.convert import to_file
+from pnc_vol.mapping.dtypes import Element, decode, element_for, encode
+from pnc_vol.mapping.special import is_empty, string_dtype
+
+__all__ = ["Plan", "fill_bytes", "fill_value", "plan"]
+
+Shape = tuple[int, ...]
+MAX_RANK = 32
+"""HDF5's limit, kept because `h5py` code relies on numpy arrays of the same rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A dataset that may be created.
+
+    element, shape, maxshape, fillvalue : as in `DatasetNode`.
+    echo : dict, storage options to remember.
+    data : ndarray of `shape`, or None, what to write.
+    """
+
+    element: Element
+    shape: Shape | None
+    maxshape: tuple[int | None, ...] | None
+    fillvalue: bytes | None
+    echo: dict[str, Any]
+    data: npt.NDArray[Any] | None
+
+
+def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
+    """Check the arguments of ``create_dataset``.
+
+    Parameters
+    ----------
+    shape : int, sequence of int, or None to take the data's
+    dtype : dtype-like or None to take the data's
+    data : array-like, Empty or None
+    options : the other keywords
+
+    Raises
+    ------
+    TypeError
+        Nothing to go by, an unknown keyword, a type that HDF5 lacks.
+    ValueError
+        Shapes that do not fit each other.
+    NotYetError
+        A type or a storage that this version does not have.
+    """
+    _known(options)
+    wanted = None if dtype is None else np.dtype(dtype)
+    if data is None and shape is None:
+        if wanted is None:
+            raise TypeError("One of data, shape or dtype must be specified")
+        empty, array, element = True, None, element_for(wanted)
+    elif is_empty(data):
+        if shape is not None:
+            raise TypeError("an Empty dataset has no shape; leave shape= out")
+        empty, array, element = True, None, element_for(data.dtype if wanted is None else wanted)
+    elif data is None:
+        # h5py's default type, although it warns that it will go away
+        empty, array, element = False, None, element_for(np.dtype("f4") if wanted is None else wanted)
+    else:
+        empty = False
+        array, element = _prepared(data, wanted)
+    full = None if empty else _shape(shape, array)
+    if array is not None and full is not None:
+        if prod(full) != array.size:
+            raise DefinitionError(
+                f"Shape tuple is incompatible with data: {full} was asked, the data has {array.shape}"
+            )
+        array = array.reshape(full)
+    limits = _maxshape(options.get("maxshape"), full)
+    echo = check_storage(full, limits, element.dtype, options)
+    element, fill = fill_bytes(options.get("fillvalue"), element)
+    return Plan(element, full, limits if limits != full else None, fill, echo, array)
+
+
+def _known(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name == "external":
+            if value is not None:
+                raise NotYetError("external= (data in raw files) is not supported; copy the data into a dataset")
+        elif name not in OPTIONS and name not in ("maxshape", "fillvalue"):
+            raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}")
+
+
+def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any], Element]:
+    """The data as an array that can be encoded, and the element that holds it."""
+    if wanted is None:
+        item = _item_type(data)
+        if item is str or item is bytes:
+            array = np.asarray(data, dtype=object)
+            wanted = string_dtype("utf-8" if item is str else "ascii")
+        else:
+            array = np.asarray(data, order="C")
+            wanted = np.dtype("S1") if array.dtype == np.dtype("S0") else array.dtype
+        element = element_for(wanted)
+    else:
+        element = element_for(wanted)
+        if isinstance(data, np.ndarray):
+            array = data
+        elif element.is_string:
+            array = encode(data, element)
+        else:
+            array = np.asarray(data, dtype=wanted)
+    if element.kind == "vlen_string":
+        # wide enough from the start, so that the first flush needs not lay it out anew
+        array = encode(array, element)
+        element = element.widened(array.dtype.itemsize)
+    elif array.dtype.kind not in "biufc" and not element.is_string:
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}")
+    return array, element
+
+
+def _item_type(data: Any) -> type | None:
+    """The one Python type of all items of nested lists or of an object array; the type of anything else."""
+    if isinstance(data, np.ndarray):
+        if data.dtype.kind != "O" or data.dtype.metadata:
+            return None
+        kinds: set[type | None] = set(map(type, data.ravel().tolist()))
+    elif isinstance(data, (list, tuple)):
+        kinds = set(map(_item_type, data))
+    else:
+        return type(data)
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _shape(shape: Any, array: npt.NDArray[Any] | None) -> Shape:
+    if shape is None:
+        assert array is not None
+        full: Shape = array.shape
+    elif isinstance(shape, (int, np.integer)):
+        full = (int(shape),)
+    else:
+        full = tuple(_length(n) for n in shape)
+    if any(n < 0 for n in full):
+        raise OverflowError(f"shape={full}: a dimension cannot be negative")
+    if len(full) > MAX_RANK:
+        raise DefinitionError(f"shape={full}: at most {MAX_RANK} dimensions are possible")
+    return full
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, (float, np.floating)):
+        return int(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"shape: {value!r} is no length of a dimension; an integer is needed") from None
+
+
+def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | None:
+    """The limits, if any; only the first axis may be unlimited."""
+    if maxshape is None:
+        return None
+    if isinstance(maxshape, (int, np.integer)):
+        maxshape = (int(maxshape),)
+    if not shape:
+        if shape is None or tuple(maxshape) != ():
+            raise TypeError(f"{'Empty' if shape is None else 'Scalar'} datasets cannot be extended")
+        return None
+    limits = tuple(None if n is None else _length(n) for n in maxshape)
+    if len(limits) != len(shape):
+        raise DefinitionError("'maxshape' must have same rank as dataset shape")
+    if any(limit is not None and limit < n for limit, n in zip(limits, shape, strict=True)):
+        raise DefinitionError(f"maxshape={limits} is smaller than shape={shape}")
+    for axis, (limit, n) in enumerate(zip(limits, shape, strict=True)):
+        if limit != n and (axis or limit is not None):
+            raise NotYetError(
+                f"maxshape={limits} for shape={shape}: axis {axis} could grow, but only the first axis may "
+                "be unlimited (None) in this version; create the dataset at its full size or put the growing axis first"
+            )
+    return limits
+
+
+# ------------------------------------------------------------------------------------------- fill values
+
+
+def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
+    """A fill value as one element of the file; a string element is widened to hold it.
+
+    Raises
+    ------
+    TypeError
+        No way from the value to the type.
+    ValueError
+        Not one value, or one that does not fit the type.
+    """
+    if value is None:
+        return element, None
+    if not element.is_string:
+        # a fill value is cast, as h5py does; out of range stays an error
+        value = np.asarray(value)
+    coded = encode(value, element)
+    if coded.size != 1:
+        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
+    if element.kind == "vlen_string" and coded.dtype.itemsize > element.itemsize:
+        element = element.widened(coded.dtype.itemsize)
+    raw = np.empty(element.itemsize, np.uint8)
+    to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
+    return element, raw.tobytes()
+
+
+def fill_value(stored: bytes | None, element: Element) -> Any:
+    """The fill value as the user sees it: a numpy scalar, or bytes for strings.
+
+    Examples
+    --------
+    >>> fill_value(None, element_for("i2")).item()
+    0
+    """
+    raw = np.frombuffer((stored or b"").ljust(element.itemsize, b"\0"), np.uint8)
+    return decode(raw, element, (1,))[0]

@@ -1,0 +1,222 @@
+"""Making groups and datasets by name: the creating half of h5py's `Group`.
+
+Knows: paths, what creating needs (`create.plan`). Does not know: listing, moving, copying.
+
+Rules
+-----
+1. All is checked before anything is made.
+2. A dataset whose data cannot be posted is taken out again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.api import create, paths
+from pnc_vol.api.dataset import Dataset
+from pnc_vol.api.ids import DatasetID, GroupID
+from pnc_vol.api.objects import HLObject, MutableMappingHDF5
+from pnc_vol.errors import NotYetError
+from pnc_vol.extents.selection import select
+from pnc_vol.mapping.tree import GroupNode
+
+if TYPE_CHECKING:
+    from pnc_vol.api.group import Group
+
+__all__ = ["Creating"]
+
+
+class Creating(HLObject, MutableMappingHDF5):
+    """The part of `Group` that makes things."""
+
+    _id: GroupID
+
+    @property
+    def _node(self) -> GroupNode:
+        return self._id.node  # type: ignore[no-any-return]
+
+    def create_group(
+        self, name: str | bytes, track_order: bool | None = None, *, track_times: bool | None = False
+    ) -> Group:
+        """Make a group, and the groups on the way to it.
+
+        Parameters
+        ----------
+        name : str
+            Path, relative to this group or absolute.
+        track_order, track_times : bool, optional
+            Accepted; members are listed by name, and times are not stored.
+
+        Raises
+        ------
+        ValueError
+            The name is taken, empty, or below a dataset; or the file is open for reading.
+        """
+        if track_times not in (True, False, None):
+            raise TypeError("track_times must be either True, False, or None")
+        session = self._check()
+        with session.lock:
+            slot = paths.slot(self._node, name, "create group")
+            slot.check_free("create group")
+            session.check_writable("create group")
+            return self._group(session.tree.add_group(slot.open(), slot.leaf))
+
+    def require_group(self, name: str | bytes) -> Group:
+        """The group of that name; made if it is missing.
+
+        Raises
+        ------
+        TypeError
+            A dataset has the name.
+        """
+        with self._check().lock:
+            if name not in self:
+                return self.create_group(name)
+            found = self._got(name)
+            if isinstance(found, Dataset):
+                raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
+            return found  # type: ignore[no-any-return]
+
+    def _got(self, name: Any) -> Any:
+        return self[name]
+
+    def create_dataset(
+        self, name: str | bytes, shape: Any = None, dtype: npt.DTypeLike | None = None, data: Any = None, **kwds: Any
+    ) -> Dataset:
+        """Make a dataset, and the groups on the way to it.
+
+        Parameters
+        ----------
+        name : str
+            Path, relative to this group or absolute.
+        shape : int or tuple of int, optional
+            By default the data's; without data and shape the dataset is empty.
+        dtype : dtype-like, optional
+            By default the data's; without data ``"f4"``.
+        data : array-like or Empty, optional
+            Written at once (posted).
+        maxshape : tuple of int or None, optional
+            ``None`` on the first axis makes it unlimited (the record dimension).
+        fillvalue : scalar, optional
+            What unwritten elements read as; 0 by default.
+        chunks, compression, compression_opts, shuffle, fletcher32, scaleoffset, track_times, ... : optional
+            Checked as h5py does, remembered while the file is open, not stored.
+
+        Raises
+        ------
+        TypeError
+            Neither shape, data nor dtype; a type without an equivalent; an unknown keyword.
+        ValueError
+            The name is taken, shapes do not fit, or the file is open for reading.
+        NotYetError
+            A type or storage that this version does not have.
+        """
+        session = self._check()
+        with session.lock:
+            slot = paths.slot(self._node, name, "create dataset", below_dataset=TypeError)
+            plan = create.plan(shape, dtype, data, kwds)
+            slot.check_free("create dataset")
+            session.check_writable("create dataset")
+            return self._make(slot, plan)
+
+    def require_dataset(
+        self, name: str | bytes, shape: Any, dtype: npt.DTypeLike, exact: bool = False, **kwds: Any
+    ) -> Dataset:
+        """The dataset of that name; made if it is missing.
+
+        Parameters
+        ----------
+        name, shape, dtype, kwds
+            As in `create_dataset`.
+        exact : bool
+            The types must be the same; by default it is enough that `dtype` can be cast safely.
+
+        Raises
+        ------
+        TypeError
+            A group has the name, or shape, maxshape or type do not agree.
+        """
+        with self._check().lock:
+            if name not in self:
+                return self.create_dataset(name, shape, dtype, **kwds)
+            found = self._got(name)
+            if not isinstance(found, Dataset):
+                raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
+            wanted = (shape,) if isinstance(shape, int) else shape
+            if wanted != found.shape:
+                if "maxshape" not in kwds:
+                    raise TypeError(f"Shapes do not match (existing {found.shape} vs new {wanted})")
+                if kwds["maxshape"] != found.maxshape:
+                    raise TypeError(f"Max shapes do not match (existing {found.maxshape} vs new {kwds['maxshape']})")
+            if exact:
+                if dtype != found.dtype:
+                    raise TypeError(f"Datatypes do not exactly match (existing {found.dtype} vs new {dtype})")
+            elif not np.can_cast(dtype, found.dtype):
+                raise TypeError(f"Datatypes cannot be safely cast (existing {found.dtype} vs new {dtype})")
+            return found
+
+    def create_dataset_like(self, name: str | bytes, other: Any, **kwupdate: Any) -> Dataset:
+        """Make a dataset of the shape, type and storage of another one, without its data and attributes.
+
+        Parameters
+        ----------
+        name : str
+        other : Dataset
+            Also one of h5py.
+        kwupdate
+            Keywords of `create_dataset` that differ.
+        """
+        for key in ("shape", "dtype", "chunks", "compression", "compression_opts", "scaleoffset", "shuffle",
+                    "fletcher32", "fillvalue"):  # fmt: skip
+            kwupdate.setdefault(key, getattr(other, key))
+        if other.maxshape != other.shape:
+            kwupdate.setdefault("maxshape", other.maxshape)
+        return self.create_dataset(name, **kwupdate)
+
+    def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Any:
+        """Not supported.
+
+        Raises
+        ------
+        NotYetError
+            Always.
+        """
+        raise NotYetError("virtual datasets are not supported: CDF has none; copy the sources into one dataset")
+
+    def build_virtual_dataset(self, *args: Any, **kwds: Any) -> Any:
+        """Not supported.
+
+        Raises
+        ------
+        NotYetError
+            Always.
+        """
+        return self.create_virtual_dataset(None, None)
+
+    def _group(self, node: GroupNode) -> Group:
+        from pnc_vol.api.group import Group
+
+        return Group(GroupID(self._id.handle, node))
+
+    def _make(self, slot: paths.Slot, plan: create.Plan) -> Dataset:
+        session = self._id.handle.session
+        node = session.tree.add_dataset(
+            slot.open(),
+            slot.leaf,
+            element=plan.element,
+            shape=plan.shape,
+            maxshape=plan.maxshape,
+            fillvalue=plan.fillvalue,
+        )
+        node.echo = plan.echo
+        if plan.data is not None and plan.data.size:
+            try:
+                session.write(node, select(plan.data.shape, ()), plan.data)
+            except Exception:
+                # as if it had never been asked for
+                session.tree.remove(node)
+                raise
+        return Dataset(DatasetID(self._id.handle, node))

@@ -1,0 +1,380 @@
+"""Datasets: h5py's `Dataset` over a session.
+
+Knows: selections, the session's verbs. Does not know: how a request is carried out, headers, paths.
+
+Rules
+-----
+1. ``ds[...] = x`` posts and returns; ``ds[...]`` is complete when it returns and needs no other rank, except inside
+   ``with ds.collective:``.
+2. What is read of a scalar is a numpy scalar (bytes for strings), as in h5py.
+3. An empty dataset has neither shape nor elements: reading it gives `Empty`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.api.create import fill_value
+from pnc_vol.api.ids import DatasetID, ObjectID
+from pnc_vol.api.paths import text_of
+from pnc_vol.api.posting import Posting, has_text, source, target
+from pnc_vol.api.storage import Storage
+from pnc_vol.api.views import AsStrView, AsTypeView, cast
+from pnc_vol.errors import OperationError, SelectionValueError
+from pnc_vol.extents.selection import select
+from pnc_vol.mapping.special import Empty, check_string_dtype
+from pnc_vol.mapping.tree import DatasetNode
+
+if TYPE_CHECKING:
+    from pnc_vol.api.dims import DimensionManager
+
+__all__ = ["Dataset"]
+
+Shape = tuple[int, ...]
+
+
+class Dataset(Storage, Posting):
+    """A dataset of a file.
+
+    Parameters
+    ----------
+    bind : DatasetID
+        The `id` of another `Dataset`.
+    readonly : bool
+        Accepted for h5py's sake; the file's mode decides.
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("example.nc", "w", driver="memory") as f:
+    ...     ds = f.create_dataset("t", data=[[1, 2], [3, 4]])
+    ...     ds[0] = 9
+    ...     ds[:, 1].tolist()
+    [9, 4]
+    """
+
+    _id: DatasetID
+
+    def __init__(self, bind: ObjectID, *, readonly: bool = False) -> None:
+        if not isinstance(bind, DatasetID):
+            raise ValueError(f"{bind} is not a DatasetID")
+        super().__init__(bind)
+
+    # ------------------------------------------------------------------------------------ what it is
+
+    @property
+    def shape(self) -> Shape | None:
+        """Elements along each axis; None for an empty dataset. Assigning resizes."""
+        return self._node.shape
+
+    @shape.setter
+    def shape(self, shape: Shape) -> None:
+        self.resize(shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of one element, with h5py's metadata."""
+        return self._node.element.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes; 0 for an empty dataset."""
+        return len(self._node.shape or ())
+
+    @property
+    def size(self) -> int | None:
+        """Number of elements; None for an empty dataset."""
+        shape = self._node.shape
+        return None if shape is None else prod(shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements in memory."""
+        return (self.size or 0) * self.dtype.itemsize
+
+    @property
+    def maxshape(self) -> tuple[int | None, ...] | None:
+        """How far each axis may grow; None stands for no limit."""
+        node = self._node
+        return node.shape if node.maxshape is None else node.maxshape
+
+    @property
+    def fillvalue(self) -> Any:
+        """What unwritten elements read as; 0 unless it was given."""
+        node = self._node
+        return fill_value(node.fillvalue, node.element)
+
+    @property
+    def dims(self) -> DimensionManager:
+        """The axes: labels and scales."""
+        from pnc_vol.api.dims import DimensionManager
+
+        return DimensionManager(self)
+
+    @property
+    def is_scale(self) -> bool:
+        """True if this dataset is a dimension scale."""
+        return self._node.scale is not None
+
+    def make_scale(self, name: str | bytes = "") -> None:
+        """Make this dataset a dimension scale.
+
+        Parameters
+        ----------
+        name : str
+            The scale's name.
+
+        Raises
+        ------
+        RuntimeError
+            Scales are attached to this dataset: it cannot be one itself.
+        """
+        text = text_of(name)
+        session = self._check()
+        with session.lock:
+            session.check_writable("make a scale")
+            node = self._node
+            if any(axis.scales for axis in node.axes):
+                raise OperationError(f"{node.path!r} cannot be a scale: scales are attached to it; detach them first")
+            node.scale = text
+            node.tree.touch()
+
+    # ----------------------------------------------------------------------------------- reading
+
+    def __getitem__(self, args: Any) -> Any:
+        """Read, by h5py's indexing rules; sees every earlier write of this process."""
+        return self._read(args, None)
+
+    def _read(self, args: Any, dtype: np.dtype[Any] | None) -> Any:
+        session = self._id.check()
+        with session.lock:
+            node: DatasetNode = self._id.node
+            shape = node.shape
+            if not shape:
+                early = _check_scalar(args, node)
+                if early is not None:
+                    return early
+            selection = source(shape or (), args)
+            collective = bool(self._id.handle.collective) and self._id.handle.collective.get(node.uid, 0) > 0
+            array = session.read(node, selection, collective=collective)
+        if dtype is not None:
+            array = cast(array, dtype)
+        if array.shape == () and (shape or (args is not Ellipsis and args != (Ellipsis,))):
+            return array[()]
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("Dataset.__array__ received copy=False but memory allocation cannot be avoided on read")
+        if self.shape is None:
+            raise TypeError("Empty datasets have no numpy representation")
+        array = np.asarray(self[...])
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._node.shape == ():
+            raise TypeError("Can't iterate over a scalar dataset")
+        for at in range(self.len()):
+            yield self[at]
+
+    def __len__(self) -> int:
+        length = self.len()
+        if length > sys.maxsize:
+            raise OverflowError("Value too big for Python's __len__; use Dataset.len() instead.")
+        return length
+
+    def len(self) -> int:
+        """Elements along the first axis.
+
+        Raises
+        ------
+        TypeError
+            The dataset is scalar or empty.
+        """
+        shape = self._node.shape
+        if not shape:
+            raise TypeError(f"Attempt to take len() of {'an empty' if shape is None else 'scalar'} dataset")
+        return shape[0]
+
+    def read_direct(self, dest: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Read into an array that is already there.
+
+        Parameters
+        ----------
+        dest : ndarray
+            C-contiguous and writable; of any type that the values convert to.
+        source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
+            What to read and where to put it; everything by default.
+
+        Raises
+        ------
+        TypeError
+            An empty dataset, an array that is not contiguous, or shapes that do not fit.
+        """
+        if self._node.shape is None:
+            raise TypeError("Empty datasets have no numpy representation")
+        target_shape = dest.shape
+        if not (isinstance(dest, np.ndarray) and dest.flags.c_contiguous and dest.flags.writeable):
+            raise TypeError("Array must be C-contiguous and writable")
+        values = np.asarray(self._read(() if source_sel is None else source_sel, None))
+        where = select(target_shape, () if dest_sel is None else dest_sel)
+        fitted = values.reshape(where.broadcast(values.shape))
+        dest[() if dest_sel is None else dest_sel] = cast(fitted, dest.dtype)
+
+    # ----------------------------------------------------------------------------------- writing
+
+    def __setitem__(self, args: Any, value: Any) -> None:
+        """Post a write, by h5py's indexing and broadcasting rules; the values are copied."""
+        session = self._id.check()
+        with session.lock:
+            session.check_writable("write data")
+            session.write(self._id.node, target(self._id.node.shape, args), value)
+
+    def write_direct(self, source: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Post a write of (a part of) an array.
+
+        Parameters
+        ----------
+        source : ndarray
+            C-contiguous.
+        source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
+            What to take and where it goes; everything by default.
+
+        Raises
+        ------
+        TypeError
+            An empty dataset, an array that is not contiguous, or shapes that do not fit.
+        """
+        if self._node.shape is None:
+            raise TypeError("Empty datasets cannot be written to")
+        select(source.shape, () if source_sel is None else source_sel)
+        if not (isinstance(source, np.ndarray) and source.flags.c_contiguous):
+            raise TypeError("Array must be C-contiguous")
+        self[() if dest_sel is None else dest_sel] = source if source_sel is None else source[source_sel]
+
+    def resize(self, size: Any, axis: int | None = None) -> None:
+        """Change the length of the first axis; only a dataset with ``maxshape=(None, ...)`` allows it.
+
+        Parameters
+        ----------
+        size : tuple of int, or int together with `axis`
+        axis : int, optional
+
+        Raises
+        ------
+        TypeError
+            The dataset cannot be resized, or `size` has another rank.
+        ValueError
+            There is no such axis.
+        RuntimeError
+            Another axis than the first would change.
+        """
+        session = self._check()
+        with session.lock:
+            node = self._node
+            shape = node.shape
+            if shape is None or not node.is_record:
+                raise TypeError("Only chunked datasets can be resized: create it with maxshape=(None, ...)")
+            new = _new_shape(shape, size, axis)
+            if new[1:] != shape[1:]:
+                raise OperationError(
+                    f"Unable to resize {node.path!r} from {shape} to {new}: only the first axis may grow"
+                )
+            session.check_writable("change a dataset's dimensions")
+            if new[0] < shape[0] and prod(shape):
+                # what is cut off must read as the fill value when the dataset grows again
+                session.write(node, select(shape, slice(new[0], None)), fill_value(node.fillvalue, node.element))
+            if new != shape:
+                node.shape = new
+                node.tree.touch()
+
+    # ------------------------------------------------------------------------------------- views
+
+    def astype(self, dtype: npt.DTypeLike) -> Dataset | AsTypeView:
+        """The dataset, read as another type.
+
+        Raises
+        ------
+        TypeError
+            No type; or numpy's string type for a dataset that holds none.
+        """
+        wanted = np.dtype(dtype)
+        mine = self.dtype
+        if wanted == mine:
+            return self
+        if wanted.kind == "T" and check_string_dtype(mine) is None:
+            raise TypeError(f"dset.astype({wanted}) can only be used on datasets with an HDF5 string datatype")
+        return AsTypeView(self, wanted)
+
+    def asstr(self, encoding: str | None = None, errors: str = "strict") -> AsStrView:
+        """The dataset, read as ``str``.
+
+        Parameters
+        ----------
+        encoding, errors : as in ``bytes.decode``; the dataset's own encoding by default
+
+        Raises
+        ------
+        TypeError
+            The dataset holds no strings.
+        """
+        info = check_string_dtype(self.dtype)
+        if info is None:
+            raise TypeError("dset.asstr() can only be used on datasets with an HDF5 string datatype")
+        return AsStrView(self, encoding or info.encoding, errors)
+
+    def fields(self, names: Any) -> Any:
+        """Not for this dataset: only compound types have fields, and none can be stored yet.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise SelectionValueError("Field names only allowed for compound types")
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<Closed HDF5 dataset>"
+        node = self._node
+        return f'<HDF5 dataset "{node.name}": shape {node.shape}, type "{node.element.dtype.str}">'
+
+
+def _check_scalar(args: Any, node: DatasetNode) -> Any:
+    """What reading an empty dataset gives; None for a scalar that is read whole.
+
+    Raises
+    ------
+    ValueError
+        An index into something that has no axes.
+    """
+    parts = args if isinstance(args, tuple) else (args,)
+    if all(part is Ellipsis for part in parts) and len(parts) < 2:
+        return Empty(node.element.dtype) if node.shape is None else None
+    if has_text(args):
+        raise SelectionValueError("Field names only allowed for compound types")
+    if node.shape is None:
+        raise SelectionValueError("Empty datasets cannot be sliced")
+    raise SelectionValueError("Illegal slicing argument for scalar dataspace")
+
+
+def _new_shape(shape: Shape, size: Any, axis: int | None) -> Shape:
+    if axis is not None:
+        if not 0 <= axis < len(shape):
+            raise SelectionValueError(f"Invalid axis (0 to {len(shape) - 1} allowed)")
+        if isinstance(size, (tuple, list)):
+            raise TypeError("Argument must be a single int if axis is specified")
+        new = (*shape[:axis], int(size), *shape[axis + 1 :])
+    else:
+        new = tuple(int(n) for n in size)
+    if len(new) != len(shape):
+        raise TypeError(f"New shape length ({len(new)}) must match dataset rank ({len(shape)})")
+    if any(n < 0 for n in new):
+        raise OverflowError(f"size={new}: a dimension cannot be negative")
+    return new

@@ -1,0 +1,200 @@
+"""The axes of a dataset: labels, and the scales attached to them.
+
+Knows: `Axis` of the tree. Does not know: NetCDF dimensions; `mapping.index` makes them out of scales and labels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from pnc_vol.api.dataset import Dataset
+from pnc_vol.api.ids import DatasetID, ObjectID
+from pnc_vol.api.paths import text_of
+from pnc_vol.errors import NotFoundError, OperationError, SelectionIndexError
+from pnc_vol.mapping.tree import Axis, DatasetNode
+from pnc_vol.pending.session import Session
+
+__all__ = ["DimensionManager", "DimensionProxy"]
+
+
+class DimensionProxy:
+    """One axis: ``ds.dims[i]``.
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("example.nc", "w", driver="memory") as f:
+    ...     f["x"], f["t"] = [10.0, 20.0], [1.0, 2.0]
+    ...     f["x"].make_scale("place")
+    ...     f["t"].dims[0].attach_scale(f["x"])
+    ...     f["t"].dims[0].label = "x"
+    ...     f["t"].dims[0].keys(), f["t"].dims[0].label
+    (['place'], 'x')
+    """
+
+    def __init__(self, id_: ObjectID, dimension: int) -> None:
+        self._id = id_
+        self._dimension = dimension
+
+    def _open(self) -> tuple[Session, Axis]:
+        session = self._id.check()
+        return session, self._id.node.axes[self._dimension]
+
+    def _wrap(self, node: DatasetNode) -> Dataset:
+        return Dataset(DatasetID(self._id.handle, node))
+
+    @property
+    def label(self) -> str:
+        """The axis' label; "" if it has none."""
+        return self._open()[1].label
+
+    @label.setter
+    def label(self, text: str | bytes) -> None:
+        label = text_of(text)
+        session, axis = self._open()
+        with session.lock:
+            session.check_writable("label an axis")
+            axis.label = label
+            self._id.node.tree.touch()
+
+    def __len__(self) -> int:
+        return len(self._open()[1].scales)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.keys()
+
+    def __getitem__(self, item: int | str | bytes) -> Dataset:
+        """A scale, by its place or by its name.
+
+        Raises
+        ------
+        RuntimeError
+            No scale is attached.
+        IndexError, KeyError
+            No scale at that place, or of that name.
+        """
+        scales = self._open()[1].scales
+        if not scales:
+            raise OperationError(f"no scale is attached to axis {self._dimension} of {self._id.node.path!r}")
+        if isinstance(item, int):
+            try:
+                return self._wrap(scales[item])
+            except IndexError:
+                raise SelectionIndexError(f"scale {item} of {len(scales)} does not exist") from None
+        name = text_of(item)
+        for scale in scales:
+            if scale.scale == name:
+                return self._wrap(scale)
+        raise NotFoundError(f"no scale of the name {name!r} is attached to axis {self._dimension}")
+
+    def attach_scale(self, dset: Dataset) -> None:
+        """Attach a scale; a dataset that is none becomes one.
+
+        Raises
+        ------
+        TypeError
+            Not a dataset.
+        RuntimeError
+            The dataset itself, a dataset of another file, one that has scales, or this dataset is a scale.
+        """
+        session, axis = self._open()
+        with session.lock:
+            node = self._scale_node(dset)
+            session.check_writable("attach a scale")
+            mine: DatasetNode = self._id.node
+            if node is mine:
+                raise OperationError(f"{mine.path!r} cannot be a scale of itself")
+            if node.tree is not mine.tree:
+                raise OperationError(f"{node.path!r} is in another file; copy it into this one first")
+            if mine.scale is not None:
+                raise OperationError(f"{mine.path!r} is a scale and cannot have scales")
+            if any(other.scales for other in node.axes):
+                raise OperationError(f"{node.path!r} has scales and cannot be one")
+            if not any(scale is node for scale in axis.scales):
+                axis.scales.append(node)
+            if node.scale is None:
+                node.scale = ""
+            mine.tree.touch()
+
+    def detach_scale(self, dset: Dataset) -> None:
+        """Take a scale off this axis; it stays a scale.
+
+        Raises
+        ------
+        RuntimeError
+            It is not attached.
+        """
+        session, axis = self._open()
+        with session.lock:
+            node = self._scale_node(dset)
+            session.check_writable("detach a scale")
+            if not any(scale is node for scale in axis.scales):
+                raise OperationError(f"{node.path!r} is not attached to axis {self._dimension}")
+            axis.scales = [scale for scale in axis.scales if scale is not node]
+            self._id.node.tree.touch()
+
+    def _scale_node(self, dset: Dataset) -> DatasetNode:
+        oid = dset.id
+        if not isinstance(oid, DatasetID):
+            raise TypeError(f"a scale must be a dataset, not {type(dset).__name__}")
+        oid.check()
+        return oid.node  # type: ignore[no-any-return]
+
+    def items(self) -> list[tuple[str, Dataset]]:
+        """Names and datasets of the scales."""
+        return [(scale.scale or "", self._wrap(scale)) for scale in self._open()[1].scales]
+
+    def keys(self) -> list[str]:
+        """Names of the scales."""
+        return [name for name, _ in self.items()]
+
+    def values(self) -> list[Dataset]:
+        """The scales."""
+        return [scale for _, scale in self.items()]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DimensionProxy):
+            return NotImplemented
+        return self._id == other._id and self._dimension == other._dimension
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._id, self._dimension))
+
+    def __repr__(self) -> str:
+        if not self._id:
+            return "<Dimension of closed HDF5 dataset>"
+        return f'<"{self.label}" dimension {self._dimension} of HDF5 dataset at {id(self._id)}>'
+
+
+class DimensionManager:
+    """All axes of a dataset: ``ds.dims``."""
+
+    def __init__(self, parent: Dataset) -> None:
+        self._id = parent.id
+
+    def __getitem__(self, index: int) -> DimensionProxy:
+        if not 0 <= index < len(self):
+            raise SelectionIndexError(f"Index out of range: axis {index} of {len(self)}")
+        return DimensionProxy(self._id, index)
+
+    def __len__(self) -> int:
+        self._id.check()
+        return self._id.rank
+
+    def __iter__(self) -> Iterator[DimensionProxy]:
+        for axis in range(len(self)):
+            yield self[axis]
+
+    def create_scale(self, dset: Any, name: str = "") -> None:
+        """Deprecated in h5py: use ``dset.make_scale(name)``."""
+        warnings.warn(
+            "dims.create_scale(ds, name) is deprecated; use ds.make_scale(name)", DeprecationWarning, stacklevel=2
+        )
+        dset.make_scale(name)
+
+    def __repr__(self) -> str:
+        if not self._id:
+            return "<Dimensions of closed HDF5 dataset>"
+        return f"<Dimensions of HDF5 object at {id(self._id)}>"

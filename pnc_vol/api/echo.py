@@ -1,0 +1,270 @@
+"""Storage options that CDF cannot hold: checked as h5py checks them, remembered, warned about once.
+
+Knows: h5py's rules for chunks, filters and creation flags. Does not know: the tree, files.
+
+Rules
+-----
+1. What h5py refuses is refused with the same builtin, so that a mistake shows up here too.
+2. What was accepted is kept in `DatasetNode.echo` and shown by the dataset's properties while the file is open.
+3. One `PncVolWarning` per kind and process says that the option is not stored; a ported script runs on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import warnings
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.errors import DefinitionError, PncVolWarning
+from pnc_vol.mapping.tree import DatasetNode
+
+__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_once"]
+
+Shape = tuple[int, ...]
+
+OPTIONS = frozenset(
+    ("chunks", "compression", "compression_opts", "shuffle", "fletcher32", "scaleoffset", "track_times", "track_order",
+     "fill_time", "allow_unknown_filter", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "efile_prefix", "virtual_prefix",
+     "dcpl", "dapl")
+)  # fmt: skip
+"""Keywords of ``create_dataset`` that are handled here."""
+
+FILTER_IDS = {"gzip": 1, "shuffle": 2, "fletcher32": 3, "szip": 4, "scaleoffset": 6, "lzf": 32000}
+CHUNK_BYTES = 1 << 20
+"""Size that chunks are guessed to have at most."""
+
+_warned: set[str] = set()
+
+
+def warn_once(kind: str, text: str, *, stacklevel: int = 5) -> None:
+    """Warn unless this kind was warned about before in this process."""
+    if kind not in _warned:
+        _warned.add(kind)
+        warnings.warn(f"{kind}: {text}", PncVolWarning, stacklevel=stacklevel)
+
+
+def check_storage(
+    shape: Shape | None, maxshape: tuple[int | None, ...] | None, dtype: np.dtype[Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Check the storage options of a new dataset.
+
+    Parameters
+    ----------
+    shape : tuple of int, or None for an empty dataset
+    maxshape : tuple or None, checked by the caller
+    dtype : dtype of the elements
+    options : keywords out of `OPTIONS`
+
+    Returns
+    -------
+    dict
+        What is to be remembered; empty if nothing was asked for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As h5py does for the same keywords.
+    """
+    compression, level = _compression(options.get("compression"), options.get("compression_opts"))
+    chunks = options.get("chunks")
+    shuffle, fletcher32 = bool(options.get("shuffle")), bool(options.get("fletcher32"))
+    scaleoffset = _scaleoffset(options.get("scaleoffset"), dtype, fletcher32) if shape else options.get("scaleoffset")
+    filtered = compression is not None or shuffle or fletcher32 or scaleoffset is not None
+    if not shape:
+        if chunks or filtered:
+            kind = "Empty" if shape is None else "Scalar"
+            raise TypeError(f"{kind} datasets don't support chunk/filter options")
+        chunks = None
+    else:
+        if chunks is False and (filtered or maxshape is not None):
+            raise DefinitionError("Chunked format required for given storage options; leave chunks=False out")
+        chunks = _chunks(chunks, shape, maxshape)
+        if chunks is None and filtered:
+            chunks = guess_chunks(shape, maxshape, dtype.itemsize)
+        if compression == "szip" and chunks is not None and level[1] > prod(chunks):
+            raise DefinitionError(f"szip's pixels per block {level[1]} are more than the elements of a chunk {chunks}")
+    echo: dict[str, Any] = {}
+    if chunks is not None:
+        echo["chunks"] = list(chunks)
+    if compression is not None:
+        echo["compression"], echo["compression_opts"] = compression, level
+    echo |= {name: True for name, given in (("shuffle", shuffle), ("fletcher32", fletcher32)) if given}
+    if scaleoffset is not None:
+        echo["scaleoffset"] = int(scaleoffset)
+    _flags(options, echo)
+    _warn(echo, options)
+    return echo
+
+
+def _compression(compression: Any, level: Any) -> tuple[str | int | None, Any]:
+    """Name (or number) of the filter, and its setting."""
+    if hasattr(compression, "filter_id"):
+        compression, level = compression.filter_id, tuple(compression.filter_options)
+    if compression is None:
+        if level is not None:
+            raise TypeError("Compression method must be specified")
+        return None, None
+    if compression is True and level is not None:
+        compression = "gzip"
+    elif isinstance(compression, (int, np.integer)) and (compression is True or 0 <= compression < 10):
+        if level is not None:
+            raise TypeError("Conflict in compression options")
+        compression, level = "gzip", 4 if compression is True else int(compression)
+    if compression == "gzip":
+        level = 4 if level is None else level
+        if level not in range(10):
+            raise DefinitionError(f"GZIP setting must be an integer from 0-9, not {level!r}")
+        return "gzip", int(level)
+    if compression == "lzf":
+        if level is not None:
+            raise DefinitionError("LZF compression filter accepts no options")
+        return "lzf", None
+    if compression == "szip":
+        return "szip", _szip(level)
+    if isinstance(compression, (int, np.integer)):
+        if compression < 0:
+            raise DefinitionError(f"Unknown compression filter number: {compression}")
+        return int(compression), level
+    raise DefinitionError(f'Compression filter "{compression}" is unavailable; one of gzip, lzf, szip is known')
+
+
+def _szip(level: Any) -> tuple[str, int]:
+    message = "SZIP options must be a 2-tuple ('ec'|'nn', even integer 0-32)"
+    try:
+        method, pixels = ("nn", 8) if level is None else level
+    except TypeError:
+        raise TypeError(message) from None
+    if method not in ("ec", "nn") or not 0 < pixels <= 32 or pixels % 2:
+        raise DefinitionError(message)
+    return method, pixels
+
+
+def _scaleoffset(value: Any, dtype: np.dtype[Any], fletcher32: bool) -> int | None:
+    if value is None:
+        return None
+    if value < 0:
+        raise DefinitionError("scale factor must be >= 0")
+    if dtype.kind == "f":
+        if value is True:
+            raise DefinitionError("integer scaleoffset must be provided for floating point types")
+    elif dtype.kind not in "iu":
+        raise TypeError("scale/offset filter only supported for integer and floating-point types")
+    if fletcher32:
+        raise DefinitionError("fletcher32 cannot be used with potentially lossy scale/offset filter")
+    return 0 if value is True else int(value)
+
+
+def _chunks(chunks: Any, shape: Shape, maxshape: tuple[int | None, ...] | None) -> Shape | None:
+    if chunks is None:
+        return None
+    if chunks is True:
+        return guess_chunks(shape, maxshape, 8)
+    if chunks is False:
+        raise TypeError("'chunks' argument must be None or a sequence object")
+    if isinstance(chunks, (int, np.integer)):
+        chunks = (chunks,)
+    if isinstance(chunks, (str, bytes)):
+        raise DefinitionError(f"chunks={chunks!r}: a chunk shape must be a tuple of integers")
+    chunks = tuple(operator.index(n) for n in chunks)
+    if len(chunks) != len(shape):
+        raise DefinitionError("'chunks' must have same rank as dataset shape")
+    if any(n < 0 for n in chunks):
+        raise OverflowError(f"chunks={chunks}: a chunk dimension cannot be negative")
+    if 0 in chunks:
+        raise DefinitionError(f"chunks={chunks}: All chunk dimensions must be positive")
+    limits = shape if maxshape is None else maxshape
+    if any(limit is not None and n > limit for n, limit in zip(chunks, limits, strict=True)):
+        raise DefinitionError(
+            f"Chunk shape must not be greater than data shape in any dimension. {chunks} is not compatible with {shape}"
+        )
+    return tuple(chunks)
+
+
+def guess_chunks(shape: Shape, maxshape: tuple[int | None, ...] | None, itemsize: int) -> Shape:
+    """A chunk shape of at most about 1 MiB: the longest axis is halved until it fits.
+
+    An unlimited axis without elements counts as 1024, as in h5py.
+    """
+    chunks = [n or 1024 for n in shape]
+    while prod(chunks) * max(1, itemsize) > CHUNK_BYTES and max(chunks) > 1:
+        at = chunks.index(max(chunks))
+        chunks[at] = -(-chunks[at] // 2)
+    return tuple(chunks)
+
+
+def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
+    """The keywords that are only checked or noted."""
+    times, order, fill_time = options.get("track_times"), options.get("track_order"), options.get("fill_time")
+    if times not in (True, False, None):
+        raise TypeError("track_times must be either True or False")
+    if order not in (True, False, None):
+        raise TypeError("track_order must be either True or False")
+    if fill_time not in (None, "alloc", "never", "ifset"):
+        raise DefinitionError(
+            f"fill_time must be one of the following choices: 'alloc', 'never' or 'ifset', but it is {fill_time}."
+        )
+    for name, given in (("track_times", times), ("track_order", order)):
+        if given:
+            echo[name] = True
+
+
+def _warn(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times", "track_order"):
+        if kind in echo:
+            warn_once(kind, "CDF cannot hold this storage option; it is remembered while the file is open, not stored")
+    if options.get("chunks") is not None:
+        warn_once("chunks", "CDF has no chunks; the shape is remembered while the file is open, not stored")
+
+
+# ----------------------------------------------------------------------------------------- what is shown
+
+
+def chunks_of(node: DatasetNode) -> Shape | None:
+    """The chunk shape that was asked for; a guess for a dataset that can grow; else None."""
+    chunks = node.echo.get("chunks")
+    if chunks is not None:
+        return tuple(chunks)
+    if node.is_record and node.shape is not None:
+        return guess_chunks(node.shape, node.maxshape, node.element.itemsize)
+    return None
+
+
+def filters_of(node: DatasetNode) -> dict[str, int]:
+    """Names and numbers of the filters that were asked for, in the order HDF5 would apply them."""
+    echo = node.echo
+    names: list[Any] = [name for name in ("scaleoffset", "shuffle") if name in echo]
+    if "compression" in echo:
+        names.append(echo["compression"])
+    if "fletcher32" in echo:
+        names.append("fletcher32")
+    return {("deflate" if name == "gzip" else str(name)): FILTER_IDS.get(name, name) for name in names}
+
+
+def iter_chunks(shape: Shape, chunks: Shape | None, sel: Any = None) -> Iterator[tuple[slice, ...]]:
+    """The pieces of a selection that lie in one chunk each, as tuples of slices.
+
+    Raises
+    ------
+    TypeError
+        The dataset has no chunks.
+    ValueError
+        The selection has another rank, or is not within the dataset.
+    """
+    if not chunks:
+        raise TypeError("Chunked dataset required")
+    wanted = [slice(None)] * len(shape) if sel is None else [sel] if isinstance(sel, (slice, int)) else list(sel)
+    if len(wanted) != len(shape):
+        raise DefinitionError("Invalid selection - selection region must have same rank as dataset")
+    axes = []
+    for part, dim, chunk in zip(wanted, shape, chunks, strict=True):
+        start, stop = (part, part + 1) if isinstance(part, int) else (part.start or 0, part.stop or dim)
+        if not 0 <= start < stop <= dim:
+            raise DefinitionError("Invalid selection - selection region must be within dataset space")
+        first = range(start - start % chunk, stop, chunk)
+        axes.append([slice(max(start, at), min(stop, at + chunk), 1) for at in first])
+    return itertools.product(*axes)

@@ -1,0 +1,346 @@
+"""Files: h5py's `File`, and how long a file stays open.
+
+Knows: sessions, communicators. Does not know: how requests are carried out; what keywords mean (`opening.py`).
+
+Rules
+-----
+1. Closing is flushing: what was posted is in the file. With several ranks, `flush` and `close` are collective.
+2. A ``with`` block that an exception leaves closes the file; with several ranks it only lets go of it
+   (`Session.abort`), because the others may never come to close it.
+3. A file nobody holds any more is closed, at the latest when the interpreter exits; with several ranks nothing is said
+   to the others then, and a warning tells what was not flushed.
+4. Within a process a path is written by one open file at a time; a second one is refused, as it could only lose data.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from pnc_vol import comm as communicators
+from pnc_vol.api.group import Group
+from pnc_vol.api.ids import FileID, Handle, ObjectID
+from pnc_vol.api.opening import Wish, check_keywords, file_name
+from pnc_vol.errors import ForkedFileError, NotYetError, PncVolWarning
+from pnc_vol.pending.request import Request
+from pnc_vol.pending.session import Session, open_session
+
+__all__ = ["File"]
+
+_FORMATS = {1: "CDF-1", 2: "CDF-2", 5: "CDF-5"}
+
+_open: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+class File(Group):
+    """A NetCDF file, with h5py's interface.
+
+    Parameters
+    ----------
+    name : str, bytes or path-like
+    mode : {"r", "r+", "w", "w-", "x", "a"}
+        Read; read and write; create and replace; create a new one (``"w-"``, ``"x"``); read and write or create.
+    driver : str or None
+        None, ``"sec2"``, ``"stdio"`` and ``"posix"``: the operating system. ``"memory"``: no file at all.
+        ``"core"``: as in h5py. ``"mpio"``: MPI-IO over `comm`. Any other text is a stack of drivers,
+        such as ``"trace | posix"``.
+    comm : mpi4py.MPI.Intracomm, optional
+        The ranks that share the file; opening, flushing and closing are then collective.
+    info : mpi4py.MPI.Info or mapping, optional
+        Hints, as PnetCDF has them.
+    hints : mapping, optional
+        More of them.
+    **kwds
+        Options: ``format`` ("CDF-5", "CDF-2", "CDF-1"), ``buffer_size``, ``header_reserve``, ``var_align``,
+        ``publish``, ``on_overflow``, ``durable``, ``ordered``, ``strict``, ...; see `pnc_vol.options.Options`.
+
+    The other keywords are h5py's; they are checked, and most mean nothing for CDF.
+
+    Raises
+    ------
+    OSError
+        `FileNotFoundError`, `FileExistsError`, `PermissionError`, ... as h5py does; `FormatError` for a file that is
+        no NetCDF file.
+    ValueError
+        An unknown mode, driver or option value.
+    TypeError
+        An unknown keyword.
+
+    Examples
+    --------
+    >>> with File("example.nc", "w", driver="memory") as f:
+    ...     f["a/b"] = [1, 2, 3]
+    ...     f["a/b"][1].item()
+    2
+    """
+
+    _id: FileID
+
+    def __init__(
+        self,
+        name: Any,
+        mode: str = "r",
+        driver: str | None = None,
+        libver: Any = None,
+        userblock_size: int | None = None,
+        swmr: bool = False,
+        rdcc_nslots: int | None = None,
+        rdcc_nbytes: int | None = None,
+        rdcc_w0: float | None = None,
+        track_order: bool | None = None,
+        fs_strategy: str | None = None,
+        fs_persist: bool = False,
+        fs_threshold: int = 1,
+        fs_page_size: int | None = None,
+        page_buf_size: int | None = None,
+        min_meta_keep: int = 0,
+        min_raw_keep: int = 0,
+        locking: Any = None,
+        alignment_threshold: int = 1,
+        alignment_interval: int = 1,
+        meta_block_size: int | None = None,
+        *,
+        track_times: bool | None = False,
+        comm: Any = None,
+        info: Any = None,
+        hints: Any = None,
+        **kwds: Any,
+    ) -> None:
+        if isinstance(name, ObjectID):
+            super().__init__(FileID(name.handle, name.handle.session.tree.root))
+            return
+        path = file_name(name)
+        h5 = {
+            "libver": libver,
+            "userblock_size": userblock_size,
+            "swmr": swmr,
+            "rdcc_w0": rdcc_w0,
+            "fs_strategy": fs_strategy,
+            "locking": locking,
+            "alignment_interval": alignment_interval,
+            "track_times": track_times,
+        }
+        wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
+        handle = _opened(path, mode, wish, comm)
+        super().__init__(FileID(handle, handle.session.tree.root))
+
+    @classmethod
+    def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
+        """A new file that is kept in memory and gone when it is closed.
+
+        Raises
+        ------
+        NotYetError
+            `file_image` was given.
+        """
+        if file_image:
+            raise NotYetError("File.in_memory(file_image=...) is not supported; write the bytes to a file and open it")
+        return cls("in_memory", "w", driver="memory", **kwargs)
+
+    # ---------------------------------------------------------------------------------- what it is
+
+    @property
+    def filename(self) -> str:
+        """The name that the file was opened by."""
+        self._check()
+        return self._id.handle.filename
+
+    @property
+    def mode(self) -> str:
+        """``"r"`` or ``"r+"``."""
+        return "r+" if self._check().writable else "r"
+
+    @property
+    def driver(self) -> str:
+        """The word, or the stack, that was given; ``"sec2"`` by default, as in h5py."""
+        self._check()
+        return self._id.handle.driver
+
+    @property
+    def libver(self) -> tuple[str, str]:
+        """What was given, for h5py's sake."""
+        self._check()
+        return self._id.handle.libver
+
+    @property
+    def userblock_size(self) -> int:
+        """0: there is no user block."""
+        self._check()
+        return 0
+
+    @property
+    def swmr_mode(self) -> bool:
+        """False.
+
+        Raises
+        ------
+        NotYetError
+            When it is set to True.
+        """
+        self._check()
+        return False
+
+    @swmr_mode.setter
+    def swmr_mode(self, value: bool) -> None:
+        if value:
+            raise NotYetError("swmr_mode is not supported: flush() makes everything visible to who opens the file then")
+        raise ValueError("It is not possible to forcibly switch SWMR mode off.")
+
+    @property
+    def format(self) -> str:
+        """``"CDF-5"``, ``"CDF-2"`` or ``"CDF-1"``."""
+        return _FORMATS[self._check().version]
+
+    @property
+    def numrecs(self) -> int:
+        """Records in the file: the length of the unlimited dimension."""
+        return self._check().numrecs
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """The hints in force: those of PnetCDF that are understood, and what is handed to MPI-IO."""
+        options = self._check().options
+        known = {
+            "nc_var_align_size": options.var_align,
+            "nc_record_align_size": options.record_align,
+            "nc_header_reserve": options.header_reserve or 0,
+            "pnc_buffer_size": options.buffer_size,
+        }
+        return {**options.hints, **{name: str(value) for name, value in known.items()}}
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what was done for this file on this rank, by name."""
+        return self._check().statistics()
+
+    # ----------------------------------------------------------------------------------- requests
+
+    @property
+    def requests(self) -> dict[int, Request]:
+        """The requests of this rank that are not done, by id."""
+        return dict(self._check().requests)
+
+    def wait_all(self, requests: Iterable[Request] | None = None) -> None:
+        """Complete requests.
+
+        Parameters
+        ----------
+        requests : iterable of Request, optional
+            These, without any other rank. By default all that are pending, by a flush: then every rank calls it.
+
+        Raises
+        ------
+        OSError
+            Some failed.
+        """
+        self._check().wait(None if requests is None else list(requests))
+
+    def cancel(self, requests: Iterable[Request] | Request | None = None) -> None:
+        """Drop requests of this rank that are not done.
+
+        Parameters
+        ----------
+        requests : iterable of Request, Request, optional
+            All that are pending by default.
+        """
+        session = self._check()
+        if isinstance(requests, Request):
+            requests = [requests]
+        session.cancel(list(session.requests.values() if requests is None else requests))
+
+    def flush(self, durable: bool | None = None) -> None:
+        """Put all that was posted, and all definitions, into the file; collective with several ranks.
+
+        Parameters
+        ----------
+        durable : bool, optional
+            Return when everything is on stable storage; by default as the option `durable` says.
+
+        Raises
+        ------
+        FlushError
+            Requests failed; they stay pending, all others are done, and flush may be called again.
+        """
+        self._check().flush(durable=durable)
+
+    def close(self) -> None:
+        """Flush and close; every object of the file is false from then on. A second call does nothing."""
+        session = self._id.handle.session
+        if not session.closed:
+            session.close()
+
+    # ------------------------------------------------------------------------------------- as an object
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        session = self._id.handle.session
+        if session.closed:
+            return
+        if kind is not None and session.comm.size > 1:
+            session.abort(f"{kind.__name__}: {error}")
+        else:
+            session.close()
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<Closed HDF5 file>"
+        return f'<HDF5 file "{os.path.basename(self.filename)}" (mode {self.mode})>'
+
+
+def _opened(path: str, mode: str, wish: Wish, comm: Any) -> Handle:
+    """Open a session, and see to it that it is let go of one day."""
+    real = wish.options.system.realpath(os.path.abspath(path))
+    if wish.stack != "memory":
+        _refuse_second_writer(real, path, mode)
+    ranks = (
+        communicators.serial() if comm is None else communicators.over(comm, timeout=wish.options.collective_timeout)
+    )
+    session = open_session(path, mode, options=wish.options, comm=ranks)
+    handle = Handle(session, path, wish.driver, wish.libver, real if wish.stack != "memory" else "")
+    _open.add(handle)
+    weakref.finalize(handle, _let_go, session, path)
+    return handle
+
+
+def _refuse_second_writer(real: str, path: str, mode: str) -> None:
+    """Complain if this process has the file open already and one of the two would overwrite the other.
+
+    Raises
+    ------
+    OSError
+        It has.
+    """
+    if mode == "r":
+        return
+    for other in list(_open):
+        if other.real == real and not other.session.closed and (other.session.writable or mode == "w"):
+            raise OSError(
+                f"Unable to open {path!r} with mode {mode!r}: this process has it open already "
+                f"(mode {'r+' if other.session.writable else 'r'}); close it first, or use the open file"
+            )
+
+
+def _let_go(session: Session, path: str) -> None:
+    """The last object of a file is gone, or the interpreter exits."""
+    if session.closed:
+        return
+    if session.comm.size == 1:
+        try:
+            session.close()
+        except ForkedFileError:
+            # the process that opened it will close it
+            return
+        return
+    lost = session.unflushed
+    session.abort(f"{path!r} was not closed")
+    if lost:
+        warnings.warn(
+            f"{path!r} was not closed: what rank {session.comm.rank} posted or defined since the last flush is lost; "
+            "call close() on every rank, or use a with block",
+            PncVolWarning,
+            stacklevel=2,
+        )

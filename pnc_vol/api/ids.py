@@ -1,0 +1,122 @@
+"""What `.id` is: which object of which open file a handle stands for.
+
+Knows: sessions and nodes of the tree. Does not know: h5py's low-level functions; nothing of them is here.
+
+Rules
+-----
+1. Two ids are equal if they name the same object of the same session, whatever handles they came from.
+2. An id is true while its file is open and the object has not been deleted.
+3. `Handle` is one open file. When the last object that came from it is gone, the file is closed; see `file.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pnc_vol.errors import ClosedFileError
+from pnc_vol.mapping.tree import DatasetNode, GroupNode
+from pnc_vol.pending.session import Session
+
+__all__ = ["DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "attached"]
+
+
+@dataclass(eq=False)
+class Handle:
+    """An open file, with what `File` was asked for.
+
+    filename : str, as it was given.
+    driver : str, the word given for the driver.
+    libver : tuple of two str.
+    real : str, the path without links; "" if there is no file.
+    collective : dict of uid to int, how many ``with ds.collective:`` are active.
+    """
+
+    session: Session
+    filename: str
+    driver: str
+    libver: tuple[str, str]
+    real: str = ""
+    collective: dict[int, int] = field(default_factory=dict)
+
+
+def attached(node: GroupNode | DatasetNode) -> bool:
+    """True if the node can still be reached from the root."""
+    if isinstance(node, DatasetNode):
+        return node.tree.datasets.get(node.uid) is node
+    while node.parent is not None:
+        if node.parent.children.get(node.name) is not node:
+            return False
+        node = node.parent
+    return True
+
+
+class ObjectID:
+    """Names an object of an open file; hashable, comparable, true while it can be used."""
+
+    __slots__ = ("handle", "node")
+
+    def __init__(self, handle: Handle, node: Any) -> None:
+        self.handle = handle
+        self.node = node
+
+    @property
+    def valid(self) -> bool:
+        """True while the file is open and the object exists."""
+        return not self.handle.session.closed and attached(self.node)
+
+    @property
+    def rank(self) -> int:
+        """Number of axes; 0 for anything that is no dataset."""
+        return len(getattr(self.node, "shape", None) or ())
+
+    def check(self) -> Session:
+        """The session, if the object can be used.
+
+        Raises
+        ------
+        ClosedFileError
+            The file is closed, or the object was deleted.
+        """
+        session = self.handle.session
+        session.check_open()
+        if not attached(self.node):
+            raise ClosedFileError(f"{self.node.name!r} was deleted from the file; open it again by name")
+        return session
+
+    def check_node(self) -> Any:
+        """The node, if the object can be used; see `check`."""
+        self.check()
+        return self.node
+
+    def __bool__(self) -> bool:
+        return self.valid
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectID):
+            return NotImplemented
+        return self.node is other.node and self.handle.session is other.handle.session
+
+    def __hash__(self) -> int:
+        return hash((id(self.handle.session), id(self.node)))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.node.path!r}>"
+
+
+class GroupID(ObjectID):
+    """Names a group."""
+
+    __slots__ = ()
+
+
+class FileID(GroupID):
+    """Names a file, and its root group."""
+
+    __slots__ = ()
+
+
+class DatasetID(ObjectID):
+    """Names a dataset."""
+
+    __slots__ = ()

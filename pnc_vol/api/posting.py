@@ -1,0 +1,163 @@
+"""Posting by name: ``iput`` and ``iget``, one subarray or many, and collective reads.
+
+Knows: selections, the session's verbs. Does not know: when a request is carried out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy.typing as npt
+
+from pnc_vol.api.objects import HLObject
+from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
+from pnc_vol.extents.selection import Selection, select
+from pnc_vol.pending.request import Request
+
+__all__ = ["Posting", "has_text", "source", "target"]
+
+Shape = tuple[int, ...]
+
+
+def has_text(args: Any) -> bool:
+    return any(isinstance(arg, (str, bytes)) for arg in (args if isinstance(args, tuple) else (args,)))
+
+
+def source(shape: Shape | None, args: Any) -> Selection:
+    """The selection of a read.
+
+    Raises
+    ------
+    SelectionError
+        As `select`; field names and empty datasets are told in h5py's words.
+    """
+    if shape is None:
+        raise SelectionValueError("Empty datasets cannot be sliced")
+    try:
+        return select(shape, args)
+    except SelectionTypeError:
+        if has_text(args):
+            raise SelectionValueError("Field names only allowed for compound types") from None
+        raise
+
+
+def target(shape: Shape | None, args: Any) -> Selection:
+    """The selection of a write.
+
+    Raises
+    ------
+    SelectionError
+        As `select`.
+    ConversionError
+        The dataset is empty.
+    """
+    if shape is None:
+        raise ConversionError("Empty datasets cannot be written to; delete it and create one with a shape")
+    try:
+        return select(shape, args)
+    except SelectionTypeError:
+        if has_text(args):
+            raise SelectionTypeError("Illegal slicing argument (not a compound dataset)") from None
+        raise
+
+
+class Posting(HLObject):
+    """The part of `Dataset` that h5py does not have."""
+
+    @property
+    def collective(self) -> contextlib.AbstractContextManager[None]:
+        """Inside ``with ds.collective:`` every read of this dataset is collective: all ranks make it together."""
+        return self._collective()
+
+    @contextlib.contextmanager
+    def _collective(self) -> Iterator[None]:
+        self._check()
+        depths, uid = self._id.handle.collective, self._id.node.uid
+        depths[uid] = depths.get(uid, 0) + 1
+        try:
+            yield
+        finally:
+            depths[uid] -= 1
+            if not depths[uid]:
+                del depths[uid]
+
+    def iput(self, args: Any, value: Any) -> Request:
+        """Post a write without a copy where that is possible.
+
+        Parameters
+        ----------
+        args : index, as between the brackets of ``ds[...]``
+        value : array-like
+            Must not change before the request is complete.
+
+        Returns
+        -------
+        Request
+        """
+        session = self._id.check()
+        with session.lock:
+            session.check_writable("write data")
+            return session.iput(self._id.node, target(self._id.node.shape, args), value)
+
+    def iget(self, args: Any, out: npt.NDArray[Any] | None = None) -> Request:
+        """Post a read.
+
+        Parameters
+        ----------
+        args : index, as between the brackets of ``ds[...]``
+        out : ndarray of the selection's shape, optional
+            Filled when the request is complete.
+
+        Returns
+        -------
+        Request
+            Its `array` holds the values once it is done.
+        """
+        session = self._id.check()
+        with session.lock:
+            return session.iget(self._id.node, source(self._id.node.shape, args), out)
+
+    def iput_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, values: Any) -> Request:
+        """Post a write of many subarrays as one request (PnetCDF's varn).
+
+        Parameters
+        ----------
+        starts, counts : int[n, ndim]
+            First index and number of elements along each axis, for each subarray.
+        values : array-like
+            The elements of all subarrays, one subarray after another.
+
+        Returns
+        -------
+        Request
+        """
+        session = self._id.check()
+        with session.lock:
+            session.check_writable("write data")
+            return session.iput_many(self._id.node, starts, counts, values)
+
+    def iget_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, out: npt.NDArray[Any] | None = None) -> Request:
+        """Post a read of many subarrays as one request (PnetCDF's varn).
+
+        Parameters
+        ----------
+        starts, counts : int[n, ndim]
+        out : ndarray of as many elements, optional
+
+        Returns
+        -------
+        Request
+        """
+        session = self._id.check()
+        with session.lock:
+            return session.iget_many(self._id.node, starts, counts, out)
+
+    def flush(self) -> None:
+        """Complete what this process has posted; collective if the file is shared by several ranks."""
+        self._check().flush()
+
+    def refresh(self) -> None:
+        """Nothing to do: what is known of the dataset is never older than the file's last flush."""
+        self._check()

@@ -1,0 +1,265 @@
+"""create_dataset against h5py: what is accepted, what is refused, what is remembered."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.api import echo
+from pnc_vol.errors import PncVolWarning
+
+SHOWN = (
+    "(x.shape, x.maxshape, x.dtype, x.size, x.nbytes, x.ndim, x.fillvalue, x.compression, x.compression_opts, x.shuffle, "
+    "x.fletcher32, x.scaleoffset, x.filter_ids)"
+)
+CALLS = """
+(3, 'f4')
+((), 'f4')
+((3,), 'i4')
+((0,), 'i4')
+((2, 0), 'i4')
+((3,), 'i4', [1, 2, 3])
+((3, 1), 'i4', [1, 2, 3])
+((4,), 'i4', [1, 2, 3])
+((3,), None, 1)
+((3,), 'i4', 1)
+()
+(None, 'f4')
+((-1,), 'f4')
+('abc', 'f4')
+([2, 3], 'f4')
+((None,), 'f4')
+((3,), 'zz')
+((3,), 'U5')
+((3,), 'M8[s]')
+((3,), object)
+((3,), '?')
+((3,), 'c8')
+((3,), 'c16')
+((3,), 'f2')
+((3,), '>i4')
+((3,), 'S3')
+((2,), h5.enum_dtype({'A': 1}))
+((2,), h5.string_dtype())
+((2,), h5.string_dtype('ascii'))
+((2,), h5.string_dtype('utf-8', 5))
+((1, 2, 3, 4, 5), 'i1')
+(None, None, 'abc')
+(None, None, ['abc', 'd'])
+(None, None, b'abc')
+(None, None, [b'abc', b'd'])
+(None, None, np.array([b'abc']))
+(None, None, np.array(['a']))
+(None, 'S3', ['a'])
+(None, h5.string_dtype('utf-8', 3), ['a', 'bcd'])
+(None, h5.string_dtype(), np.array(['a', 'bc'], dtype=object))
+(None, None, np.array(['a', 'bc'], dtype=object))
+(None, None, True)
+(None, None, 1j)
+(None, None, [[1, 2], [3]])
+(None, None, [1, 'a'])
+(None, None, np.datetime64('2000-01-01'))
+(None, None, h5.Empty('i4'))
+((3,), None, h5.Empty('i4'))
+(None, None, [])
+(None, None, np.float16(2))
+(None, None, np.arange(4, dtype='>i2'))
+(None, 'f4', np.arange(4))
+(None, 'i4', [1.5])
+(None, 'i1', 300)
+((2, 2), None, np.arange(4))
+(None, None, np.arange(6).reshape(2, 3).T)
+(None, None, range(4))
+(None, None, (1, 2.5))
+"""
+KEYWORDS = """
+maxshape=(None,)
+maxshape=2
+maxshape=(2,)
+maxshape=(None, None)
+maxshape=(30,)
+chunks=True
+chunks=(40,)
+chunks=(2,)
+chunks=2
+chunks=(2, 2)
+chunks=(0,)
+chunks=(-1,)
+chunks='a'
+chunks=False
+chunks=False, compression='gzip'
+chunks=False, maxshape=(None,)
+compression='gzip'
+compression='gzip', compression_opts=9
+compression='gzip', compression_opts=10
+compression=5
+compression=True
+compression=0
+compression=5, compression_opts=3
+compression='lzf'
+compression='lzf', compression_opts=3
+compression='szip'
+compression='szip', compression_opts=('ec', 16)
+compression='szip', compression_opts=('ec', 15)
+compression='szip', compression_opts=('zz', 16)
+compression='szip', compression_opts=4
+compression='bogus'
+compression_opts=3
+shuffle=True
+fletcher32=True
+shuffle=True, fletcher32=True, compression='gzip', chunks=(5,)
+scaleoffset=True
+scaleoffset=4
+scaleoffset=-1
+scaleoffset=1, fletcher32=True
+fillvalue=7
+fillvalue=7.0
+fillvalue=np.int8(-3)
+fillvalue='a'
+track_times=True
+track_times='x'
+track_order='x'
+track_order=True
+fill_time='never'
+fill_time='bogus'
+bogus=1
+rdcc_nbytes=1, rdcc_w0=0.5
+"""
+
+
+@pytest.mark.parametrize("call", CALLS.split("\n")[1:-1])
+def test_shape_type_data(both: Any, call: str) -> None:
+    if call == "()":
+        both.same("f.create_dataset('x')")
+        return
+    arguments = call[1:-1]
+    both.same(f"x = f.create_dataset('x', {arguments})")
+    both.same("'x' in f")
+    both.same(f"x = f['x']; shown = {SHOWN}, x[()]")
+    if "x" in both.names[0]["f"]:
+        both.same("shown")
+        both.again()
+        both.same(f"x = f['x']; shown = {SHOWN}, x[()]")
+        both.same("shown")
+
+
+@pytest.mark.parametrize("keywords", KEYWORDS.split("\n")[1:-1])
+def test_keywords(both: Any, keywords: str) -> None:
+    if keywords == "maxshape=(30,)":
+        with pytest.raises(NotImplementedError, match="axis 0"):
+            both.names[1]["f"].create_dataset("x", (20,), "i4", maxshape=(30,))
+        return
+    both.same(f"x = f.create_dataset('x', (20,), 'i4', {keywords})")
+    both.same("'x' in f")
+    if "x" in both.names[0]["f"]:
+        both.same(SHOWN)
+        both.same("x.chunks, x[()]")
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "keywords"),
+    [
+        ("()", "f4", "chunks=True"),
+        ("()", "f4", "compression='gzip'"),
+        ("()", "f4", "maxshape=(None,)"),
+        ("()", "f4", "maxshape=()"),
+        ("None", "f4", "chunks=True"),
+        ("None", "f4", "maxshape=(None,)"),
+        ("(3,)", "f4", "scaleoffset=True"),
+        ("(3,)", "f4", "scaleoffset=4"),
+        ("(3,)", "S3", "scaleoffset=1"),
+        ("(3,)", "f4", "fillvalue=np.nan"),
+        ("(3,)", "S3", "fillvalue='ab'"),
+        ("(3,)", "S3", "fillvalue=b'ab'"),
+        ("(3,)", "?", "fillvalue=True"),
+        ("(3,)", "c8", "fillvalue=1j"),
+        ("(3,)", "f8", "maxshape=(3,)"),
+        ("(3, 4)", "f8", "maxshape=(None, 4)"),
+        ("(3, 4)", "f8", "maxshape=(3, 4)"),
+        ("(3, 4)", "f8", "maxshape='ab'"),
+    ],
+)
+def test_other_shapes(both: Any, shape: str, dtype: str, keywords: str) -> None:
+    both.same(f"x = f.create_dataset('x', {shape}, '{dtype}', {keywords})")
+    if "x" in both.names[0]["f"]:
+        both.same(SHOWN)
+        both.same("x[()]")
+        both.again()
+        both.same("f['x'][()], f['x'].fillvalue, f['x'].maxshape[:1] if f['x'].maxshape else None")
+
+
+def test_fill_values_are_read_where_nothing_was_written(both: Any) -> None:
+    both.same("""
+        a = f.create_dataset('a', (2, 3), 'i2', fillvalue=-7); a[0, 1] = 3
+        s = f.create_dataset('s', (3,), h5.string_dtype(), fillvalue='none'); s[1] = 'a much longer text'
+        r = f.create_dataset('r', (1,), 'f8', maxshape=(None,), fillvalue=np.nan); r.resize((3,)); r[2] = 1
+        a[()], s[()], r[()], s.fillvalue, r.fillvalue
+    """)
+    both.again()
+    both.same("f['a'][()], f['s'][()], f['r'][()], f['s'].fillvalue, f['r'].fillvalue, f['a'].fillvalue")
+    both.same("f['s'][0] = 'x'; f['s'][()]")
+    both.again()
+    both.same("f['s'][()]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "keywords"),
+    [
+        ("chunks", {"chunks": (2,)}),
+        ("compression", {"compression": "gzip"}),
+        ("shuffle", {"shuffle": True}),
+        ("fletcher32", {"fletcher32": True}),
+        ("scaleoffset", {"scaleoffset": 3}),
+        ("track_times", {"track_times": True}),
+        ("track_order", {"track_order": True}),
+    ],
+)
+def test_one_warning_per_kind(monkeypatch: pytest.MonkeyPatch, kind: str, keywords: Any) -> None:
+    monkeypatch.setattr(echo, "_warned", set())
+    with pnc_vol.File("w.nc", "w", driver="memory") as f:
+        with pytest.warns(PncVolWarning, match=kind) as caught:
+            f.create_dataset("a", (3,), "i4", **keywords)
+        assert caught[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            f.create_dataset("b", (3,), "i4", **keywords)
+
+
+def test_filters_of_plugins_are_remembered() -> None:
+    class Filter:
+        filter_id = 32015
+        filter_options = (3,)
+
+    with pnc_vol.File("w.nc", "w", driver="memory") as f:
+        ds = f.create_dataset("a", (3,), "i4", compression=Filter())
+        assert (ds.compression, ds.compression_opts, ds.filter_ids) == ("unknown", (3,), (32015,))
+        assert f.create_dataset("b", (3,), "i4", compression=32001, compression_opts=(1, 2)).compression == "unknown"
+
+
+def test_guessed_chunks_are_small_and_fit() -> None:
+    for shape, maxshape, itemsize in (
+        ((3,), None, 4),
+        ((10**6, 50), (None, 50), 8),
+        ((0,), (None,), 1),
+        ((7, 0), None, 8),
+    ):
+        chunks = echo.guess_chunks(shape, maxshape, itemsize)
+        assert len(chunks) == len(shape)
+        assert np.prod(chunks) * itemsize <= echo.CHUNK_BYTES
+        assert all(n >= 1 for n in chunks)
+
+
+def test_iter_chunks(both: Any) -> None:
+    both.same("""
+        x = f.create_dataset('x', (10, 7), 'i4', chunks=(4, 3))
+        list(x.iter_chunks())
+        list(x.iter_chunks(np.s_[1:9, 2:4]))
+        list(x.iter_chunks((3, np.s_[0:7])))
+        x.iter_chunks(np.s_[0:11, 0:3])
+        x.iter_chunks(np.s_[0:4])
+        list(f.create_dataset('y', (5,), 'i4', chunks=(2,)).iter_chunks(np.s_[1:4]))
+    """)

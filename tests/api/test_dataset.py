@@ -1,0 +1,394 @@
+"""Datasets against h5py: what they are, indexing, strings, views, resizing."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.errors import ConversionError
+
+MAKE = """
+    d = f.create_dataset('d', data=np.arange(12.).reshape(3, 4)); s = f.create_dataset('s', data=3.5)
+    z = f.create_dataset('z', (0, 3), 'i4'); e = f.create_dataset('e', data=h5.Empty('f4'))
+    v = f.create_dataset('v', data=['a', 'bcd']); fs = f.create_dataset('fs', data=np.array([b'a', b'bcd']))
+    vs = f.create_dataset('vs', data='x'); r = f.create_dataset('r', (2, 3), 'i4', maxshape=(None, 3))
+    us = f.create_dataset('us', (2,), h5.string_dtype('utf-8', 6)); bo = f.create_dataset('bo', data=[True, False])
+    c = f.create_dataset('c', data=[1 + 2j, 3]); h = f.create_dataset('h', data=np.float16([1.5, 2]))
+    en = f.create_dataset('en', data=np.array([1, 0], 'u1'), dtype=h5.enum_dtype({'A': 0, 'B': 1}))
+    be = f.create_dataset('be', data=np.arange(3, dtype='>i4'))
+"""
+AGAIN = "d, s, z, e, v, fs, vs, r, us, bo, c, h, en, be = (f[n] for n in 'd s z e v fs vs r us bo c h en be'.split())"
+ALL = "(d, s, z, e, v, fs, vs, r, us, bo, c, h, en, be)"
+
+
+def test_what_a_dataset_is(both: Any) -> None:
+    both.same(MAKE)
+    for _ in range(2):
+        both.same(f"""
+            [(x.shape, x.dtype, x.ndim, x.size, x.nbytes, x.maxshape, x.fillvalue, repr(x), x.name) for x in {ALL}]
+            [x[()] for x in {ALL}]
+            [x[...] for x in {ALL}]
+            [(x.is_virtual, x.external, x.compression, x.shuffle, x.is_scale, bool(x)) for x in {ALL}]
+            d.chunks, d.scaleoffset, d.compression_opts, d.fletcher32, d.filter_ids, d.filter_names, r.chunks
+            h5.check_string_dtype(v.dtype), h5.check_string_dtype(us.dtype), h5.check_enum_dtype(en.dtype)
+            len(d), d.len(), len(r)
+            len(s)
+            len(e)
+            list(s)
+            list(e)
+            [row for row in d]
+            hash(d) == hash(f['d']), d == f['d'], d == 3, d != f['d'], d == s
+            d.parent, d.file, f['d'].name
+            d.virtual_sources()
+            d.iter_chunks()
+            list(r.iter_chunks())
+            d.dtype = 3
+        """)
+        both.again()
+        both.same(AGAIN)
+
+
+def test_reading(both: Any) -> None:
+    both.same(MAKE)
+    lines = """
+        d[0]
+        d[0, 0], d[()], d[...], d[-1], d[::2], d[[0, 2]], d[[]], d[1:1], d[5:9], d[..., 0], d[1, ...]
+        d[np.array([True, False, True])], d[d[...] > 5], d[:, [0, 3]], d[1:, 1::2], d[np.int8(1)], d[np.s_[1, 2]]
+        d[3]
+        d[-4]
+        d[0, 0, 0]
+        d[::-1]
+        d[::0]
+        d[[2, 0]]
+        d[[0, 0]]
+        d[[0, 5]]
+        d[None]
+        d['a']
+        d['a', 0]
+        d[1.5]
+        d[np.array([True, False])]
+        d[[0, 1], [0, 1]]
+        d[..., ...]
+        d[:, np.newaxis]
+        s[()], s[...]
+        s[0]
+        s[:]
+        s['a']
+        z[()], z[...], z[:], z[:0], z[0:0, 1]
+        z[0]
+        e[()], e[...]
+        e[0]
+        e[:]
+        v[0], v[()], vs[()], fs[0], bo[0], c[1], h[0], en[0], be[0], v[[0, 1]], v[1:]
+    """
+    both.same(lines)
+    both.again("r")
+    both.same(AGAIN)
+    both.same(lines)
+
+
+def test_views(both: Any) -> None:
+    both.same(MAKE)
+    both.same("""
+        vs.asstr()[()], v.asstr()[()], v.asstr()[0], v.asstr()[1:], fs.asstr()[()], fs.asstr('ascii', 'ignore')[0]
+        v.asstr().shape, v.asstr().dtype, len(v.asstr()), v.asstr().ndim, v.asstr().size, np.asarray(v.asstr())
+        fs.asstr('utf-16')[()]
+        d.asstr()
+        d.astype('i4')[()], d.astype('i4')[0, 0], d.astype('i4').dtype, d.astype('f8'), np.asarray(d.astype('i2'))
+        d.astype('i4').shape, len(d.astype('i4')), d.astype('f4')[[0, 2], 1], be.astype('f4')[()], en.astype('i8')[()]
+        d.astype('S4')[()]
+        v.astype('i4')[()]
+        d.astype('zz')
+        np.asarray(d), np.asarray(d, dtype='i2'), np.asarray(s), np.asarray(z), np.asarray(v), np.array(d[0])
+        np.asarray(e)
+        np.array(d, copy=False)
+        d.astype('i4').__array__(copy=False)
+        d.fields('a')
+        d.fields(['a'])
+        np.sum(d), d[...].mean()
+    """)
+    if hasattr(np, "dtypes") and hasattr(np.dtypes, "StringDType"):
+        both.same("""
+            v.astype('T')[()].tolist(), us.astype('T')[()].tolist()
+            d.astype('T')
+        """)
+
+
+def test_writing(both: Any) -> None:
+    both.same(MAKE)
+    both.same("""
+        d[0] = 1
+        d[0, 0] = [1]
+        d[0] = [1, 2]
+        d[0] = [1, 2, 3, 4]
+        d[...] = np.ones((3, 4))
+        d[()] = np.ones((1, 3, 4))
+        d[()] = np.arange(4)
+        d[:, 0] = np.arange(3)
+        d[()] = np.ones((3, 1))
+        d[0:2] = np.ones((3, 4))
+        d[()]
+        d[0] = 'a'
+        d[0] = 1j
+        d[0] = np.array([1j])
+        d[0] = object()
+        d[0] = np.array(['a'])
+        d['a'] = 1
+        d[3] = 1
+        d[[0, 2]] = np.full((2, 4), 7)
+        d[:, [1, 2]] = np.arange(6).reshape(3, 2)
+        d[np.ones((3, 4), bool)] = np.arange(12)
+        d[np.ones((3, 4), bool)] = np.arange(11)
+        d[1:1] = 5
+        d[d[...] > 8] = 99
+        d[()]
+        s[()] = 5
+        s[...] = 6
+        s[0] = 5
+        s[()] = [7]
+        s[()] = [5, 6]
+        s[()]
+        e[()] = 5
+        e[...] = 5
+        z[()] = 5
+        v[0] = 'a much longer string'
+        v[1] = b'bytes'
+        v[0] = 5
+        v[0] = None
+        v[0] = 'a\\0b'
+        v[()]
+        v[()] = ['é', '']
+        v[()], v.asstr()[()]
+        fs[0] = 'toolong'
+        fs[1] = b'q'
+        fs[0] = 'é'
+        us[0] = 'é'
+        us[1] = 'b'
+        us[()], us.asstr()[()], fs[()]
+        bo[1] = True
+        c[0] = 5
+        h[0] = 0.25
+        en[0] = 0
+        be[1:] = [70000, -1]
+        bo[()], c[()], h[()], en[()], be[()]
+        r[...] = [[1, 2, 3], [4, 5, 6]]
+    """)
+    both.again()
+    both.same(AGAIN)
+    both.same(f"[x[()] for x in {ALL}]")
+
+
+def test_what_is_written_was_copied(impl: Any) -> None:
+    with impl.open("w") as f:
+        values = np.arange(5)
+        ds = f.create_dataset("x", data=values)
+        values[:] = 0
+        ds[3:] = values[:2]
+        values[:] = 9
+        assert ds[()].tolist() == [0, 1, 2, 0, 0]
+
+
+def test_direct(both: Any) -> None:
+    both.same(MAKE)
+    both.same("""
+        a = np.zeros((3, 4)); d.read_direct(a); a
+        b = np.zeros(8, 'i2'); d.read_direct(b, np.s_[1], np.s_[2:6]); b
+        d.read_direct(np.zeros((3, 5)))
+        d.read_direct(np.zeros((4, 3)).T)
+        d.read_direct([1])
+        d.read_direct(np.zeros(12))
+        e.read_direct(np.zeros(3))
+        w = np.arange(12).reshape(3, 4)
+        d.write_direct(w); d[()]
+        d.write_direct(w, np.s_[0:2, 1], np.s_[1:, 0]); d[()]
+        d.write_direct(np.arange(4.), dest_sel=np.s_[0]); d[()]
+        d.write_direct(np.zeros((4, 3)).T)
+        d.write_direct(np.zeros((3, 5)))
+        d.write_direct([1])
+        e.write_direct(np.zeros(1))
+    """)
+
+
+def test_resize(both: Any) -> None:
+    both.same(MAKE)
+    both.same("""
+        d.resize((3, 4))
+        e.resize((1,))
+        s.resize((1,))
+        d.shape = (1, 3)
+        r[...] = 1
+        r.resize((5, 3))
+        r.shape, r[()], len(r)
+        r[4] = 4
+        r.resize(6, axis=0)
+        r.resize(6, axis=1)
+        r.resize((6, 4))
+        r.resize((6,))
+        r.resize(-1, axis=0)
+        r.resize(2, axis=2)
+        r.resize(2, axis=-1)
+        r.resize((3, 3), axis=0)
+        r.resize('a', axis=0)
+        r.resize(4)
+        r.shape, r[()]
+        r2 = f.create_dataset('r2', (0,), 'f4', maxshape=(None,), fillvalue=3)
+        r2.shape, r2.size, r2[()]
+        r2.resize((4,)); r2[1] = 1; r2[()]
+        r2[4]
+    """)
+    both.again()
+    both.same("""
+        f['r'].shape, f['r'][()], f['r2'][()], f['r'].maxshape, f['r2'].maxshape
+        f['r'].resize(2, axis=0)
+        f['r'].shape = (3, 3)
+        f['r'].shape, f['r'][()][:2]
+    """)
+
+
+def test_shrinking_and_growing_again_gives_the_fill_value(impl: Any) -> None:
+    with impl.open("w") as f:
+        ds = f.create_dataset("r", data=[1, 2, 3, 4], maxshape=(None,), fillvalue=-1)
+        ds.resize((2,))
+        assert ds[()].tolist() == [1, 2]
+        f = impl.again(f)
+        assert f["r"][()].tolist() == [1, 2]
+        f.close()
+
+
+def test_datasets_of_different_lengths_share_the_records(impl: Any) -> None:
+    with impl.open("w") as f:
+        for n in (1, 4, 2):
+            f.create_dataset(f"r{n}", data=np.arange(n), maxshape=(None,))
+        f = impl.again(f)
+        assert [f[f"r{n}"][()].tolist() for n in (1, 4, 2)] == [[0], [0, 1, 2, 3], [0, 1]]
+        if impl.ours:
+            assert f.numrecs == 4
+        f.close()
+
+
+def test_requests() -> None:
+    with pnc_vol.File("q.nc", "w", driver="memory") as f:
+        ds = f.create_dataset("x", (4, 6), "f8")
+        post = ds.iput(0, np.arange(6.0))
+        assert post.status == "pending"
+        assert post.id in f.requests
+        assert ds[0].tolist() == [0, 1, 2, 3, 4, 5]
+        get = ds.iget((slice(None), 1))
+        ds[3, 1] = 5
+        f.flush()
+        assert post.status == get.status == "done"
+        assert not f.requests
+        assert get.array.tolist() == [1, 0, 0, 0]
+        out = np.empty((2, 2))
+        ds.iget((slice(2, 4), slice(0, 2)), out).wait()
+        assert out.tolist() == [[0, 0], [0, 5]]
+        many = ds.iput_many([[1, 0], [2, 2]], [[1, 2], [1, 3]], [1, 2, 3, 4, 5])
+        got = ds.iget_many([[1, 0], [2, 2]], [[1, 2], [1, 3]])
+        f.wait_all([many, got])
+        assert got.array.tolist() == [1, 2, 3, 4, 5]
+        gone = ds.iput(0, np.zeros(6))
+        f.cancel(gone)
+        assert gone.status == "cancelled"
+        f.wait_all()
+        assert ds[0].tolist() == [0, 1, 2, 3, 4, 5]
+        assert ds[1:3].tolist() == [[1, 2, 0, 0, 0, 0], [0, 0, 3, 4, 5, 0]]
+        with pytest.raises(IndexError):
+            ds.iput(9, 1)
+        with pytest.raises(ValueError, match="field|Field"):
+            ds.iget("a")
+
+
+def test_collective_reads_nest() -> None:
+    with pnc_vol.File("q.nc", "w", driver="memory") as f:
+        f["x"] = [1, 2]
+        ds = f["x"]
+        with ds.collective:
+            assert f["x"][()].tolist() == [1, 2]
+            with f["x"].collective:
+                ds[0] = 3
+            assert ds[()].tolist() == [3, 2]
+        with pytest.raises(KeyError), ds.collective:
+            raise KeyError
+        assert not f.id.handle.collective
+
+
+def test_overflow_and_clip(impl: Any) -> None:
+    if not impl.ours:
+        pytest.skip("h5py clips")
+    with impl.open("w") as f:
+        ds = f.create_dataset("x", (2,), "i1")
+        with pytest.raises(ValueError, match="300"):
+            ds[:] = np.array([1, 300])
+        assert ds[()].tolist() == [0, 0]
+    with impl.open("w", on_overflow="clip") as f:
+        f.create_dataset("x", (2,), "i1")[:] = np.array([-300, 300])
+        assert f["x"][()].tolist() == [-128, 127]
+
+
+def test_empty_datasets_cannot_be_written(impl: Any) -> None:
+    with impl.open("w") as f:
+        f["e"] = impl.h5.Empty("f4")
+        with pytest.raises(OSError):
+            f["e"][...] = 1
+        if impl.ours:
+            with pytest.raises(ConversionError, match="Empty"):
+                f["e"].iput((), 1)
+            with pytest.raises(ValueError, match="Empty"):
+                f["e"].iget(())
+
+
+SHAPES = st.lists(st.integers(0, 5), min_size=0, max_size=3).map(tuple)
+
+
+@st.composite
+def _index(draw: Any, shape: tuple[int, ...]) -> Any:
+    parts: list[Any] = []
+    listed = False
+    for dim in shape:
+        kind = draw(st.integers(0, 3))
+        if kind == 0 and dim:
+            parts.append(draw(st.integers(-dim, dim - 1)))
+        elif kind == 1:
+            a, b = sorted((draw(st.integers(0, dim)), draw(st.integers(0, dim))))
+            parts.append(slice(a, b, draw(st.integers(1, 3))))
+        elif kind == 2 and dim and not listed:
+            listed = True
+            parts.append(sorted(draw(st.sets(st.integers(0, dim - 1), min_size=1))))
+        else:
+            parts.append(slice(None))
+    return tuple(parts[: draw(st.integers(0, len(parts)))])
+
+
+@st.composite
+def _script(draw: Any) -> Any:
+    shape = draw(SHAPES)
+    writes = draw(st.lists(_index(shape), max_size=4))
+    return shape, draw(st.booleans()), draw(st.sampled_from(["i2", "f8", "u1", ">i4"])), writes, draw(_index(shape))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=_script())
+def test_random_selections(tmp_path: pathlib.Path, script: Any) -> None:
+    shape, growing, dtype, writes, read = script
+    found = []
+    for h5 in (h5py, pnc_vol):
+        path = tmp_path / f"{h5.__name__}.nc"
+        growing = growing and bool(shape)
+        with h5.File(path, "w") as f:
+            ds = f.create_dataset("x", shape, dtype, maxshape=(None, *shape[1:]) if growing else None)
+            for number, index in enumerate(writes, 1):
+                target = np.zeros(shape)[index]
+                ds[index] = np.arange(target.size).reshape(target.shape) % 50 + number
+            inside = ds[read]
+        with h5.File(path) as f:
+            outside = f["x"][read]
+            assert np.array_equal(inside, outside)
+            found.append((outside.dtype, np.shape(outside), np.asarray(outside).tolist(), f["x"][()].tolist()))
+    assert found[0] == found[1]

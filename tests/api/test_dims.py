@@ -1,0 +1,91 @@
+"""Labels and scales against h5py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def test_labels_and_scales(both: Any) -> None:
+    both.same("""
+        d = f.create_dataset('d', data=np.zeros((2, 3))); x = f.create_dataset('x', data=[1., 2.])
+        y = f.create_dataset('y', data=[1, 2, 3]); y2 = f.create_dataset('y2', data=[4, 5, 6])
+        len(d.dims), len(list(d.dims)), d.dims[0].label, len(d.dims[0]), list(d.dims[0])
+        d.dims[2]
+        d.dims[0].label = 'x'
+        d.dims[0].label
+        d.dims[0].label = 3
+        d.dims[0][0]
+        d.dims[0]['a']
+        d.dims[0].keys(), d.dims[0].values(), d.dims[0].items()
+        d.dims[0].attach_scale(x)
+        x.is_scale, d.is_scale, d.dims[0][0], len(d.dims[0]), d.dims[0].keys()
+        y.make_scale('yy')
+        d.dims[1].attach_scale(y)
+        d.dims[1].attach_scale(y)
+        d.dims[1].attach_scale(y2)
+        len(d.dims[1]), d.dims[1]['yy'], d.dims[1].keys(), d.dims[1].values(), d.dims[1].items()
+        d.dims[1]['nope']
+        d.dims[1][5]
+        d.dims[0].attach_scale(d)
+        d.dims[0].attach_scale(f)
+        d.dims[0].attach_scale(3)
+        d.dims[0].detach_scale(y)
+        d.make_scale('no')
+        d.make_scale(3)
+        y.dims[0].attach_scale(x)
+        d.dims[0] == d.dims[0], d.dims[0] == d.dims[1], hash(d.dims[0]) == hash(d.dims[0])
+        len(f.create_dataset('e', data=h5.Empty('f4')).dims), len(f.create_dataset('s', data=1).dims)
+    """)
+    both.again()
+    both.same("""
+        d = f['d']
+        d.dims[0].label, d.dims[1].label, [len(a) for a in d.dims], d.dims[0].keys(), d.dims[1].keys()
+        d.dims[0][0].name, d.dims[1]['yy'].name, d.dims[1][1].name
+        f['x'].is_scale, f['y'].is_scale, d.is_scale
+        d.dims[1].detach_scale(f['y'])
+        d.dims[1].detach_scale(f['y'])
+        d.dims[1].keys(), f['y'].is_scale
+        f['y'].make_scale('renamed')
+    """)
+    both.again()
+    both.same("f['d'].dims[1].keys(), f['y'].is_scale, f['d'].dims[0].keys()")
+
+
+def test_deleting_a_scale_detaches_it(impl: Any) -> None:
+    if not impl.ours:
+        pytest.skip("HDF5 leaves a dangling reference")
+    with impl.open("w") as f:
+        f["d"], f["x"] = [1.0, 2.0], [3.0, 4.0]
+        f["d"].dims[0].attach_scale(f["x"])
+        del f["x"]
+        assert len(f["d"].dims[0]) == 0
+
+
+def test_scales_of_another_file(impl: Any, tmp_path: Any) -> None:
+    with impl.open("w") as f, impl.h5.File(tmp_path / "o", "w") as other:
+        f["d"], other["x"] = [1.0, 2.0], [3.0, 4.0]
+        if impl.ours:
+            with pytest.raises(RuntimeError, match="another file"):
+                f["d"].dims[0].attach_scale(other["x"])
+
+
+def test_create_scale_is_deprecated(impl: Any) -> None:
+    with impl.open("w") as f:
+        f["d"], f["x"] = [1.0, 2.0], [3.0, 4.0]
+        with pytest.warns(Warning, match="deprecated"):
+            f["d"].dims.create_scale(f["x"], "name")
+        assert f["x"].is_scale
+
+
+def test_representations(impl: Any) -> None:
+    f = impl.open("w")
+    f["d"] = [1.0]
+    f["d"].dims[0].label = "x"
+    dims, axis = f["d"].dims, f["d"].dims[0]
+    assert repr(dims).startswith("<Dimensions of HDF5 object at ")
+    assert repr(axis).startswith('<"x" dimension 0 of HDF5 dataset at ')
+    f.close()
+    assert repr(dims) == "<Dimensions of closed HDF5 dataset>"
+    assert repr(axis) == "<Dimension of closed HDF5 dataset>"
