@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from pnc_vol.mapping.spelling import spell, unspell
 __all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "make_attribute"]
 
 Marker = Mapping[str, Any]
+NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,8 +236,9 @@ class Attributes(MutableMapping[str, Attribute]):
 
     Parameters
     ----------
-    raw : attributes as in the header, those that are shown, under their true names
-    markers : marker of each attribute that has one, by true name
+    raw : attributes as in the header, those that are shown
+    markers : marker of each attribute that has one, by its name in the header
+    renamed : true name of each attribute that is spelled otherwise in the header
     findings : list that gets a sentence for every marker that does not fit
 
     Examples
@@ -245,16 +248,18 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_entries", "_findings", "_markers", "_raw")
+    __slots__ = ("_entries", "_findings", "_raw", "_renamed", "markers")
 
     def __init__(
         self,
         raw: tuple[Attr, ...] = (),
-        markers: Mapping[str, Marker] | None = None,
+        markers: Mapping[str, Marker] = NO_MARKERS,
+        renamed: Mapping[str, str] = NO_MARKERS,
         findings: list[str] | None = None,
     ) -> None:
         self._raw: tuple[Attr, ...] | None = raw
-        self._markers = markers
+        self.markers = markers
+        self._renamed = renamed
         self._findings = findings
         self._entries: dict[str, Attribute | Attr] | None = None
 
@@ -263,21 +268,23 @@ class Attributes(MutableMapping[str, Attribute]):
         """The header's attributes if nothing changed since they were read, else None."""
         return self._raw
 
-    @property
-    def markers(self) -> Mapping[str, Marker]:
-        """Markers of attributes that came from a header, by true name."""
-        return self._markers or {}
+    def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
+        """Take the header's spelling of these same attributes in place of the values, so that it is made only once."""
+        renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker}
+        self.__init__(raw, markers or NO_MARKERS, renamed or NO_MARKERS, self._findings)  # type: ignore[misc]
 
-    def raw(self, name: str) -> Attr | None:
-        """The attribute as in the header, or None if it was made or changed here."""
-        entry = self._table().get(name)
-        return entry if isinstance(entry, Attr) else None
+    def entries(self) -> Mapping[str, Attribute | Attr]:
+        """By true name: what was made here, or an attribute as it is in the header (maybe under another name)."""
+        return self._table()
 
     def _table(self) -> dict[str, Attribute | Attr]:
         if self._entries is None:
-            self._entries = {attr[0]: attr for attr in reversed(self._raw or ())}
-            if len(self._entries) > 1:
-                self._entries = dict(reversed(self._entries.items()))
+            table: dict[str, Attribute | Attr] = {}
+            for attr in self._raw or ():
+                name = self._renamed.get(attr.name, attr.name)
+                # two of one name: the first is it, the other shows its name in the file, or nothing
+                table.setdefault(attr.name if name in table else name, attr)
+            self._entries = table
         return self._entries
 
     def _change(self) -> dict[str, Attribute | Attr]:
@@ -289,7 +296,7 @@ class Attributes(MutableMapping[str, Attribute]):
         entry = self._table()[name]
         if isinstance(entry, Attribute):
             return entry
-        return decode_attribute(entry, self.markers.get(name), self._findings)
+        return decode_attribute(entry, self.markers.get(entry.name), self._findings)
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         self._change()[name] = value

@@ -30,6 +30,9 @@ __all__ = ["TYPE_KEYS", "derive", "element_marker", "element_of_var", "generated
 
 Marker = Mapping[str, Any]
 
+WIDEST = 2**31 - 1
+"""Bytes of the widest string that numpy has; characters of a wider dimension are single ones."""
+
 TYPE_KEYS = ("type", "encoding", "enum", "order")
 """Keys of `_PncVol` that belong to the element."""
 
@@ -41,10 +44,18 @@ def _number(code: int) -> Element:
 
 
 @lru_cache(maxsize=1024)
-def _string(width: int, name: str, encoding: str, kind: Kind) -> Element:
-    """Strings as wide as a variable's last dimension; no dimension if `name` is empty."""
+def _string(sizes: tuple[int, ...], names: tuple[str, ...], encoding: str, kind: Kind) -> Element:
+    """Strings as wide as the one dimension that is given, or single characters."""
+    width = sizes[0] if sizes else 1
     shown = string_dtype(encoding, width if kind == "string" else None)
-    return Element(shown, np.dtype(f"S{width}"), CHAR, (width,) if name else (), (name,) if name else (), kind)
+    return Element(shown, np.dtype(f"S{width}"), CHAR, sizes, names, kind)
+
+
+def _width_dim(sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Size and name of the dimension that is the width of a char variable's strings, if there is one."""
+    if sizes and 0 < sizes[-1] <= WIDEST:
+        return sizes[-1:], names[-1:]
+    return (), ()
 
 
 def _attr(attrs: Sequence[Attr], name: str) -> Attr | None:
@@ -66,7 +77,7 @@ def derive(code: int, sizes: tuple[int, ...], names: tuple[str, ...], attrs: Seq
     if code == CHAR:
         encoding = _attr(attrs, "_Encoding")
         utf8 = encoding is not None and encoding.data.lower() in (b"utf-8", b"utf8")
-        return _string(sizes[-1] if sizes else 1, names[-1] if sizes else "", "utf-8" if utf8 else "ascii", "string")
+        return _string(*_width_dim(sizes, names), "utf-8" if utf8 else "ascii", "string")
     if code == BYTE:
         said = _attr(attrs, "dtype")
         return element_for(bool) if said is not None and said[1:] == (CHAR, 4, b"bool") else _number(code)
@@ -121,12 +132,7 @@ def _marked_element(
         return None
     element: Element | None = None
     if code == CHAR and kind in ("string", "vlen_string"):
-        return _string(
-            sizes[-1] if sizes else 1,
-            names[-1] if sizes else "",
-            encoding,
-            "string" if kind == "string" else "vlen_string",
-        )
+        return _string(*_width_dim(sizes, names), encoding, "string" if kind == "string" else "vlen_string")
     if kind == "number" and code != CHAR:
         element = _number(code)
     elif kind == "bool" and code == BYTE:

@@ -111,30 +111,21 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
     (2,)
     """
     dt = np.dtype(dtype)
+    info = check_string_dtype(dt)
+    if info is not None:
+        return _string_element(*info, width)
     if dt.metadata is None:
-        try:
-            return _plain_element(dt, width)
-        except TypeError:
-            if dt.kind in "biufcS":
-                raise
-    return _element(dt, width)
+        return _plain_element(dt)
+    return _element(dt)
 
 
 @lru_cache(maxsize=256)
-def _plain_element(dt: Dtype, width: int) -> Element:
-    return _element(dt, width)
+def _plain_element(dt: Dtype) -> Element:
+    return _element(dt)
 
 
-def _element(dt: Dtype, width: int) -> Element:
+def _element(dt: Dtype) -> Element:
     _refuse(dt)
-    info = check_string_dtype(dt)
-    if info is not None:
-        shown = string_dtype(info.encoding, info.length)
-        if info.length == 0:
-            raise DefinitionError("Size must be positive: a fixed-length string needs at least one byte")
-        size = info.length or max(1, width)
-        kind: Kind = "string" if info.length else "vlen_string"
-        return Element(shown, np.dtype(f"S{size}"), CHAR, (size,), (f"strlen_{size}",), kind)
     enum = metadata_of(dt).get("enum")
     if enum is not None:
         return _enum_element(dt, dict(enum))
@@ -148,6 +139,16 @@ def _element(dt: Dtype, width: int) -> Element:
     if dt.str[1:] == "f2":
         return Element(shown, np.dtype(">f4"), FLOAT, kind="float16")
     return Element(shown, shown.newbyteorder(">"), nc_type(dt).code)
+
+
+@lru_cache(maxsize=256)
+def _string_element(encoding: str, length: int | None, width: int) -> Element:
+    if length == 0:
+        raise DefinitionError("Size must be positive: a fixed-length string needs at least one byte")
+    size = length or max(1, width)
+    kind: Kind = "string" if length else "vlen_string"
+    shown = string_dtype(encoding, length)
+    return Element(shown, np.dtype(f"S{size}"), CHAR, (size,), (f"strlen_{size}",), kind)
 
 
 def _enum_element(dt: Dtype, members: dict[str, int]) -> Element:

@@ -26,7 +26,7 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.conventions import element_marker, element_of_var
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element, element_for
-from pnc_vol.mapping.special import Dtype, string_dtype
+from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
 
 __all__ = ["spell", "unspell"]
 
@@ -50,10 +50,14 @@ def spell(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> 
     dtype, shape, value
         As in `mapping.attributes.Attribute`.
     """
+    if shape == () and value is not None and metadata_of(dtype).get("vlen") is str:
+        # by far the most common attribute: one text
+        text = value.item().encode("utf-8", "surrogateescape")
+        return Attr(name, CHAR, len(text), text), None
     element = element_for(dtype)
     if element.is_string:
         return _spell_strings(name, element, shape, value)
-    marker = _type_marker(element)
+    marker = {} if element.kind == "number" and dtype.isnative else _type_marker(element)
     if shape is None or value is None:
         return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
     raw = np.empty(value.size * element.itemsize, np.uint8)

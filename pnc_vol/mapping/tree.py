@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pnc_vol.format.model import Dim
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element
 
-__all__ = ["Axis", "DatasetNode", "GroupNode", "Node", "Tree"]
+__all__ = ["Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -108,8 +109,16 @@ class Tree:
         self.datasets: dict[int, DatasetNode] = {}
         self.version = 0
         self.next_uid = 0
+        self.history: list[DatasetNode] = []
+        """Datasets in the order in which they were defined since the last flush, deleted ones too."""
+        self.records = 0
+        """Records that the file has already: the record count never decreases."""
         self.findings: list[str] = []
         """What was wrong with `_PncVol` when the tree was read from a header."""
+        self.file_dims: tuple[Dim, ...] = ()
+        """Dimensions of the header that the tree was read from: they keep their order."""
+        self.spare_dims: frozenset[str] = frozenset()
+        """Those of them that no variable used: they stay in the file."""
 
     def touch(self) -> None:
         """Say that a definition changed."""
@@ -147,6 +156,7 @@ class Tree:
         )
         self.next_uid += 1
         self.datasets[node.uid] = node
+        self.history.append(node)
         parent.children[name] = node
         self.touch()
         return node
@@ -178,8 +188,10 @@ class Tree:
 
 
 def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:
-    """The node and all below it, parents first, in creation order."""
-    yield node
-    if isinstance(node, GroupNode):
-        for child in node.children.values():
-            yield from walk(child)
+    """The node and all below it, parents first, in creation order; any depth."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, GroupNode):
+            stack.extend(reversed(node.children.values()))

@@ -1,0 +1,193 @@
+"""Which dimension each axis of a dataset uses, when a tree becomes a header.
+
+Knows: axes, labels, scales, the names that are free. Does not know: variables' types, markers, attributes.
+
+Rules
+-----
+1. A 1-D scale has a dimension of its own name (a coordinate variable); an axis with a scale uses the dimension of
+   its first scale, if the lengths agree.
+2. Else a label names the dimension, else the name the file gave it, if that name is free or has the same length; a
+   name that would turn a dataset into a coordinate variable is not free for it.
+3. Nameless axes share one dimension for each length: ``dim_<length>``.
+4. All record axes use the one record dimension: named after the first record scale attached to a record axis, else
+   the first label, else the file's name, else ``record``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+
+from pnc_vol.format.model import Dim
+from pnc_vol.mapping.names import legal_name
+from pnc_vol.mapping.tree import Axis, DatasetNode
+
+__all__ = ["DimBook", "is_nameless"]
+
+_NAMELESS = re.compile(r"dim_(\d+)(_\d+)?|record(_\d+)?")
+
+
+def is_nameless(name: str, size: int) -> bool:
+    """True if `name` is one that was made for a dimension without a name.
+
+    Parameters
+    ----------
+    name : str
+    size : int, 0 for the record dimension
+
+    Examples
+    --------
+    >>> is_nameless("dim_3", 3), is_nameless("dim_3", 4), is_nameless("record", 0)
+    (True, False, True)
+    """
+    found = _NAMELESS.fullmatch(name)
+    if found is None:
+        return False
+    return size == 0 if found[1] is None else size != 0 and found[1] == str(size)
+
+
+class DimBook:
+    """The dimensions of a header that is being made.
+
+    Parameters
+    ----------
+    nodes : datasets with their `cdf_name` set
+
+    Attributes
+    ----------
+    dims : list of Dim
+    coordinates : for each dimension, the scale that is its coordinate variable, or None
+    labels : for each dimension, the label that its name alone stands for
+    """
+
+    def __init__(self, nodes: Iterable[DatasetNode]) -> None:
+        self.dims: list[Dim] = []
+        self.coordinates: list[DatasetNode | None] = []
+        self.labels: list[str] = []
+        self._ids: dict[str, int] = {}
+        self._own: dict[int, int] = {}
+        self._nameless: dict[int, int] = {}
+        self._record = -1
+        self._plain: set[str] = set()
+        records = []
+        for node in nodes:
+            if node.is_placeholder:
+                continue
+            shape = node.shape or ()
+            record = node.is_record
+            if record:
+                records.append(node)
+            if len(shape) == 1:
+                if node.scale is None:
+                    self._plain.add(node.cdf_name)
+                elif not record:
+                    self._own[node.uid] = self._add(node.cdf_name, shape[0], node)
+        if records:
+            self._name_record(records)
+
+    def place(self, node: DatasetNode) -> tuple[int, ...]:
+        """The dimensions of a dataset's axes, as indices into `dims`; none for a placeholder."""
+        if node.is_placeholder:
+            return ()
+        assert node.shape is not None
+        own = self._own.get(node.uid)
+        if own is not None:
+            return (own,)
+        first = [self._record] if node.is_record else []
+        axes = node.axes
+        for index in range(len(first), len(node.shape)):
+            first.append(self._axis(node, axes[index], node.shape[index]))
+        return tuple(first)
+
+    def hidden(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+        """Dimensions that the user does not see: widths of strings, parts of complex numbers."""
+        found = []
+        for size, name in zip(sizes, names, strict=True):
+            number, wanted = 1, name
+            while (index := self._named(wanted, size)) is None:
+                number += 1
+                wanted = f"{name}_{number}"
+            found.append(index)
+        return tuple(found)
+
+    def in_order(self, before: tuple[Dim, ...], spare: Container[str]) -> tuple[tuple[Dim, ...], list[int] | None]:
+        """The dimensions in the order of an earlier header, and what becomes of each index (None: nothing).
+
+        Those of the earlier header that no variable used (`spare`) stay, those that lost their variables go.
+        """
+        if not before:
+            return tuple(self.dims), None
+        kept: list[Dim] = []
+        place: dict[int, int] = {}
+        for dim in before:
+            index = self._ids.get(dim.name)
+            if index is None and dim.name in spare and (dim.size or self._record < 0):
+                kept.append(dim)
+                self._ids[dim.name] = -1
+            elif index is not None and index >= 0 and index not in place:
+                place[index] = len(kept)
+                kept.append(self.dims[index])
+        for index, dim in enumerate(self.dims):
+            if index not in place:
+                place[index] = len(kept)
+                kept.append(dim)
+        moved = [place[index] for index in range(len(self.dims))]
+        return tuple(kept), None if moved == list(range(len(moved))) else moved
+
+    # ------------------------------------------------------------------------------------------------- inner
+
+    def _add(self, name: str, size: int, coordinate: DatasetNode | None = None) -> int:
+        index = len(self.dims)
+        self.dims.append(Dim(name, size))
+        self.coordinates.append(coordinate)
+        self.labels.append("" if coordinate is not None or is_nameless(name, size) else name)
+        self._ids[name] = index
+        return index
+
+    def _named(self, name: str, size: int) -> int | None:
+        """The dimension of that name, made if need be; None if the name has another length."""
+        index = self._ids.get(name)
+        if index is None:
+            return self._add(name, size)
+        return index if self.dims[index].size == size else None
+
+    def _axis(self, node: DatasetNode, axis: Axis, size: int) -> int:
+        if axis.scales:
+            own = self._own.get(axis.scales[0].uid)
+            if own is not None and self.dims[own].size == size:
+                return own
+        wanted = legal_name(axis.label) if axis.label else axis.dim_name
+        if wanted is not None and not (wanted == node.cdf_name and len(node.shape or ()) == 1):
+            index = self._named(wanted, size)
+            if index is not None and self.coordinates[index] is None:
+                return index
+        index = self._nameless.get(size)
+        if index is None:
+            index = self._nameless[size] = self._find_nameless(f"dim_{size}", size)
+        return index
+
+    def _find_nameless(self, base: str, size: int) -> int:
+        name, number = base, 1
+        while True:
+            index = None if name in self._plain else self._named(name, size)
+            if index is not None and self.coordinates[index] is None:
+                return index
+            number += 1
+            name = f"{base}_{number}"
+
+    def _name_record(self, records: list[DatasetNode]) -> None:
+        """Make the record dimension."""
+        scales = {node.uid: node for node in records if node.scale is not None and len(node.axes) == 1}
+        attached = (scale.uid for node in records for scale in node.axes[0].scales[:1])
+        for uid in (*(uid for uid in attached if uid in scales), *scales):
+            name = scales[uid].cdf_name
+            if name not in self._ids:
+                self._record = self._own[uid] = self._add(name, 0, scales[uid])
+                return
+        labels = [legal_name(node.axes[0].label) for node in records if node.axes[0].label]
+        given = [node.axes[0].dim_name for node in records if node.axes[0].dim_name]
+        for wanted in (*labels[:1], *given[:1]):
+            if wanted and wanted not in self._ids and wanted not in self._plain:
+                self._record = self._add(wanted, 0)
+                return
+        self._record = self._find_nameless("record", 0)

@@ -1,0 +1,263 @@
+"""A tree becomes a header.
+
+Knows: which variable, which attributes and which marker each dataset and group needs. Does not know: bytes,
+files, where data lies (`begin` stays -1).
+
+Rules
+-----
+1. Names that variables have are kept; new ones are made in the order of creation.
+2. A marker holds only what `mapping.unflatten` would not find out without it.
+3. Attributes that nobody changed are passed on as the bytes they were read as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
+from pnc_vol.mapping.attributes import Attributes, encode_attribute
+from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
+from pnc_vol.mapping.dimensions import DimBook
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
+from pnc_vol.mapping.markers import dump_marker
+from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
+
+__all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
+
+FILL = "_FillValue"
+_AMBIGUOUS = (BYTE, CHAR)
+"""Types whose meaning depends on the attributes of a variable."""
+
+
+class Flat(NamedTuple):
+    """A header and whose its variables are.
+
+    header : Header, nothing placed (`begin` -1, `numrecs` 0).
+    uids : tuple of int, ``header.vars[i]`` belongs to the dataset ``uids[i]``.
+    """
+
+    header: Header
+    uids: tuple[int, ...]
+
+
+def numrecs_of(tree: Tree) -> int:
+    """Records that the file needs: the longest record dataset, but no fewer than there are already."""
+    longest = tree.records
+    for node in tree.datasets.values():
+        if node.maxshape is not None and node.is_record and not node.is_placeholder and node.shape:
+            longest = max(longest, node.shape[0])
+    return longest
+
+
+def to_header(tree: Tree, *, version: int = 5) -> Flat:
+    """Spell a tree as a header; variables that have no name yet get one (`DatasetNode.cdf_name`).
+
+    Parameters
+    ----------
+    tree : Tree
+    version : {1, 2, 5}
+        What this version cannot hold is found by `format.limits.check_limits`, not here.
+
+    Examples
+    --------
+    >>> from pnc_vol.mapping.dtypes import element_for
+    >>> tree = Tree()
+    >>> _ = tree.add_dataset(tree.root, "t", element=element_for("f4"), shape=(3,))
+    >>> to_header(tree).header.dims
+    (Dim(name='dim_3', size=3),)
+    """
+    nodes = list(tree.datasets.values())
+    _name_variables(nodes, tree)
+    book = DimBook(nodes)
+    numrecs = numrecs_of(tree)
+    variables = [_variable(node, book, numrecs) for node in nodes]
+    dims, moved = book.in_order(tree.file_dims, tree.spare_dims)
+    if moved is not None:
+        known = {var.dims for var in variables}
+        new = {old: tuple(moved[index] for index in old) for old in known}
+        variables = [var._replace(dims=new[var.dims]) for var in variables]
+    header = Header(version, 0, dims, _global_attrs(tree), tuple(variables))
+    return Flat(header, tuple(tree.datasets))
+
+
+def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
+    book = NameBook()
+    fresh = []
+    for node in nodes:
+        name = node.cdf_name
+        if not name or name in book.taken:
+            fresh.append(node)
+        else:
+            book.taken.add(name)
+    for node in fresh:
+        node.cdf_name = book.take(variable_name(node.path, tree.separator))
+
+
+def _variable(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
+    """One variable with its attributes and marker."""
+    element = node.element
+    visible = book.place(node)
+    dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
+    marker: dict[str, Any] = {}
+    name = node.cdf_name
+    if node.parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
+        marker["path"] = node.path
+    if node.is_placeholder:
+        _describe_placeholder(node, marker)
+    elif node.maxshape is not None and node.is_record and node.shape and node.shape[0] != numrecs:
+        marker["len"] = node.shape[0]
+    _describe_axes(node, visible, book, marker)
+    attrs = _variable_attrs(node, element, dims, book, marker)
+    return Var(name, dims, attrs, element.nc_type)
+
+
+def _describe_placeholder(node: DatasetNode, marker: dict[str, Any]) -> None:
+    if node.shape is None:
+        marker["null"] = True
+        return
+    marker["shape"] = list(node.shape)
+    if node.is_record:
+        marker["record"] = True
+
+
+def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, marker: dict[str, Any]) -> None:
+    """Put into the marker what the dimensions do not say of scales and labels."""
+    plain = True
+    for axis, index in zip(node.axes, visible, strict=False):
+        coordinate, scales = book.coordinates[index], axis.scales
+        if coordinate is None or coordinate is node:
+            plain = plain and not scales and axis.label == book.labels[index]
+        else:
+            plain = plain and len(scales) == 1 and scales[0] is coordinate and not axis.label
+    is_coordinate = len(visible) == 1 and book.coordinates[visible[0]] is node
+    if node.scale != ("" if is_coordinate else None):
+        marker["scale"] = node.scale
+    if plain and len(visible) == len(node.axes):
+        return
+    ids = visible or (-1,) * len(node.axes)
+    labels = ["" if index < 0 else book.labels[index] for index in ids]
+    if [axis.label for axis in node.axes] != labels:
+        marker["labels"] = [axis.label for axis in node.axes]
+    derived = [None if index < 0 or book.coordinates[index] is node else book.coordinates[index] for index in ids]
+    if [axis.scales for axis in node.axes] != [[] if scale is None else [scale] for scale in derived]:
+        marker["scales"] = [[scale.cdf_name for scale in axis.scales] for axis in node.axes]
+
+
+# ----------------------------------------------------------------------------------------------- attributes
+
+
+def _variable_attrs(
+    node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any]
+) -> tuple[Attr, ...]:
+    """All attributes of a variable; what they do not say of its type goes to the marker."""
+    written = _spelled(node.attrs, marker)
+    generated = generated_attrs(element)
+    if generated:
+        present = {attr.name: attr for attr in written}
+        own = [attr.name for attr in generated if present.get(attr.name) == attr]
+        if own:
+            marker["own"] = own
+        written += tuple(attr for attr in generated if attr.name not in present)
+    code = element.nc_type
+    if element.kind != "number" or code in _AMBIGUOUS or not element.dtype.isnative or _looks_complex(code, dims, book):
+        seen = [book.dims[index] for index in dims if book.dims[index].size]
+        sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
+        marker |= element_marker(element, derive(code, sizes, names, written))
+    if node.fillvalue is not None:
+        written = _with_fill(node.fillvalue, element, written, marker)
+    if marker:
+        written += (dump_marker(marker),)
+    return written
+
+
+def _looks_complex(code: int, dims: tuple[int, ...], book: DimBook) -> bool:
+    return bool(dims) and code in (FLOAT, DOUBLE) and book.dims[dims[-1]].name == COMPLEX_DIM
+
+
+def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
+    """Attributes under names that are legal, and their markers under ``attrs``."""
+    if attributes.untouched is not None:
+        if attributes.markers:
+            marker["attrs"] = dict(attributes.markers)
+        return attributes.untouched
+    entries = attributes.entries()
+    book = NameBook((MARKER, *(entry.name for entry in entries.values() if isinstance(entry, Attr))))
+    written, markers = [], {}
+    for name, entry in entries.items():
+        if isinstance(entry, Attr):
+            attr = entry
+            about = dict(attributes.markers.get(attr.name, ()))
+        else:
+            attr, made = encode_attribute(book.take(legal_name(name)), entry)
+            about = made or {}
+            if attr.name != name:
+                about["name"] = name
+        written.append(attr)
+        if about:
+            markers[attr.name] = about
+    attributes.settle(tuple(written), markers)
+    if markers:
+        marker["attrs"] = markers
+    return tuple(written)
+
+
+def fill_attr(fill: bytes, element: Element) -> Attr | None:
+    """The attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
+
+    Parameters
+    ----------
+    fill : bytes, one element as in the file
+    element : Element
+    """
+    size = TYPES[element.nc_type].size
+    base = fill[:size]
+    return Attr(FILL, element.nc_type, 1, base) if base * (len(fill) // size) == fill else None
+
+
+def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
+    fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
+    said = next((attr for attr in written if attr.name == FILL), None)
+    wanted = fill_attr(fill, element)
+    if said is None and wanted is not None:
+        return (*written, wanted)
+    if said != wanted or wanted is None:
+        marker["fill"] = fill.rstrip(b"\0").hex()
+    return written
+
+
+def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
+    """Attributes of the root and of all groups, and the global marker."""
+    root = tree.root.attrs
+    groups = [node for node in walk(tree.root) if isinstance(node, GroupNode) and node.parent is not None]
+    marker: dict[str, Any] = {}
+    written = list(_spelled(root, marker))
+    if groups:
+        book = NameBook((MARKER, *(attr.name for attr in written)))
+        markers = marker.setdefault("attrs", {})
+        for group in groups:
+            written += _group_attrs(group, tree.separator, book, markers)
+        if not markers:
+            del marker["attrs"]
+        marker["groups"] = [group.path for group in groups]
+    if marker:
+        marker["version"] = 1
+        written.append(dump_marker(marker))
+    return tuple(written)
+
+
+def _group_attrs(group: GroupNode, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
+    """The attributes of a group as global ones, each tied to its owner."""
+    path = group.path
+    for name, entry in group.attrs.entries().items():
+        flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
+        if isinstance(entry, Attr):
+            attr = entry._replace(name=flat)
+            about = {key: value for key, value in group.attrs.markers.get(entry.name, {}).items() if key != "name"}
+        else:
+            attr, made = encode_attribute(flat, entry)
+            about = made or {}
+        markers[flat] = {**about, "owner": path, "name": name}
+        yield attr

@@ -1,0 +1,73 @@
+"""The reserved attribute `_PncVol`: JSON text with what NetCDF has no words for.
+
+Knows: how a marker is written and how one is read without trusting it. Does not know: what its keys mean.
+
+Rules
+-----
+1. Compact JSON with sorted keys, in ASCII (characters beyond it are escaped), so that equal markers are equal bytes.
+2. A text that is not a JSON object is ignored as a whole; the file then is a plain NetCDF file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pnc_vol.format.model import Attr
+from pnc_vol.format.types import CHAR
+from pnc_vol.mapping.names import MARKER
+
+__all__ = ["Findings", "dump_marker", "load_marker", "shown"]
+
+Marker = dict[str, Any]
+
+MOST_FINDINGS = 1000
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+
+
+class Findings(list[str]):
+    """Sentences about what was wrong; a hostile file cannot make it longer than `MOST_FINDINGS`."""
+
+    def append(self, sentence: str) -> None:
+        """Add a sentence unless there are enough."""
+        if len(self) < MOST_FINDINGS:
+            super().append(sentence)
+
+
+def shown(value: object) -> str:
+    """A value of a file as it may appear in a message: short, printable."""
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def dump_marker(marker: Mapping[str, Any]) -> Attr:
+    """The attribute that holds `marker`.
+
+    Examples
+    --------
+    >>> dump_marker({"path": "/A/B"}).data
+    b'{"path":"/A/B"}'
+    """
+    data = _encode(marker).encode("ascii")
+    return Attr(MARKER, CHAR, len(data), data)
+
+
+def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
+    """The marker that an attribute holds; empty, with a finding, if it is none.
+
+    Parameters
+    ----------
+    attr : Attr named `_PncVol`
+    where : str, for the message
+    findings : list of str
+    """
+    if attr.type == CHAR:
+        try:
+            marker = json.loads(attr.data.decode("utf-8"))
+        except (ValueError, RecursionError):
+            marker = None
+        if isinstance(marker, dict):
+            return marker
+    findings.append(f"{where}: _PncVol is not a JSON object; it is ignored")
+    return {}

@@ -1,0 +1,135 @@
+"""How paths and attribute names of HDF5 are spelled as names of NetCDF, and back.
+
+Knows: which names each side allows, how a name is bent to fit, how collisions are told apart. Does not know: trees,
+headers, markers; who calls puts the true name into a marker wherever `dataset_name` would not give it back.
+
+Rules
+-----
+1. ``/A/B`` becomes ``A_B``. What NetCDF does not allow becomes ``_``; a name beyond 256 bytes is cut and gets
+   a digest of the whole.
+2. The second user of a name gets ``_2``, the third ``_3``...
+3. A name of the file is never a path: ``/`` in it becomes ``_``, nothing is split, nothing is followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2s
+
+from pnc_vol.format.names import MAX_NAME, is_legal_name, normalise
+
+__all__ = ["MARKER", "NameBook", "dataset_name", "is_member_name", "legal_name", "split_path", "variable_name"]
+
+MARKER = "_PncVol"
+"""The reserved attribute: no attribute of a user is spelled like this in the file."""
+
+_BAD = re.compile("[\x00-\x1f\x7f/\ud800-\udfff]")
+_FIRST = re.compile("[A-Za-z0-9_\u0080-\U0010ffff]")
+_DIGEST = 8
+
+
+def legal_name(name: str) -> str:
+    """Bend `name` until NetCDF allows it; a name that is allowed comes back as it is.
+
+    Examples
+    --------
+    >>> legal_name("temp"), legal_name("a/b "), legal_name(".hidden")
+    ('temp', 'a_b_', '_.hidden')
+    """
+    if is_legal_name(name):
+        return name
+    bent = _BAD.sub("_", normalise(name))
+    if bent.endswith(" "):
+        bent = bent[:-1] + "_"
+    if not _FIRST.match(bent):
+        bent = "_" + bent
+    return _shortened(bent, name)
+
+
+def _shortened(bent: str, name: str, room: int = MAX_NAME) -> str:
+    """`bent` in at most `room` bytes, its end replaced by a digest of `name` if it is too long."""
+    coded = bent.encode("utf-8", "surrogateescape")
+    if len(coded) <= room:
+        return bent
+    digest = blake2s(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
+    return f"{coded[: room - _DIGEST - 1].decode(errors='ignore').rstrip()}_{digest}"
+
+
+class NameBook:
+    """Names that are taken, and the next one that is free.
+
+    Examples
+    --------
+    >>> book = NameBook()
+    >>> book.take("a"), book.take("a"), book.take("a")
+    ('a', 'a_2', 'a_3')
+    """
+
+    __slots__ = ("_next", "taken")
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def take(self, name: str) -> str:
+        """Take `name`, or the first of ``name_2``, ``name_3``... that is free."""
+        if name not in self.taken:
+            self.taken.add(name)
+            return name
+        base = _shortened(name, name, MAX_NAME - 10)
+        number = self._next.get(base, 2)
+        while f"{base}_{number}" in self.taken:
+            number += 1
+        # many users of one name must not make each search start over
+        self._next[base] = number + 1
+        found = f"{base}_{number}"
+        self.taken.add(found)
+        return found
+
+
+def variable_name(path: str, separator: str) -> str:
+    """The name that a variable for the object at `path` would like to have.
+
+    Examples
+    --------
+    >>> variable_name("/A/B", "_")
+    'A_B'
+    """
+    return legal_name(path[1:].replace("/", separator))
+
+
+def is_member_name(name: object) -> bool:
+    """True if `name` can be one step of a path."""
+    if not isinstance(name, str) or not name or name in (".", "..") or "/" in name or "\0" in name:
+        return False
+    if name.isascii():
+        return True
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def dataset_name(variable: str) -> str:
+    """The name in the root group of a variable that has no marker.
+
+    Examples
+    --------
+    >>> dataset_name("temp"), dataset_name("../etc/passwd")
+    ('temp', '.._etc_passwd')
+    """
+    if is_member_name(variable):
+        return variable
+    name = variable.replace("/", "_").replace("\0", "_")
+    name = name.encode("utf-8", "replace").decode() if not is_member_name(name) else name
+    return name if is_member_name(name) else f"_{name.strip('.')}"
+
+
+def split_path(path: object) -> list[str] | None:
+    """The steps of an absolute path; None if it is not one."""
+    if not isinstance(path, str) or not path.startswith("/"):
+        return None
+    steps = path[1:].split("/")
+    return steps if all(map(is_member_name, steps)) else None

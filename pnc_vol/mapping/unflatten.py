@@ -1,0 +1,376 @@
+"""A header becomes a tree.
+
+Knows: NetCDF's conventions, the keys of `_PncVol`. Does not know: bytes, files.
+
+Rules
+-----
+1. Any header gives a tree: without markers each variable is a dataset in the root group, each coordinate variable a
+   scale attached to every axis that uses its dimension.
+2. Each key of a marker is checked against the header; one that does not fit is ignored, with a sentence in
+   `Tree.findings`. Nothing is allocated, and nothing repeated, because a marker says so.
+3. No value of an attribute is decoded here, the reserved ones excepted.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.types import TYPES
+from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
+from pnc_vol.mapping.conventions import element_of_var, generated_attrs
+from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.markers import Findings, load_marker, shown
+from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
+from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Tree
+
+__all__ = ["from_header"]
+
+Marker = Mapping[str, Any]
+
+FILL = "_FillValue"
+SPECIAL = frozenset((MARKER, FILL, "_Encoding", "dtype"))
+"""Attributes that may change what a variable is."""
+MAX_RANK = 32
+WIDEST_FILL = 1 << 16
+"""Bytes of the longest fill value that is made from a single value: the width is only a claim of the header."""
+
+
+def from_header(header: Header, *, separator: str = "_") -> Tree:
+    """Read a tree from a header.
+
+    Parameters
+    ----------
+    header : Header, of any writer
+    separator : str, joins the steps of a path in names of variables that are made later
+
+    Returns
+    -------
+    Tree
+        ``tree.datasets`` has a node for each variable, in order; `findings` says what in `_PncVol` did not fit.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.model import Dim
+    >>> tree = from_header(Header(5, 0, (Dim("x", 3),), (), (Var("x", (0,), (), 5),)))
+    >>> tree.root.children["x"].shape, tree.root.children["x"].scale
+    ((3,), '')
+    """
+    # a tree of many nodes is all live: collections on the way would only look at it again and again
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _Reader(header, separator).read()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _Reader:
+    """One reading of one header."""
+
+    def __init__(self, header: Header, separator: str) -> None:
+        self.header = header
+        self.tree = tree = Tree(separator=separator)
+        self.findings: list[str] = Findings()
+        tree.findings = self.findings
+        tree.file_dims = header.dims
+        self.names = NameBook()
+        self.numrecs = max(0, header.numrecs)
+        self.marked: list[tuple[DatasetNode, Marker]] = []
+        self.plans: dict[tuple[int, tuple[int, ...]], tuple[Any, ...]] = {}
+        self.coordinates: dict[int, DatasetNode] = {}
+
+    def read(self) -> Tree:
+        header, tree = self.header, self.tree
+        marker: Marker = {}
+        for attr in header.attrs:
+            if attr.name == MARKER:
+                marker = load_marker(attr, "the file", self.findings)
+        if marker and marker.get("version") != 1:
+            self.findings.append(f"_PncVol has version {shown(marker.get('version'))}; this library knows version 1")
+        self._read_groups(marker.get("groups", []))
+        visible = [self._read_variable(var) for var in header.vars]
+        self._read_axes(visible)
+        by_variable: dict[str, DatasetNode] = {}
+        for node, about in self.marked:
+            if "scales" in about and not by_variable:
+                by_variable = {found.cdf_name: found for found in reversed(tree.datasets.values())}
+            self._mark_axes(node, about, by_variable)
+        self._read_global_attrs(marker.get("attrs", {}))
+        used = {index for var in header.vars for index in var.dims}
+        tree.spare_dims = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
+        tree.touch()
+        return tree
+
+    # ---------------------------------------------------------------------------------- groups and variables
+
+    def _read_groups(self, paths: Any) -> None:
+        if not isinstance(paths, list):
+            self.findings.append(f"the file: groups is {shown(paths)}, no list of paths; it is ignored")
+            return
+        for path in paths:
+            steps = split_path(path)
+            if steps is None:
+                self.findings.append(f"the file: {shown(path)} is no path of a group; it is ignored")
+            else:
+                self._group(steps)
+
+    def _group(self, steps: list[str]) -> GroupNode | None:
+        """The group at a path, made if need be; None if a dataset is in the way."""
+        group = self.tree.root
+        for depth, step in enumerate(steps):
+            child = group.children.get(step)
+            if child is None:
+                child = GroupNode(self.tree, step, group, Attributes())
+                group.children[step] = child
+                if not depth:
+                    self.names.taken.add(step)
+            elif not isinstance(child, GroupNode):
+                return None
+            group = child
+        return group
+
+    def _read_variable(self, var: Var) -> tuple[int, ...]:
+        """Hang a dataset for `var` into the tree; return the dimensions of its axes."""
+        name, dims, attrs, code, _ = var
+        tree = self.tree
+        marker: Marker = NO_MARKERS
+        fill = None
+        special = False
+        for attr in attrs:
+            if attr[0] in SPECIAL:
+                special = True
+                break
+        plan = None if special else self.plans.get((code, dims))
+        if plan is None:
+            if special:
+                marker = self._marker_of(var)
+            plan = self._plan(var, marker)
+            if not special:
+                self.plans[code, dims] = plan
+        element, visible, names, shape, maxshape = plan
+        attributes = Attributes(attrs, findings=self.findings)
+        if special:
+            attributes = self._shown_attrs(var, element, marker)
+            fill = self._fill(var, element, marker)
+        uid = tree.next_uid
+        tree.next_uid = uid + 1
+        axes = [Axis("", [], given) for given in names]
+        scale = "" if len(names) == 1 and names[0] == name else None
+        # by position: this runs once for each variable of the file
+        node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, axes, scale, name)
+        tree.datasets[uid] = node
+        if marker:
+            self._mark_shape(node, marker)
+            if "scale" in marker and (marker["scale"] is None or isinstance(marker["scale"], str)):
+                node.scale = marker["scale"]
+            self.marked.append((node, marker))
+        self._hang(node, marker.get("path"))
+        if scale is not None and node.scale is not None and not node.is_placeholder:
+            self.coordinates.setdefault(visible[0], node)
+        return visible  # type: ignore[no-any-return]
+
+    def _hang(self, node: DatasetNode, path: Any) -> None:
+        """Put a dataset where its marker says, or under the name of its variable into the root."""
+        if path is not None:
+            steps = split_path(path)
+            group = self._group(steps[:-1]) if steps else None
+            if steps and group is not None and steps[-1] not in group.children:
+                node.name, node.parent = steps[-1], group
+                group.children[node.name] = node
+                if group is self.tree.root:
+                    self.names.taken.add(node.name)
+                return
+            self.findings.append(
+                f"variable {shown(node.cdf_name)}: cannot be at {shown(path)}; it is in the root group"
+            )
+        root = self.tree.root
+        node.name, node.parent = self.names.take(dataset_name(node.cdf_name)), root
+        root.children[node.name] = node
+
+    def _marker_of(self, var: Var) -> Marker:
+        for attr in var.attrs:
+            if attr.name == MARKER:
+                return load_marker(attr, f"variable {shown(var.name)}", self.findings)
+        return NO_MARKERS
+
+    def _plan(
+        self, var: Var, marker: Marker
+    ) -> tuple[Element, tuple[int, ...], tuple[str, ...], tuple[int, ...], tuple[int | None, ...] | None]:
+        """Element, dimensions of the axes, their names, shape and maxshape of a variable."""
+        dims = [self.header.dims[index] for index in var.dims]
+        record = bool(dims) and dims[0].size == 0
+        fixed = dims[1:] if record else dims
+        sizes, names = tuple(dim.size for dim in fixed), tuple(dim.name for dim in fixed)
+
+        def complain(sentence: str) -> None:
+            self.findings.append(f"variable {shown(var.name)}: {sentence}")
+
+        element = element_of_var(var.type, sizes, names, var.attrs, marker, complain=complain)
+        visible = var.dims[: len(var.dims) - len(element.trailing)]
+        shape = sizes[: len(sizes) - len(element.trailing)]
+        shown_names = tuple(dim.name for dim in dims[: len(visible)])
+        if record:
+            return element, visible, shown_names, (self.numrecs, *shape), (None, *shape)
+        return element, visible, shown_names, shape, None
+
+    def _mark_shape(self, node: DatasetNode, marker: Marker) -> None:
+        """What the marker says of the shape, if the variable can have it."""
+        if marker.get("null") is True or "shape" in marker:
+            shape = marker.get("shape")
+            record = marker.get("record") is True
+            if node.shape != () or not (marker.get("null") is True or _is_empty_shape(shape, record)):
+                self._complain(node, "null" if "null" in marker else "shape", shape)
+            elif marker.get("null") is True:
+                node.shape = None
+            else:
+                node.shape = tuple(shape)  # type: ignore[arg-type]
+                node.maxshape = (None, *node.shape[1:]) if record else None
+                node.axes = [Axis() for _ in node.shape]
+        if "len" in marker:
+            length = marker["len"]
+            if node.is_record and not node.is_placeholder and type(length) is int and 0 <= length <= self.numrecs:
+                assert node.shape is not None
+                node.shape = (length, *node.shape[1:])
+            else:
+                self._complain(node, "len", length)
+
+    def _complain(self, node: DatasetNode, key: str, value: Any) -> None:
+        self.findings.append(
+            f"variable {shown(node.cdf_name)}: {key} {shown(value)} of _PncVol does not fit; it is ignored"
+        )
+
+    # ----------------------------------------------------------------------------------------------- scales
+
+    def _read_axes(self, visible: list[tuple[int, ...]]) -> None:
+        """Attach each coordinate variable to the axes that use its dimension; label the others."""
+        coordinates = self.coordinates
+        labels = ["" if is_nameless(dim.name, dim.size) else dim.name for dim in self.header.dims]
+        for node, ids in zip(self.tree.datasets.values(), visible, strict=True):
+            # a placeholder has axes without dimensions
+            for axis, index in zip(node.axes, ids, strict=False):
+                scale = coordinates.get(index)
+                if scale is None:
+                    axis.label = labels[index]
+                elif scale is not node:
+                    axis.scales.append(scale)
+
+    def _mark_axes(self, node: DatasetNode, marker: Marker, by_variable: dict[str, DatasetNode]) -> None:
+        if "labels" in marker:
+            labels = marker["labels"]
+            if isinstance(labels, list) and len(labels) == len(node.axes) and all(isinstance(x, str) for x in labels):
+                for axis, label in zip(node.axes, labels, strict=True):
+                    axis.label = label
+            else:
+                self._complain(node, "labels", labels)
+        if "scales" in marker:
+            scales = marker["scales"]
+            if isinstance(scales, list) and len(scales) == len(node.axes) and all(isinstance(x, list) for x in scales):
+                for axis, names in zip(node.axes, scales, strict=True):
+                    found = {name: by_variable.get(name) for name in names if isinstance(name, str)}
+                    axis.scales = [s for s in found.values() if s is not None and s is not node and s.scale is not None]
+                    if len(axis.scales) != len(names):
+                        self._complain(node, "scales", names)
+            else:
+                self._complain(node, "scales", scales)
+
+    # ------------------------------------------------------------------------------------------- attributes
+
+    def _shown_attrs(self, var: Var, element: Element, marker: Marker) -> Attributes:
+        """The attributes of a variable without those that only spell its type."""
+        own = marker.get("own", ())
+        own = own if isinstance(own, list) else ()
+        hidden = {attr for attr in generated_attrs(element) if attr.name not in own}
+        raw = tuple(attr for attr in var.attrs if attr.name != MARKER and attr not in hidden)
+        markers, renamed = self._attr_markers(marker.get("attrs"), raw, f"variable {shown(var.name)}")
+        return Attributes(raw, markers, renamed, self.findings)
+
+    def _attr_markers(
+        self, about: Any, raw: tuple[Attr, ...], where: str
+    ) -> tuple[Mapping[str, Marker], Mapping[str, str]]:
+        """Markers and true names, by name in the file, of the attributes that are there."""
+        if about is None:
+            return NO_MARKERS, NO_MARKERS
+        if not isinstance(about, dict):
+            self.findings.append(f"{where}: attrs of _PncVol is no object; it is ignored")
+            return NO_MARKERS, NO_MARKERS
+        markers, renamed = {}, {}
+        for attr in raw:
+            marker = about.get(attr.name)
+            if not isinstance(marker, dict):
+                continue
+            markers[attr.name] = marker
+            name = marker.get("name", attr.name)
+            if name != attr.name and is_attr_name(name):
+                renamed[attr.name] = name
+        return markers, renamed
+
+    def _fill(self, var: Var, element: Element, marker: Marker) -> bytes | None:
+        """The fill value of a variable, one element as in the file."""
+        fill = None
+        for attr in var.attrs:
+            if attr.name == FILL:
+                if attr.type != var.type or attr.nelems != 1:
+                    self.findings.append(f"variable {shown(var.name)}: _FillValue is not one value of its type")
+                elif element.itemsize <= WIDEST_FILL:
+                    fill = attr.data * (element.itemsize // TYPES[var.type].size)
+        if "fill" in marker:
+            try:
+                given = bytes.fromhex(marker["fill"])
+            except (TypeError, ValueError):
+                given = None
+            if given is not None and len(given) <= element.itemsize <= len(given) + WIDEST_FILL:
+                return given.ljust(element.itemsize, b"\0")
+            self.findings.append(f"variable {shown(var.name)}: fill {shown(marker['fill'])} of _PncVol does not fit")
+        return fill
+
+    def _read_global_attrs(self, about: Any) -> None:
+        """Hand each global attribute to its owner: the root, or a group."""
+        raw = tuple(attr for attr in self.header.attrs if attr.name != MARKER)
+        tree = self.tree
+        markers, renamed = self._attr_markers(about, raw, "the file")
+        if not markers:
+            tree.root.attrs = Attributes(raw, findings=self.findings)
+            return
+        owned: dict[int, tuple[GroupNode, list[Attr]]] = {id(tree.root): (tree.root, [])}
+        for attr in raw:
+            owner = self._owner(markers.get(attr.name, NO_MARKERS), attr)
+            owned.setdefault(id(owner), (owner, []))[1].append(attr)
+        for group, attrs in owned.values():
+            mine = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
+            group.attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, self.findings)
+
+    def _owner(self, marker: Marker, attr: Attr) -> GroupNode:
+        path = marker.get("owner", "/")
+        node: Any = self.tree.root
+        steps = [] if path == "/" else split_path(path)
+        for step in steps or ():
+            node = node.children.get(step) if isinstance(node, GroupNode) else None
+        if steps is None or not isinstance(node, GroupNode):
+            self.findings.append(
+                f"global attribute {shown(attr.name)}: no group {shown(path)} owns it; the root shows it"
+            )
+            return self.tree.root
+        return node
+
+
+def _without_owner(marker: Marker) -> Marker:
+    return {key: value for key, value in marker.items() if key != "owner"} if "owner" in marker else marker
+
+
+def is_attr_name(name: object) -> bool:
+    """True if an attribute can have that name; unlike a step of a path it may hold ``/``."""
+    return isinstance(name, str) and (name == "" or is_member_name(name.replace("/", "_").replace(".", "_")))
+
+
+def _is_empty_shape(shape: Any, record: bool) -> bool:
+    """True for the shape of a dataset without elements."""
+    if not isinstance(shape, list) or not 0 < len(shape) <= MAX_RANK:
+        return False
+    if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
+        return False
+    return 0 in (shape[1:] if record else shape)
