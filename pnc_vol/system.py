@@ -19,7 +19,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
     Path = str | bytes | os.PathLike[str]
 
-__all__ = ["CALLS", "REAL", "System", "copy_all", "exists", "read_at", "read_whole", "write_all", "write_whole"]
+__all__ = [
+    "CALLS",
+    "REAL",
+    "System",
+    "copy_all",
+    "exists",
+    "read_at",
+    "read_whole",
+    "temporary_directory",
+    "write_all",
+    "write_whole",
+]
 
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
@@ -384,6 +395,15 @@ def read_whole(system: System, path: Path, *, limit: int = 1 << 30) -> bytes:
         return bytes(memoryview(content)[: read_at(system, fd, content, 0)])
     finally:
         system.close(fd)
+
+
+@contextlib.contextmanager
+def temporary_directory() -> Iterator[str]:
+    """A directory of one's own (0700) that is removed with all it holds in the end; its path."""
+    import tempfile  # slow to import, seldom needed
+
+    with tempfile.TemporaryDirectory(prefix="pnc-vol-") as path:
+        yield path
 
 
 def write_whole(

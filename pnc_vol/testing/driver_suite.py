@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
+from pnc_vol.system import REAL, write_whole
 from pnc_vol.testing.strategies import scattered_extents
 
 __all__ = ["DriverSuite", "Model", "extents_of"]
@@ -88,10 +89,10 @@ class DriverSuite:
         raise NotImplementedError("override make(self, path, *, writable=True)")
 
     @pytest.fixture
-    def path(self, tmp_path: Path) -> str:
-        path = tmp_path / "file"
-        path.touch()
-        return str(path)
+    def path(self, tmp_path: os.PathLike[str]) -> str:
+        path = os.path.join(tmp_path, "file")
+        write_whole(REAL, path, b"")
+        return path
 
     @pytest.fixture
     def driver(self, path: str) -> Iterator[Driver]:

@@ -20,7 +20,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 __all__ = ["find_mpiexec", "missing", "run_mpi"]
 
@@ -28,7 +27,7 @@ __all__ = ["find_mpiexec", "missing", "run_mpi"]
 @functools.cache
 def find_mpiexec() -> str | None:
     """Path of the launcher: the one beside this Python, else the first on PATH, else None."""
-    beside = str(Path(sys.executable).parent)
+    beside = os.path.dirname(sys.executable)
     return shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
 
 

@@ -26,7 +26,7 @@ def run(case: str, path: Path, spec: str, nprocs: int = 3) -> None:
     [
         "mpio",
         "mpio(round_bytes=64)",
-        "trace | mpio(round_bytes=9)",
+        "trace | mpio(round_bytes=30)",
         "mpio(derived_types=false)",
         "mpio(derived_types=false, round_bytes=200)",
         "posix",

@@ -1,0 +1,161 @@
+"""Arithmetic on pieces, each function against a loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pnc_vol.drivers import moves
+from pnc_vol.drivers.pieces import (
+    check,
+    copy_pieces,
+    in_order,
+    joined,
+    split_rounds,
+    spread,
+    within,
+    without_overlap,
+)
+from pnc_vol.extents.model import Extents
+from pnc_vol.testing.driver_suite import Model, extents_of
+from pnc_vol.testing.strategies import scattered_extents
+
+
+def bytes_of(extents: Extents) -> list[tuple[int, int]]:
+    """Every byte: its offset and its place."""
+    return [(o + i, p + i) for o, n, p in zip(*(column.tolist() for column in extents), strict=True) for i in range(n)]
+
+
+any_extents = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), st.integers(0, 90)), max_size=20).map(
+    lambda rows: extents_of(*rows)
+)
+
+
+@given(any_extents)
+def test_in_order(extents: Extents) -> None:
+    ordered = in_order(extents)
+    assert sorted(bytes_of(ordered)) == sorted(bytes_of(extents))
+    assert ordered.length.all()
+    assert (np.diff(ordered.offset) >= 0).all()
+
+
+@given(any_extents, st.integers(1, 40))
+def test_split_rounds(extents: Extents, nbytes: int) -> None:
+    parts = split_rounds(extents, nbytes)
+    assert [byte for part in parts for byte in bytes_of(part)] == bytes_of(extents)
+    assert [part.nbytes for part in parts[:-1]] == [nbytes] * (len(parts) - 1)
+    assert all(0 < part.nbytes <= nbytes for part in parts)
+
+
+@given(any_extents)
+def test_joined(extents: Extents) -> None:
+    extents = in_order(extents)
+    start, length = joined(extents.offset, extents.length)
+    spelled = [s + i for s, n in zip(start.tolist(), length.tolist(), strict=True) for i in range(n)]
+    assert spelled == [offset for offset, _ in bytes_of(extents)]
+    assert not (start[1:] == start[:-1] + length[:-1]).any()
+
+
+@given(any_extents, st.integers(0, 80))
+def test_within(extents: Extents, nbytes: int) -> None:
+    assert bytes_of(within(extents, nbytes)) == [byte for byte in bytes_of(extents) if byte[0] < nbytes]
+
+
+@given(any_extents)
+def test_without_overlap_and_back(extents: Extents) -> None:
+    extents = in_order(extents)
+    if not len(extents.offset):
+        return
+    content = np.random.default_rng(0).integers(0, 256, 100, dtype=np.uint8)
+    place = np.cumsum(extents.length) - extents.length
+    extents = extents._replace(place=place)
+    memory = np.zeros(extents.nbytes, np.uint8)
+    union, stage = without_overlap(extents, memory)
+    offsets = [offset for offset, _ in bytes_of(union)]
+    assert offsets == sorted({offset for offset, _ in bytes_of(extents)})
+    if stage is memory:
+        assert union is extents
+        return
+    assert [place for _, place in bytes_of(union)] == list(range(len(stage)))
+    stage[:] = content[offsets]
+    spread(union, stage, extents, memory)
+    assert memory.tolist() == [content[offset] for offset, _ in bytes_of(extents)]
+
+
+@given(scattered_extents())
+def test_copy_pieces(drawn: tuple[Extents, np.ndarray]) -> None:
+    extents, memory = drawn
+    into = np.zeros(int((extents.offset + extents.length).max(initial=0)) + 3, np.uint8)
+    copy_pieces(into, extents.offset, memory, extents.place, extents.length)
+    model = Model()
+    model.write(extents, memory)
+    assert into.tobytes().rstrip(b"\0") == bytes(model.content).rstrip(b"\0")
+
+
+@pytest.mark.parametrize("unit", [1, 2, 4, 8])
+@pytest.mark.parametrize("longest", [3, 5000])
+def test_copy_pieces_of_unequal_lengths(unit: int, longest: int) -> None:
+    rng = np.random.default_rng(unit * longest)
+    length = rng.integers(0, longest, 50) * unit
+    start = np.cumsum(length) - length
+    order = rng.permutation(50)
+    source = rng.integers(0, 256, int(length.sum()), dtype=np.uint8)
+    target = np.zeros(len(source) + unit, np.uint8)
+    to = np.empty(50, np.int64)
+    to[order] = np.cumsum(length[order]) - length[order] + unit
+    copy_pieces(target, to, source, start, length)
+    for t, s, n in zip(to, start, length, strict=True):
+        assert np.array_equal(target[t : t + n], source[s : s + n])
+
+
+@pytest.mark.parametrize("wrong", [(0, 5, 0), (0, 1, -1), (-1, 1, 0), (0, -1, 0), (0, 0, 5)])
+def test_check(wrong: tuple[int, int, int]) -> None:
+    check(extents_of((0, 4, 0), (9, 0, 4)), np.zeros(4, np.uint8))
+    with pytest.raises(ValueError):
+        check(extents_of((0, 1, 0), wrong), np.zeros(4, np.uint8))
+
+
+@given(
+    drawn=scattered_extents(),
+    limits=st.fixed_dictionaries(
+        {"LONG": st.sampled_from([8, 1 << 16]), "SHORT": st.sampled_from([0, 4, 1024]), "STAGE": st.integers(8, 200)}
+    ),
+    gap=st.sampled_from([0, 1, 5, 4096]),
+    end=st.integers(0, 2000),
+)
+def test_moves_move_what_loops_move(
+    drawn: tuple[Extents, np.ndarray], limits: dict[str, int], gap: int, end: int
+) -> None:
+    """Whatever the limits between the ways are, and wherever the file ends."""
+    extents, memory = drawn
+    model, mine = Model(), bytearray()
+
+    def put(buffers: memoryview | list[memoryview], offset: int) -> int:
+        data = b"".join(buffers) if isinstance(buffers, list) else bytes(buffers)
+        mine.extend(bytes(max(0, offset + len(data) - len(mine))))
+        mine[offset : offset + len(data)] = data
+        return 1
+
+    def get(buffers: memoryview | list[memoryview], offset: int) -> int:
+        done = 0
+        for view in buffers if isinstance(buffers, list) else [buffers]:
+            found = mine[offset + done : offset + done + len(view)]
+            view[: len(found)] = found
+            done += len(found)
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in limits.items():
+            patch.setattr(moves, name, value)
+        calls = moves.put_extents(extents, memory, put)
+        model.write(extents, memory)
+        assert mine == model.content
+        assert calls <= len(extents.offset)
+        del mine[end:]
+        model.resize(min(end, len(model.content)))
+        found, expected = memory[::-1].copy(), memory[::-1].copy()
+        count, _ = moves.get_extents(extents, found, get, gap=gap)
+        assert count == model.read(extents, expected)
+        assert np.array_equal(found, expected)

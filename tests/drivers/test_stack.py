@@ -1,0 +1,137 @@
+"""The text of a stack: what it means, and what it says when it means nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pnc_vol.drivers import stack
+from pnc_vol.drivers.base import Wrapper
+from pnc_vol.drivers.memory import MemoryDriver
+from pnc_vol.drivers.stack import open_stack, parse_stack, register, registered, root_keeps_file
+from pnc_vol.testing.faults import TraceSystem
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "_registry", dict(stack._registry))
+
+
+def opened(spec: str, **kwargs):
+    return open_stack(spec, None, writable=True, **kwargs)
+
+
+def test_options_are_read_as_what_they_look_like() -> None:
+    (layer,) = parse_stack(" a-b_1 ( x=1, y = 2.5,t=true , f=False, s=out|in.json, q='1, 2', e=) ")
+    assert layer.name == "a-b_1"
+    assert layer.options == {
+        "x": 1, "y": 2.5, "t": True, "f": False, "s": "out|in.json", "q": "1, 2", "e": "",
+    }  # fmt: skip
+    assert parse_stack("a()")[0].options == {}
+
+
+@pytest.mark.parametrize("text", ["", "|", "posix |", "a b", "a(x", "a(x)", "a(1=2)", "a() b", "a | | b"])
+def test_what_is_no_stack(text: str) -> None:
+    with pytest.raises(ValueError, match="in the driver"):
+        parse_stack(text)
+
+
+def test_the_left_one_is_on_top() -> None:
+    register("one", type("One", (Wrapper,), {"name": "one"}))
+    driver = opened("one | trace(limit=5) | memory")
+    assert driver.describe() == "one | trace | memory"
+    assert driver.inner.inner.name == "memory"
+
+
+def test_unknown_names_are_answered_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"Unknown driver type 'posx'; known: .*memory, mpio, posix.*trace"):
+        opened("trace | posx")
+
+
+def test_wrappers_and_roots_in_the_wrong_place() -> None:
+    with pytest.raises(ValueError, match="nothing below 'trace'"):
+        opened("trace")
+    with pytest.raises(ValueError, match=r"'memory' in the driver .* can only be the last"):
+        opened("memory | posix")
+
+
+def test_options_that_a_driver_does_not_have() -> None:
+    for spec in ("trace(nonsense=1) | memory", "memory(nonsense=1)", "trace(comm=1) | memory"):
+        with pytest.raises(ValueError, match=r"nonsense|comm"):
+            opened(spec)
+
+
+def test_functions_can_be_registered_if_they_say_what_they_are() -> None:
+    def root(path, *, writable, system, comm, hints, content="x"):
+        return MemoryDriver(content.encode() + hints["h"].encode())
+
+    with pytest.raises(ValueError, match="'root' or a 'wrapper'"):
+        register("mine", root)
+    register("mine", root, "root")
+    register("over", lambda inner, deep=1: [inner := Wrapper(inner) for _ in range(deep)][-1], "wrapper")
+    driver = opened("over(deep=3) | mine(content=ab)", hints={"h": "!"})
+    assert driver.inner.inner.inner.content() == b"ab!"
+    with pytest.raises(ValueError, match="word"):
+        register("a b", MemoryDriver)
+
+
+def test_what_is_below_a_wrapper_that_fails_is_closed(tmp_path: Path) -> None:
+    def failing(inner):
+        raise RuntimeError("no")
+
+    register("failing", failing, "wrapper")
+    (tmp_path / "file").touch()
+    system = TraceSystem()
+    with pytest.raises(RuntimeError):
+        open_stack("failing | trace | posix", str(tmp_path / "file"), writable=True, system=system)
+    assert [call.name for call in system.log] == ["open", "close"]
+
+
+def test_files_must_exist_and_have_names(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_stack("posix", str(tmp_path / "none"), writable=True)
+    for spec in ("posix", "mpio"):
+        if spec == "mpio":
+            pytest.importorskip("mpi4py", reason='mpi4py is not installed (pip install "pnc-vol[mpi]")')
+        with pytest.raises(ValueError, match="needs the path"):
+            opened(spec)
+
+
+def test_which_roots_keep_a_file() -> None:
+    assert root_keeps_file("trace | posix")
+    assert not root_keeps_file("trace | memory")
+    kinds = registered()
+    assert (kinds["posix"], kinds["memory"], kinds["trace"]) == ("root", "root", "wrapper")
+
+
+def test_memory_starts_with_the_file_and_leaves_it_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    driver = open_stack("memory", str(path), writable=True)
+    driver.resize(1)
+    assert driver.content() == b"a"
+    driver.close()
+    assert path.read_bytes() == b"abc"
+    assert open_stack("memory", str(tmp_path / "none"), writable=True).size() == 0
+    with pytest.raises(ValueError, match="'mpio'"):
+        opened("memory", comm=SimpleNamespace(rank=0, size=2, mpi=None))
+
+
+def test_traces_of_ranks_have_files_of_their_own(tmp_path: Path) -> None:
+    register("plain", lambda path, **_: MemoryDriver(), "root")
+    for rank in range(2):
+        comm = SimpleNamespace(rank=rank, size=2, mpi=None)
+        opened(f"trace(file={tmp_path}/run.json) | plain", comm=comm).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.0.json", "run.1.json"]
+
+
+def test_a_stack_imports_only_what_it_names() -> None:
+    program = (
+        "import sys, pnc_vol.drivers.stack as s; s.open_stack('memory', None, writable=True)\n"
+        "assert not {'mpi4py', 'pnc_vol.drivers.mpio', 'pnc_vol.drivers.trace'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

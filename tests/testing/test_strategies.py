@@ -1,0 +1,49 @@
+"""The strategies draw what they promise, and reach the edges."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import find, given
+from hypothesis import strategies as st
+
+from pnc_vol.extents.model import Extents
+from pnc_vol.testing.strategies import cdf5_dtypes, dataset_shapes, scattered_extents, selections
+
+
+@given(scattered_extents())
+def test_extents_do_not_overlap(drawn: tuple[Extents, np.ndarray]) -> None:
+    extents, memory = drawn
+    for start in (extents.offset, extents.place):
+        seen = [s + i for s, n in zip(start.tolist(), extents.length.tolist(), strict=True) for i in range(n)]
+        assert len(seen) == len(set(seen))
+        assert not seen or min(seen) >= 0
+    assert int((extents.place + extents.length).max(initial=0)) <= len(memory)
+
+
+def test_edges_are_reached() -> None:
+    find(scattered_extents(), lambda drawn: len(drawn[0].offset) == 0)
+    find(scattered_extents(), lambda drawn: bool((drawn[0].length == 0).any()))
+    find(scattered_extents(), lambda drawn: bool((np.diff(drawn[0].offset) < 0).any()))
+    find(selections((3, 4)), lambda sel: sel is Ellipsis)
+    find(selections((3, 4)), lambda sel: isinstance(sel, np.ndarray))
+    find(dataset_shapes(zeros=True), lambda shape: 0 in shape)
+
+
+@given(dataset_shapes(), st.data())
+def test_selections_are_what_numpy_takes_too(shape: tuple[int, ...], data: st.DataObject) -> None:
+    selection = data.draw(selections(shape))
+    array = np.arange(int(np.prod(shape))).reshape(shape)
+    assert set(np.ravel(array[selection])) <= set(array.ravel())
+
+
+@given(cdf5_dtypes())
+def test_types(dtype: np.dtype) -> None:
+    assert dtype.itemsize in (1, 2, 4, 8)
+
+
+def test_the_room_itself_loads_no_test_tool() -> None:
+    program = "import sys, pnc_vol.testing; assert not {'pytest', 'hypothesis'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
