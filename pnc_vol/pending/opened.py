@@ -16,7 +16,6 @@ import json
 import os
 import stat
 import struct
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.commit import Location, recover, write_bytes
-from pnc_vol.system import System, read_at
+from pnc_vol.system import System, read_at, scratch_folder
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -257,7 +256,7 @@ def memory_copy(session: Session) -> Driver:
 def open_spill(session: Session) -> Driver:
     """A private file without a name, beside the file or where temporary files go."""
     system = session.options.system
-    folder = os.path.dirname(session.location.path) if session.location else tempfile.gettempdir()
+    folder = os.path.dirname(session.location.path) if session.location else scratch_folder()
     name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
     fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     system.unlink(name)
@@ -275,12 +274,12 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tre
                 f"{path}: {total} bytes of data are missing at the end of the file, of {names}{more}; "
                 "they read as the fill value (strict=True makes reading them an error)",
                 offset=size,
-                field="file",
+                field="file_size",
                 value=size,
             ),
             stacklevel=2,
         )
-    odd = [finding for finding in findings if finding.severity == "warning" and finding.field != "file"]
+    odd = [finding for finding in findings if finding.severity == "warning" and finding.field != "file_size"]
     if odd:
         first = odd[0]
         more = f" (and {len(odd) - 1} more: 'pnc-vol check' lists them)" if len(odd) > 1 else ""

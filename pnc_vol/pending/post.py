@@ -25,7 +25,7 @@ from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import encode
+from pnc_vol.mapping.dtypes import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.plan import Place
 from pnc_vol.pending.queue import ROW_COST
@@ -222,6 +222,13 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
     data = array.reshape(-1).view(np.uint8)
     session.queue.lend(node.uid, number, found, data, dtype.itemsize if native else 1, dtype.itemsize)
     return number, nbytes
+
+
+def fill_of(node: DatasetNode) -> Array:
+    """The fill value as an array that `write` takes."""
+    element = node.element
+    raw = np.frombuffer((node.fillvalue or b"").ljust(element.itemsize, b"\0"), np.uint8)
+    return decode(raw, element, ())
 
 
 def whole_extents(node: DatasetNode, found: Runs) -> Extents:

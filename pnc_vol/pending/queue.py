@@ -164,6 +164,17 @@ class Queue:
         self.replace(left)
         return gone
 
+    def cut(self, uid: int, count: int) -> None:
+        """Drop the rows of a record variable from element `count` on, where a record begins."""
+        if self.has(uid):
+            left = []
+            for batch in self.batches():
+                rows = {u: batch.rows(u) for u in batch.uids()}
+                if uid in rows:
+                    rows[uid] = rows[uid][rows[uid][:, 1] < count]
+                left.append(keep_rows(batch, rows))
+            self.replace(left)
+
     def forget(self, uids: set[int]) -> None:
         """Drop all rows of variables that are gone."""
         left = []

@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import defaultdict
@@ -32,9 +33,10 @@ from pnc_vol.errors import (
     RequestPendingError,
 )
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection, many
+from pnc_vol.extents.selection import Selection, many, select
 from pnc_vol.format.model import Header
-from pnc_vol.mapping.index import Flat
+from pnc_vol.format.sizes import record_vars
+from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending import fetch, post
@@ -95,8 +97,6 @@ class Session:
         self.placed.virgin = opened.virgin
         self.placed.adopt(opened.header, tuple(self.tree.datasets), self.tree.datasets)
         self.tree.history.clear()
-        self.disk_header: Header = opened.header
-        self.disk_bytes = opened.header_bytes
         self.queue = Queue(options.buffer_size, lambda: open_spill(self))
         self.next_request = 1
         self.widened: set[int] = set()
@@ -107,12 +107,12 @@ class Session:
         self.ordered_by_place = False
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.closed = False
-        self._flushed_version = self.tree.version
         self._handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
         self._poison: OSError | None = None
         self._pid = os.getpid()
         self._copy: Location | None = None
+        self.adopt_header(opened.header, opened.header_bytes)
 
     # --------------------------------------------------------------------------------------- checks
 
@@ -129,7 +129,7 @@ class Session:
     @property
     def numrecs(self) -> int:
         """Records of the file, those not flushed yet included."""
-        return max((node.shape[0] for node in self.tree.datasets.values() if node.is_record and node.shape), default=0)
+        return numrecs_of(self.tree)
 
     @property
     def disk_numrecs(self) -> int:
@@ -189,6 +189,25 @@ class Session:
     def write(self, node: DatasetNode, selection: Selection, values: Any) -> int:
         """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
         return post.write(self, node, selection, values)
+
+    def grow(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
+        """Give a record dataset another number of records; those it loses read as the fill value if they come back.
+
+        Raises
+        ------
+        FlushError, OSError
+            The queue was full and could not be written out.
+        """
+        with self.lock:
+            old, new = (node.shape or (0,))[0], shape[0]
+            if new < old:
+                fetch.complete(self, self.take_reads())
+                self.queue.cut(node.uid, new * math.prod(shape[1:]))
+                there = min(old, max(self.disk_numrecs, self.placed.records))
+                if there > new:
+                    post.write(self, node, select((old, *shape[1:]), slice(new, there)), post.fill_of(node))
+            node.shape = shape
+            self.tree.touch()
 
     def read(self, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""
@@ -395,6 +414,7 @@ class Session:
     def adopt_header(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""
         self.disk_header, self.disk_bytes = header, encoded
+        self.tree.records = header.numrecs if record_vars(header) else 0
         self._flushed_version = self.tree.version
 
     # ----------------------------------------------------------------------------- moving to a copy
