@@ -71,8 +71,8 @@ class Element:
     @property
     def encoding(self) -> str:
         """``"utf-8"`` or ``"ascii"``; the latter for all that is no string."""
-        info = check_string_dtype(self.dtype)
-        return info.encoding if info else "ascii"
+        metadata = metadata_of(self.dtype)
+        return "utf-8" if metadata.get("vlen") is str or metadata.get("h5py_encoding") == "utf-8" else "ascii"
 
     def same_as(self, other: Element) -> bool:
         """Equality that also looks at the metadata of the dtype, which numpy's ``==`` does not."""
@@ -278,10 +278,11 @@ def _vlen_strings(values: Any, encoding: str) -> NDArray[np.bytes_]:
     kind = array.dtype.kind
     if kind == "S":
         array = np.ascontiguousarray(array).reshape(array.shape)
-        zero = array.view(np.uint8).reshape(array.size, -1) == 0 if array.size else np.zeros((0, 1), bool)
+        zero = array.ravel().view(np.uint8).reshape(array.size, -1) == 0 if array.size else np.zeros((0, 1), bool)
         nul = bool((zero[:, :-1] & ~zero[:, 1:]).any())
     elif kind == "U":
-        codes = np.ascontiguousarray(array).view(np.uint32).reshape(array.size, -1) if array.size else np.ones((0, 1))
+        flat = np.ascontiguousarray(array).reshape(-1)
+        codes = flat.view(np.uint32).reshape(array.size, -1) if array.size else np.ones((0, 1))
         nul = bool(((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any())
         array = np.char.encode(array, encoding)
     elif kind in "OT":
