@@ -125,10 +125,6 @@ class _Guess(NamedTuple):
     size: int
 
 
-# No attribute begins with these bytes: its name would be 2**32 - 1 bytes long or longer.
-_NOTHING = _Guess(b"\xff" * 4, Attr("", 0, 0, b""), b"\xff" * 4, "", 0, 0)
-
-
 class _Reader(Source):
     """Reads the parts of a header in their order."""
 
@@ -194,13 +190,13 @@ class _Reader(Source):
         fresh = False
         for i in range(n):
             # Most variables have the attributes of the one before them, and many the same values.
-            guess = guesses[i] if i < len(guesses) else _NOTHING
-            if data.startswith(guess.whole, p):
+            guess = guesses[i] if i < len(guesses) else None
+            if guess is not None and data.startswith(guess.whole, p):
                 attrs.append(guess.attr)
                 p += len(guess.whole)
                 continue
             at, known = p, len(self.findings)
-            if not data.startswith(guess.head, p):
+            if guess is None or not data.startswith(guess.head, p):
                 fresh = True
                 guess = self.attribute_head(p, (*owner, i))
             _, _, head, name, code, size = guess
@@ -237,7 +233,7 @@ class _Reader(Source):
         size = w.sizes.get(code)
         if size is None:
             self.bad_type(code, q, (*where, "type"))
-        return _NOTHING._replace(head=data[p : q + 4], name=name, code=code, size=size)
+        return _Guess(b"", Attr(name, code, 0, b""), data[p : q + 4], name, code, size)
 
     def bad_type(self, code: int, at: int, where: Where) -> NoReturn:
         self.corrupt(at, where, code, f"is {code}; CDF-{self.data[3]} has no such type")
