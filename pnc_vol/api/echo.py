@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -41,11 +42,15 @@ CHUNK_BYTES = 1 << 20
 _warned: set[str] = set()
 
 
-def warn_once(kind: str, text: str, *, stacklevel: int = 5) -> None:
-    """Warn unless this kind was warned about before in this process."""
-    if kind not in _warned:
-        _warned.add(kind)
-        warnings.warn(f"{kind}: {text}", PncVolWarning, stacklevel=stacklevel)
+def warn_once(kind: str, text: str) -> None:
+    """Warn, at the line outside of this package, unless this kind was warned about before in this process."""
+    if kind in _warned:
+        return
+    _warned.add(kind)
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"{kind}: {text}", PncVolWarning, stacklevel=level)
 
 
 def check_storage(

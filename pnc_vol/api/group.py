@@ -76,7 +76,7 @@ class Group(Creating):
         with session.lock:
             return self._wrap(paths.find(self._node, name))
 
-    def get(  # type: ignore[override]
+    def get(
         self,
         name: str | bytes,
         default: Any = None,

@@ -4,7 +4,8 @@ Knows: ``/``, ``.``, bytes, trailing slashes. Does not know: users' objects, ses
 
 Rules
 -----
-1. A leading ``/`` starts at the root; empty parts and ``.`` are nothing; ``..`` is a name like any other.
+1. A leading ``/`` starts at the root; empty parts and ``.`` are nothing; ``..`` does not lead up, and is no name (HDF5
+   has it as a name like any other, which other tools would misread).
 2. `slot` looks and changes nothing; `Slot.open` makes the missing groups, so that all checks come first.
 """
 
@@ -142,6 +143,8 @@ def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Excep
     if not text:
         raise DefinitionError(f"Unable to {what} (the name is an empty string)")
     parts = components(text)
+    if ".." in parts:
+        raise DefinitionError(f"Unable to {what} {text!r}: '..' cannot be the name of an object")
     node = _start(group, text)
     if not parts:
         return Slot(node, (), "", text)

@@ -225,6 +225,8 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
     array = _numbers(values, element.dtype)
     if array.dtype.kind == "c" and element.kind != "complex":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
+    if array.dtype.kind == "f" and element.kind == "enum":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to an enum")
     if element.kind == "float16" and array.dtype != np.float16:
         try:
             with np.errstate(over="raise"):
@@ -254,9 +256,9 @@ def _numbers(values: Any, dtype: Dtype) -> NDArray[Any]:
 def _booleans(values: Any) -> NDArray[np.int8]:
     if not isinstance(values, np.ndarray):
         values = np.asarray(values, dtype=bool)
-    elif values.dtype.kind not in "biuf":
+    elif values.dtype.kind not in "biu":
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to bool")
-    return np.ascontiguousarray(values.astype(bool, copy=False)).reshape(values.shape).view(np.int8)
+    return values.astype(bool, copy=False).view(np.int8)
 
 
 def _no_strings() -> ConversionError:

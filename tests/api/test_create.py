@@ -13,8 +13,8 @@ from pnc_vol.api import echo
 from pnc_vol.errors import PncVolWarning
 
 SHOWN = (
-    "(x.shape, x.maxshape, x.dtype, x.size, x.nbytes, x.ndim, x.fillvalue, x.compression, x.compression_opts, x.shuffle, "
-    "x.fletcher32, x.scaleoffset, x.filter_ids)"
+    "(x.shape, x.maxshape, x.dtype, x.size, x.nbytes, x.ndim, x.fillvalue, x.compression, x.compression_opts, "
+    "x.shuffle, x.fletcher32, x.scaleoffset, x.filter_ids)"
 )
 CALLS = """
 (3, 'f4')
