@@ -37,6 +37,10 @@ TYPE_KEYS = ("type", "encoding", "enum", "order")
 """Keys of `_PncVol` that belong to the element."""
 
 
+_UTF8 = (Attr("_Encoding", CHAR, 5, b"utf-8"),)
+_BOOL = (Attr("dtype", CHAR, 4, b"bool"),)
+
+
 @lru_cache(maxsize=64)
 def _number(code: int) -> Element:
     dt = TYPES[code].dtype
@@ -193,9 +197,9 @@ def generated_attrs(element: Element) -> tuple[Attr, ...]:
     if element.kind == "number":
         return ()
     if element.is_string:
-        return (Attr("_Encoding", CHAR, 5, b"utf-8"),) if element.encoding == "utf-8" else ()
+        return _UTF8 if element.encoding == "utf-8" else ()
     if element.kind == "bool":
-        return (Attr("dtype", CHAR, 4, b"bool"),)
+        return _BOOL
     if element.kind == "enum":
         return _flags(element)
     return ()

@@ -227,7 +227,7 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
     if array.dtype.kind == "f" and element.kind == "enum":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to an enum")
-    if element.kind == "float16" and array.dtype != np.float16:
+    if element.kind == "float16" and array.dtype.str[1:] != "f2":
         try:
             with np.errstate(over="raise"):
                 return array.astype(np.float16)

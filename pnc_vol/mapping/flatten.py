@@ -21,7 +21,7 @@ from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
-from pnc_vol.mapping.markers import dump_marker
+from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
 
@@ -73,7 +73,8 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     _name_variables(nodes, tree)
     book = DimBook(nodes)
     numrecs = numrecs_of(tree)
-    variables = [_variable(node, book, numrecs) for node in nodes]
+    with no_collections():
+        variables = [_variable(node, book, numrecs) for node in nodes]
     dims, moved = book.in_order(tree.file_dims, tree.spare_dims)
     if moved is not None:
         known = {var.dims for var in variables}

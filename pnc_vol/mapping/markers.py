@@ -10,15 +10,17 @@ Rules
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.names import MARKER
 
-__all__ = ["Findings", "dump_marker", "load_marker", "shown"]
+__all__ = ["Findings", "dump_marker", "load_marker", "no_collections", "shown"]
 
 Marker = dict[str, Any]
 
@@ -33,6 +35,18 @@ class Findings(list[str]):
         """Add a sentence unless there are enough."""
         if len(self) < MOST_FINDINGS:
             super().append(sentence)
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """Put off garbage collection: a tree of many nodes is all live, and would only be looked at again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def shown(value: object) -> str:

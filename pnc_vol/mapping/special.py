@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -126,7 +127,8 @@ def string_dtype(encoding: str = "utf-8", length: int | None = None) -> Dtype:
     >>> check_string_dtype(string_dtype("utf-8", 10))
     string_info(encoding='utf-8', length=10)
     """
-    encoding = codecs.lookup(encoding).name
+    with suppress(LookupError):
+        encoding = codecs.lookup(encoding).name
     if encoding not in {"ascii", "utf-8"}:
         raise ValueError(f"Invalid encoding ({encoding!r}); 'utf-8' or 'ascii' allowed")
     if isinstance(length, int):
@@ -267,8 +269,7 @@ def check_dtype(**kwds: Any) -> Any:
     name, dt = _only_one(kwds)
     if name not in ("vlen", "enum", "ref"):
         raise TypeError(f'Unknown special type "{name}"')
-    metadata = dt.metadata
-    return metadata.get(name) if metadata else None
+    return (dt.metadata or {}).get(name)
 
 
 def _only_one(kwds: dict[str, Any]) -> tuple[str, Any]:

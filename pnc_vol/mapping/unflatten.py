@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,7 @@ from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import element_of_var, generated_attrs
 from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.markers import Findings, load_marker, shown
+from pnc_vol.mapping.markers import Findings, load_marker, no_collections, shown
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Tree
 
@@ -59,14 +58,8 @@ def from_header(header: Header, *, separator: str = "_") -> Tree:
     >>> tree.root.children["x"].shape, tree.root.children["x"].scale
     ((3,), '')
     """
-    # a tree of many nodes is all live: collections on the way would only look at it again and again
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with no_collections():
         return _Reader(header, separator).read()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class _Reader:

@@ -296,15 +296,43 @@ def marked(marker: Any, *, var: Var | None = None, attrs: tuple[Attr, ...] = ())
 
 
 LIES = [
-    b"", b"{", b"\xff", b"[1]", b"null", b"[" * 5000, b'"x"',
-    {"path": 3}, {"path": "v"}, {"path": "/"}, {"path": "/a/../b"},
-    {"path": "/a\0"}, {"path": "/\ud800"},
-    {"shape": [1 << 62]}, {"shape": [0]}, {"shape": "x"}, {"null": True}, {"null": True, "shape": [0]}, {"len": 3},
-    {"type": "complex"}, {"type": "bool"}, {"type": ["x"]}, {"type": "enum"}, {"type": "enum", "enum": {"a": 1.5}},
+    b"",
+    b"{",
+    b"\xff",
+    b"[1]",
+    b"null",
+    b"[" * 5000,
+    b'"x"',
+    {"path": 3},
+    {"path": "v"},
+    {"path": "/"},
+    {"path": "/a/../b"},
+    {"path": "/a\0"},
+    {"path": "/\ud800"},
+    {"shape": [1 << 62]},
+    {"shape": [0]},
+    {"shape": "x"},
+    {"null": True},
+    {"null": True, "shape": [0]},
+    {"len": 3},
+    {"type": "complex"},
+    {"type": "bool"},
+    {"type": ["x"]},
+    {"type": "enum"},
+    {"type": "enum", "enum": {"a": 1.5}},
     {"order": 3},
-    {"encoding": "latin"}, {"scales": [["v"]]}, {"scales": [["nobody"]]}, {"scales": 3}, {"scales": [[3]]},
-    {"labels": ["a", "b"]}, {"labels": [1]}, {"fill": "zz"}, {"fill": 3}, {"fill": "00" * 9}, {"attrs": 3},
-]  # fmt: skip
+    {"encoding": "latin"},
+    {"scales": [["v"]]},
+    {"scales": [["nobody"]]},
+    {"scales": 3},
+    {"scales": [[3]]},
+    {"labels": ["a", "b"]},
+    {"labels": [1]},
+    {"fill": "zz"},
+    {"fill": 3},
+    {"fill": "00" * 9},
+    {"attrs": 3},
+]
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: str(lie)[:30])
@@ -327,13 +355,23 @@ def test_a_record_length_beyond_the_file_is_ignored() -> None:
 @pytest.mark.parametrize(
     "lie",
     [
-        {"shape": [3, 3]}, {"shape": [1 << 80]}, {"shape": [0, 1 << 62]}, {"lengths": [1 << 60]},
-        {"lengths": "x"}, {"lengths": [-1, 5]},
-        {"type": "string", "width": 1 << 50}, {"type": "string", "width": 0}, {"type": 3},
-        {"encoding": 3}, {"type": "enum"},
-        {"lengths": [1] * 9}, {"shape": {}}, {"shape": [True]}, {"shape": [1] * 99},
+        {"shape": [3, 3]},
+        {"shape": [1 << 80]},
+        {"shape": [0, 1 << 62]},
+        {"lengths": [1 << 60]},
+        {"lengths": "x"},
+        {"lengths": [-1, 5]},
+        {"type": "string", "width": 1 << 50},
+        {"type": "string", "width": 0},
+        {"type": 3},
+        {"encoding": 3},
+        {"type": "enum"},
+        {"lengths": [1] * 9},
+        {"shape": {}},
+        {"shape": [True]},
+        {"shape": [1] * 99},
     ],
-)  # fmt: skip
+)
 def test_a_lying_attribute_marker_is_ignored_and_reported(lie: Any) -> None:
     var = Var("v", (0,), (Attr("text", CHAR, 4, b"abcd"), Attr("n", 4, 2, bytes(8))), FLOAT)
     tree = from_header(marked({"attrs": {"text": lie, "n": lie, "absent": lie}}, var=var))
@@ -346,17 +384,44 @@ def test_a_lying_attribute_marker_is_ignored_and_reported(lie: Any) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["path", "shape", "null", "len", "type", "order", "encoding", "enum", "attrs", "own",
-                             "fill", 
-                             "scale", "scales", "labels", "record", "groups", "version", "owner", "name", "lengths",
-                             "width", "text", "v"]),
-            inner, max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "path",
+                        "shape",
+                        "null",
+                        "len",
+                        "type",
+                        "order",
+                        "encoding",
+                        "enum",
+                        "attrs",
+                        "own",
+                        "fill",
+                        "scale",
+                        "scales",
+                        "labels",
+                        "record",
+                        "groups",
+                        "version",
+                        "owner",
+                        "name",
+                        "lengths",
+                        "width",
+                        "text",
+                        "v",
+                    ]
+                ),
+                inner,
+                max_size=5,
+            )
+        ),
         max_leaves=12,
     ),
     st.sampled_from([CHAR, FLOAT, 1, 4]),
-)  # fmt: skip
+)
 @settings(max_examples=400, deadline=None)
 def test_no_marker_breaks_the_reading(marker: Any, code: int) -> None:
     text = json.dumps(marker).encode()
