@@ -112,7 +112,7 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
         header=header,
         header_bytes=first,
         tree=tree,
-        virgin=size <= data_end(header),
+        virgin=size <= max(data_end(header), len(first)),
         collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
     )
 
