@@ -113,9 +113,8 @@ def main():
         with u.collective:
             mean = u[-1].mean()
         if rank == 0:
-            print(
-                f"{args.path}: {u.shape[0]} records of {args.n} x {args.n} cells, last mean {mean:.3f} {u.attrs['units']}"
-            )
+            units = u.attrs["units"]
+            print(f"{args.path}: {u.shape[0]} records of {args.n} x {args.n} cells, last mean {mean:.3f} {units}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,5 @@ with h5py.File(path) as f:
         # An axis knows its scales: the coordinate variables of its dimension.
         axes = [next((scale.name for scale in dim.values()), "-") for dim in ds.dims]
         kind = "scale" if ds.is_scale else "data "
-        print(
-            f"{kind} {name:6}{ds.shape!s:10} {ds.dtype}  may grow: {ds.maxshape[:1] == (None,)!s:6}axes: {', '.join(axes)}"
-        )
+        grows = ds.maxshape[:1] == (None,)
+        print(f"{kind} {name:6}{ds.shape!s:10} {ds.dtype}  may grow: {grows!s:6}axes: {', '.join(axes)}")

@@ -24,7 +24,7 @@ with h5py.File(path, "w") as f:
         clock[shot] = shot * 0.25
     run["good"] = rng.random(100) > 0.1
     notes = run.create_dataset("notes", (2,), h5py.string_dtype())
-    notes[:] = ["warm-up", "lamp replaced – see logbook"]
+    notes[:] = ["warm-up", "lamp replaced (Ø 8 mm)"]
 
 with h5py.File(path, "r+") as f:
     run = f["runs/0001"]
