@@ -122,8 +122,8 @@ def _direct(session: Session, node: DatasetNode, selection: Selection) -> Bytes 
         return raw
     short: list[int] = []
 
-    def task(first: int) -> Callable[[], None]:
-        def run() -> None:
+    def task(first: int) -> Callable[[Bytes], None]:
+        def run(_: Bytes) -> None:
             part = raw[first : first + BLOCK]
             if session.driver.read(one_extent(offset + first, part.nbytes), part) < part.nbytes:
                 short.append(first)
@@ -131,7 +131,7 @@ def _direct(session: Session, node: DatasetNode, selection: Selection) -> Bytes 
 
         return run
 
-    in_parallel(session.driver, (task(first) for first in range(0, nbytes, BLOCK)))
+    in_parallel(session.driver, (task(first) for first in range(0, nbytes, BLOCK)), 0)
     return None if short else raw
 
 

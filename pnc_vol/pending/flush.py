@@ -70,16 +70,16 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         session.check_durable(durable)
         complete(session, session.take_reads())
         session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
-        flat = _definitions(session, settled_widths=comm.size > 1)
+        flat = _definitions(session, common=comm.size > 1)
     except Exception as reason:
         error = reason
     agreed = agree(comm, _mine(session), session.digest, flat.header if flat else None, error=error)
     assert flat is not None
     if agreed.widened and comm.size > 1:
         agree_widths(comm, session.tree, session.widened)
-    if agreed.widened or (agreed.drained and not session.placed.drained):
+    if agreed.widened or agreed.drained:
         session.placed.drained |= agreed.drained
-        flat = _definitions(session, settled_widths=False)
+        flat = _definitions(session, common=False)
     session.placed.records = agreed.records
     session.placed.virgin &= not agreed.spoilt
     target = session.target(_laid_out(session, flat, closing=closing), flat.uids)
@@ -113,23 +113,26 @@ def _mine(session: Session) -> Agreement:
 # ------------------------------------------------------------------------------------- definitions
 
 
-def _definitions(session: Session, *, settled_widths: bool) -> Flat:
+def _definitions(session: Session, *, common: bool) -> Flat:
     """The definitions as a header without begins; kept until something changes.
 
-    With `settled_widths`, strings that grew on this rank count with the width that all ranks know, because the
-    digest of the definitions must not depend on what one rank posted.
+    With `common`, as all ranks know them before they agreed, because the digest of the definitions must not depend
+    on what one rank posted: strings that grew here count with their old width, and what was drained here keeps
+    its turn.
     """
     tree, placed = session.tree, session.placed
-    if placed.drained and not session.ordered_by_place:
+    if placed.drained and not session.ordered_by_place and not common:
         _, uids = placed.with_pins(tree)
         first = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets}
-        tree.datasets = first | tree.datasets
+        ordered = first | tree.datasets
+        if list(ordered) != list(tree.datasets):
+            tree.datasets = ordered
+            tree.touch()
         session.ordered_by_place = True
-        tree.touch()
     if session.flat is not None and session.flat_version == tree.version:
         return session.flat
     grown = (
-        {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if settled_widths else {}
+        {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if common else {}
     )
     for uid, element in grown.items():
         at = placed.places.get(uid)
@@ -138,7 +141,7 @@ def _definitions(session: Session, *, settled_widths: bool) -> Flat:
     for uid, element in grown.items():
         tree.datasets[uid].element = element
     check_limits(flat.header)
-    if session.comm.size > 1 and (settled_widths or not session.digest):
+    if session.comm.size > 1:
         session.digest = digest(flat.header)
     if grown:
         return flat

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["lend", "write"]
 
 Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
 
 LEAST_LENT = 1 << 20
 """Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
@@ -140,9 +141,9 @@ def _stream(session: Session, node: DatasetNode, at: Place, found: Runs, values:
     """Convert and write block by block, without the queue."""
     element, record_size = node.element, session.placed.record_size
 
-    def task(first: int, part: Array) -> Callable[[], None]:
-        def run() -> None:
-            room = np.empty(part.size * element.itemsize, np.uint8)
+    def task(first: int, part: Array) -> Callable[[Bytes], None]:
+        def run(memory: Bytes) -> None:
+            room = memory[: part.size * element.itemsize]
             to_file(part, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
             extents = place(
                 slice_runs(found, first, part.size),
@@ -156,7 +157,8 @@ def _stream(session: Session, node: DatasetNode, at: Place, found: Runs, values:
         return run
 
     session.placed.wrote(node.tree, [node.uid])
-    in_parallel(session.driver, (task(*piece) for piece in pieces(values, max(1, BLOCK // element.itemsize))))
+    limit = max(1, BLOCK // element.itemsize)
+    in_parallel(session.driver, (task(*piece) for piece in pieces(values, limit)), limit * element.itemsize)
     session.counts["bytes_drained"] += values.size * element.itemsize
 
 

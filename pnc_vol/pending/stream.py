@@ -8,8 +8,8 @@ is written as fast as a native one. Only drivers that say `concurrent` are calle
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -25,36 +25,49 @@ __all__ = ["BLOCK", "blocks_of", "in_parallel", "write_lent"]
 
 Bytes = npt.NDArray[np.uint8]
 
-BLOCK = 2 << 20
-"""Bytes of a block: two of them fit a core's second-level cache and a call's cost is small against its copy."""
-
-_THREADS = 2
+BLOCK = 1 << 20
+"""Bytes of a block: it stays in a core's second-level cache, and a call's cost is small against its copy."""
 
 
-def in_parallel(driver: Driver, tasks: Iterable[Callable[[], Any]]) -> None:
-    """Run the tasks, in two threads if `driver` may be called so; at most a few are under way at once.
+def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
+    """Run the tasks, in two threads if `driver` may be called so.
+
+    Parameters
+    ----------
+    tasks : iterable of callable
+        Each is given memory of `room` bytes to work in, which keeps nothing from one task to the next. Fresh memory for
+        every block would cost as much as the block: the system hands it out page by page.
 
     Raises
     ------
     Exception
         The first task's that failed; those not begun are left out.
     """
-    if not driver.concurrent:
-        for task in tasks:
-            task()
-        return
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="pnc_vol") as pool:
-        under_way: list[Future[Any]] = []
+    left = iter(tasks)
+    lock = threading.Lock()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        memory = np.empty(room, np.uint8)
         try:
-            for task in tasks:
-                under_way.append(pool.submit(task))
-                if len(under_way) > _THREADS:
-                    under_way.pop(0).result()
-        finally:
-            errors = [future.exception() for future in under_way]
-        for error in errors:
-            if error is not None:
-                raise error
+            while not failed:
+                with lock:
+                    task = next(left, None)
+                if task is None:
+                    return
+                task(memory)
+        except BaseException as error:
+            failed.append(error)
+
+    if driver.concurrent:
+        other = threading.Thread(target=work, name="pnc_vol")
+        other.start()
+        work()
+        other.join()
+    else:
+        work()
+    if failed:
+        raise failed[0]
 
 
 def blocks_of(extents: Extents, limit: int = BLOCK) -> Iterator[Extents]:
@@ -72,11 +85,11 @@ def blocks_of(extents: Extents, limit: int = BLOCK) -> Iterator[Extents]:
 def write_lent(batch: LentBatch, extents: Extents, driver: Driver) -> None:
     """Write extents whose ``place`` is an address in a lent array."""
 
-    def task(block: Extents) -> Callable[[], None]:
-        def run() -> None:
+    def task(block: Extents) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
             length = block.length
             ends = np.cumsum(length)
-            packed = np.empty(int(ends[-1]), np.uint8)
+            packed = room[: int(ends[-1])]
             if len(length) == 1:
                 at = int(block.place[0])
                 packed[:] = batch.array[at : at + len(packed)]
