@@ -88,7 +88,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
-    numrecs = max(session.tree.records, min(numrecs_of(session.tree), lowest))
+    numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
     _header(session, replace(target.header, numrecs=numrecs), durable=durable)
     session.counts["flushes"] += 1
     session.counts["seconds_flush"] += time.perf_counter() - started
