@@ -168,17 +168,20 @@ def value_format(var: Var) -> str:
 
 def is_fill(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[np.bool_]:
     """Which values equal the fill value; floats within their type's precision, a NaN equals a NaN."""
+    equal: npt.NDArray[np.bool_]
     if values.dtype.kind != "f":
-        equal: npt.NDArray[np.bool_] = values == fill
+        equal = values == fill
         return equal
     fill = values.dtype.type(fill)
     if np.isnan(fill):
-        return np.isnan(values)
-    if np.isinf(fill):
-        return np.isinf(values) & ((values > 0) == (fill > 0))
-    with np.errstate(all="ignore"):
-        near = np.abs(values - fill) <= np.abs(np.finfo(values.dtype).eps * fill)
-    return near & ((values > 0) == (fill > 0))
+        equal = np.isnan(values)
+    elif np.isinf(fill):
+        equal = values == fill
+    else:
+        with np.errstate(all="ignore"):
+            near = np.abs(values - fill) <= np.abs(np.finfo(values.dtype).eps * fill)
+        equal = near & ((values > 0) == (fill > 0))
+    return equal
 
 
 def tokens(values: npt.NDArray[Any], fmt: str, fill: Any) -> list[str]:

@@ -47,7 +47,9 @@ def _one(file: str, *, quiet: bool) -> int:
         findings = with_header(REAL, fd, check)
     errors = sum(finding.severity == "error" for finding in findings)
     for finding in findings[:SHOWN]:
-        print(f"{safe(file)}: {finding.severity}: byte {finding.offset}: {safe(finding.field)}: {safe(finding.message)}")
+        print(
+            f"{safe(file)}: {finding.severity}: byte {finding.offset}: {safe(finding.field)}: {safe(finding.message)}"
+        )
     if len(findings) > SHOWN:
         print(f"{safe(file)}: {len(findings) - SHOWN} findings more")
     if errors or not quiet:

@@ -101,7 +101,7 @@ class Comparison:
             yield path, f"limits {a.maxshape} in the first file, {b.maxshape} in the second"
 
     def _attributes(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
-        hidden = inspect_hdf5.bookkeeping(a) | inspect_hdf5.bookkeeping(b)
+        hidden = inspect_hdf5.bookkeeping(a) | inspect_hdf5.bookkeeping(b) | self._implied(a, b)
         mine = [name for name in a.attrs if name not in hidden]
         other = [name for name in b.attrs if name not in hidden]
         for name in mine:
@@ -113,6 +113,13 @@ class Comparison:
         for name in other:
             if name not in mine:
                 yield f"{path}@{name}", "only in the second file"
+
+    def _implied(self, a: Any, b: Any) -> frozenset[str]:
+        """``_FillValue``, if it only says in NetCDF's way what HDF5 says in its own."""
+        if self.same_kind or not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or a.dtype.kind == "O":
+            return frozenset()
+        same = np.array_equal(np.asarray(a.fillvalue), np.asarray(b.fillvalue))
+        return frozenset({"_FillValue"}) if same else frozenset()
 
     def _attribute(self, a: Any, b: Any, name: str) -> str:
         try:
@@ -159,9 +166,13 @@ class Comparison:
     def _unequal(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Where two arrays of one shape differ."""
         if a.dtype.kind in "OSU" or b.dtype.kind in "OSU":
-            return _as_bytes(a) != _as_bytes(b)
+            return np.asarray(_as_bytes(a) != _as_bytes(b), dtype=np.bool_)
         if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
-            flat = [x != y for x, y in zip(a.tolist(), b.tolist(), strict=True)] if a.shape else [a.tobytes() != b.tobytes()]
+            flat = (
+                [x != y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+                if a.shape
+                else [a.tobytes() != b.tobytes()]
+            )
             return np.array(flat, dtype=bool).reshape(a.shape)
         unequal: npt.NDArray[np.bool_] = np.asarray(a != b)
         if not unequal.any():
@@ -223,9 +234,9 @@ def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Texts as bytes without NULs at their ends, whatever they were stored as."""
     if values.dtype.kind == "S":
         return values.astype(object)
-    texts = np.empty(values.shape, object)
-    texts.flat = [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values.flat]
-    return texts
+    texts = np.empty(values.size, object)
+    texts[:] = [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values.reshape(-1)]
+    return texts.reshape(values.shape)
 
 
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,8 +27,10 @@ SHOWN = 20
 
 def command(
     source: Annotated[str, typer.Argument(metavar="IN", help="An HDF5 or NetCDF classic file.", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, of the other kind.", show_default=False)],
-    strict: Annotated[bool, typer.Option("--strict", help="Write nothing, and exit 1, if something cannot be kept.")] = False,
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, of the other kind.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Write nothing and exit 1 if anything would be lost.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     format: Annotated[
@@ -43,7 +45,7 @@ def command(
     from pnc_vol.interop.hdf5 import LossError, convert
 
     console = Console(highlight=False, markup=False)
-    options = {} if format is None else {"format": format}
+    options: dict[str, Any] = {} if format is None else {"format": format}
     with expected(source):
         try:
             with _bar(console, quiet=quiet) as progress:
@@ -60,7 +62,11 @@ def command(
         except LossError as loss:
             if not quiet:
                 _summary(console, loss.report, written=False)
-            fail(source, f"{len(loss.report.lost)} things cannot be kept, so {target} was not written; leave out --strict", 1)
+            fail(
+                source,
+                f"{len(loss.report.lost)} things cannot be kept, so {target} was not written; leave out --strict",
+                1,
+            )
         except (TypeError, ValueError) as error:
             fail(source, error)
         if not quiet:
@@ -75,8 +81,13 @@ def _bar(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int, str],
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
-    with Progress(TextColumn("{task.description}", markup=False), *columns, console=console, transient=True) as progress:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
 
         def update(done: int, total: int, path: str) -> None:

@@ -24,11 +24,9 @@ def command(
     ] = None,
 ) -> None:
     """Write a small HDF5 file, port it to NetCDF, look at it, and read it with other programs."""
-    import tempfile
+    from pnc_vol.system import REAL, exists, scratch_folder
 
-    from pnc_vol.system import REAL, exists
-
-    where = directory or os.path.join(tempfile.gettempdir(), f"pnc-vol-demo-{REAL.token()}")
+    where = directory or os.path.join(scratch_folder(), f"pnc-vol-demo-{REAL.token()}")
     with expected(where):
         if not exists(REAL, where):
             REAL.mkdir(where, 0o777 if directory else 0o700)
@@ -78,7 +76,8 @@ def _steps(hdf5: str, netcdf: str) -> Iterator[str]:
     write_example(hdf5, h5py)
     yield f"1. h5py wrote {hdf5}: groups, scales, strings, attributes, an unlimited axis"
     report = convert(hdf5, netcdf)
-    yield f"2. pnc_vol wrote {netcdf}: {report.datasets} datasets, {report.attributes} attributes, {len(report.lost)} lost"
+    counts = f"{report.datasets} datasets, {report.attributes} attributes, {len(report.lost)} lost"
+    yield f"2. pnc_vol wrote {netcdf}: {counts}"
     yield "   (the same file comes from the same script with: import pnc_vol as h5py)"
     yield "3. seen through pnc_vol, as h5py shows it:"
     with open_either(netcdf) as f:

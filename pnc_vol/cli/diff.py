@@ -20,7 +20,7 @@ def command(
     header: Annotated[bool, typer.Option("-h", "--header", help="Compare no values.")] = False,
     tolerance: Annotated[
         str | None,
-        typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Equal if |a-b| <= ABS or |a-b| <= REL*max(|a|,|b|)."),
+        typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Equal: |a-b| <= ABS, or <= REL*max(|a|,|b|)."),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
 ) -> None:
@@ -48,8 +48,8 @@ def _tolerance(text: str | None) -> tuple[float, float]:
         return 0.0, 0.0
     try:
         absolute, relative = (float(part) for part in text.split(","))
-        if absolute >= 0 and relative >= 0:
-            return absolute, relative
     except ValueError:
-        pass
-    fail("-t", f"{text!r} is no tolerance; two numbers >= 0 are needed, as in -t 1e-6,1e-9")
+        absolute = relative = -1.0
+    if not (absolute >= 0 and relative >= 0):
+        fail("-t", f"{text!r} is no tolerance; two numbers >= 0 are needed, as in -t 1e-6,1e-9")
+    return absolute, relative

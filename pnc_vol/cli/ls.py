@@ -5,7 +5,6 @@ Knows: groups, datasets, attributes. Does not know: which of the two formats it 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -22,10 +21,15 @@ WIDTH = 24
 
 def command(
     file: Annotated[
-        str, typer.Argument(metavar="FILE[/PATH]", help="A NetCDF classic or HDF5 file, and a path in it.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE[/PATH]", help="A NetCDF classic or HDF5 file, and a path in it.", show_default=False
+        ),
     ],
     recursive: Annotated[bool, typer.Option("-r", "--recursive", help="All that is below, with full paths.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Attributes, dimensions and fill values too.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Attributes, dimensions and fill values too.")
+    ] = False,
 ) -> None:
     """List what a file holds: names, shapes, types."""
     from pnc_vol.interop.hdf5 import open_either
@@ -43,13 +47,13 @@ def split(file: str) -> tuple[str, str]:
 
     The longest leading part that is no directory counts as the file.
     """
-    from pnc_vol.system import REAL, exists
+    from pnc_vol.system import REAL, exists, is_folder
 
     parts = file.split("/")
     for n in range(len(parts), 0, -1):
         path = "/".join(parts[:n])
         if path and exists(REAL, path):
-            return (path, "/".join(parts[n:])) if n < len(parts) and not os.path.isdir(path) else (file, "")
+            return (path, "/".join(parts[n:])) if n < len(parts) and not is_folder(REAL, path) else (file, "")
     return file, ""
 
 

@@ -18,7 +18,9 @@ __all__ = ["command"]
 
 def command(
     script: Annotated[str, typer.Argument(help="A Python script that imports h5py.", show_default=False)],
-    args: Annotated[list[str] | None, typer.Argument(help="Its arguments, options included.", show_default=False)] = None,
+    args: Annotated[
+        list[str] | None, typer.Argument(help="Its arguments, options included.", show_default=False)
+    ] = None,
 ) -> None:
     """Run a script with pnc_vol in the place of h5py; its exit code is passed on."""
     import runpy
@@ -31,5 +33,5 @@ def command(
     pnc_vol.patch()
     # As `python script.py` has it: the script's folder is where its own modules are found.
     sys.argv = [script, *(args or [])]
-    sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
+    sys.path.insert(0, os.path.dirname(REAL.realpath(script)))
     runpy.run_path(script, run_name="__main__")

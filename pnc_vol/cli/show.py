@@ -101,7 +101,7 @@ def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[N
         yield
     except BrokenPipeError:
         # The reader of our output has seen enough (as `head` has): end quietly, also when Python flushes at exit.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         raise SystemExit(0) from None
     except (PncVolError, OSError, KeyError, MemoryError) as error:
         named = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None

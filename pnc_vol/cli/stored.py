@@ -105,9 +105,9 @@ class StoredFile:
             yield values if dtype.kind == "S" else values.astype(dtype.newbyteorder("="))
 
     def _read(self, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
-        data = np.zeros(nbytes, np.uint8)
+        data = bytearray(nbytes)
         read_at(self.system, self.fd, data, offset)
-        return data
+        return np.frombuffer(data, np.uint8)
 
     def _range(self, begin: int, nbytes: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
         step = min(BLOCK_BYTES // itemsize, BLOCK_VALUES) * itemsize

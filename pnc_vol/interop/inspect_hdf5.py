@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pnc_vol.errors import NotYetError
+from pnc_vol.mapping.dimensions import is_nameless
 
 __all__ = [
     "attribute",
@@ -94,7 +95,7 @@ def storable_dtype(dataset: Any) -> np.dtype[Any]:
 
 def _refuse_references(dtype: np.dtype[Any]) -> None:
     # A reference is an address in the source's file: copied as it is, it would point to nothing.
-    metadata = dtype.metadata or {}
+    metadata: Any = dtype.metadata or {}
     if "ref" in metadata:
         raise NotYetError("references are addresses inside the HDF5 file; store the path as a string")
 
@@ -196,12 +197,16 @@ def bare_dimension(dataset: Any) -> str:
 
 
 def axis_label(dataset: Any, axis: int) -> str:
-    """The label of an axis; of ours, the dimension's name if it has one and no scale brings it along."""
+    """The label of an axis; of ours, the dimension's name if someone gave it one and no scale brings it along."""
     label = str(dataset.dims[axis].label)
     if label or is_hdf5(dataset):
         return label
-    node = dataset.id.node.axes[axis]
-    return "" if node.scales else node.dim_name or ""
+    found, node = dataset.id.node.axes[axis], dataset.id.node
+    name: str = found.dim_name or ""
+    size = 0 if axis == 0 and node.is_record else dataset.shape[axis]
+    # A coordinate variable is what gives its dimension the name.
+    own = node.scale is not None and name == node.cdf_name
+    return "" if found.scales or own or is_nameless(name, size) else name
 
 
 def axis_scales(dataset: Any, axis: int) -> list[str]:

@@ -99,7 +99,7 @@ class Transfer:
             self.scale(path)
         used = {name for path in self.copied for name in self.axes(path)}
         for path in sorted(self.scales.keys() - used):
-            self.ledger.lose(path, "dimension", "no dataset that was kept uses it, and only those bring dimensions along")
+            self.ledger.lose(path, "dimension", "no dataset that was kept uses it")
         for path in self.copied:
             self.values(path)
         self.target.flush()
@@ -115,7 +115,7 @@ class Transfer:
             try:
                 link = source.get(name, getlink=True)
                 if type(link).__name__ != "HardLink":
-                    self.ledger.lose(path, repr(link), "links are not followed, and NetCDF has none; copy what it points to")
+                    self.ledger.lose(path, repr(link), "links are not followed; copy what it points to")
                     continue
                 member = source[name]
             except (OSError, KeyError, RuntimeError, TypeError) as error:
@@ -174,7 +174,9 @@ class Transfer:
         if self.to_netcdf and limits != source.shape:
             limits = (None, *source.shape[1:]) if limits[0] is None else source.shape
             if limits != source.maxshape:
-                self.ledger.lose(path, f"limits {source.maxshape} of its shape", "only the first axis may grow, without limit")
+                self.ledger.lose(
+                    path, f"limits {source.maxshape} of its shape", "only the first axis may grow, without limit"
+                )
         if limits != source.shape:
             keywords["maxshape"] = limits
         if (fill := inspect_hdf5.chosen_fill(source)) is not None:

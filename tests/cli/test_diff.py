@@ -126,7 +126,8 @@ def test_the_header_alone(pair, tmp_path, verb):
 
 
 def test_tolerances(tmp_path, verb):
-    for name, values in (("a", [1.0, 100.0, np.nan, np.inf]), ("b", [1.001, 100.1, np.nan, np.inf]), ("c", [1, 100, np.nan, -np.inf])):
+    many = {"a": [1.0, 100.0, np.nan, np.inf], "b": [1.001, 100.1, np.nan, np.inf], "c": [1, 100, np.nan, -np.inf]}
+    for name, values in many.items():
         with pnc_vol.File(tmp_path / f"{name}.nc", "w") as f:
             f["x"] = np.array(values, "f8")
     a, b, c = (tmp_path / f"{name}.nc" for name in "abc")

@@ -41,8 +41,6 @@ variables:
         d:a = 1., 2.5, NaN, -Infinity, 1e20, 0.1, 1e15, 1e16, 123456789.123456789, 5e-324, 1.7976931348623157e308 ;
         d:many = 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15., 16., 17., 18., 19., 20., 21., 22. ;
     int \4\ odd\(name\)(y) ;
-    int variables(y) ;
-        variables:a = 1 ;
     double a_name_so_long_that_even_the_first_value_has_to_go_to_a_line_of_its_own_whatever_happens(y) ;
     int none(t, y) ;
 %(more_vars)s
@@ -117,11 +115,19 @@ def test_all_types_in_all_versions(tmp_path, ncdump, verb, kind):
     assert verb("dump", "-v", "d,c0", path, code=0).raw == ncdump("-v", "d,c0", path)
 
 
+def test_variables_that_are_called_like_words_of_cdl(tmp_path, ncdump, verb):
+    with netCDF4.Dataset(tmp_path / "w.nc", "w", format="NETCDF3_CLASSIC") as data:
+        for name in ("variables", "dimensions", "data", "types", "group", "int"):
+            data.createDimension(name, 2)
+            data.createVariable(name, "i4", (name,)).units = "m"
+    assert verb("dump", tmp_path / "w.nc", code=0).raw == ncdump(tmp_path / "w.nc")
+
+
 def random_file(path, rng, fmt):
     """A file of random variables with values that are hard to print."""
-    floats = [0, 1, -1, 0.1, 1e20, 1e-5, 123456.789, np.nan, np.inf, -np.inf, 9.969209968386869e36, 1 / 3, 1e7, 12345678,
-              1e15, 1e16, -0.0, 5e-324, 3, 4]  # fmt: skip
-    types = "i1 S1 i2 i4 f4 f8 u1 u2 u4 i8 u8".split()[: 11 if fmt.endswith("DATA") else 6]
+    floats = [0, 1, -1, 0.1, 1e20, 1e-5, 123456.789, np.nan, np.inf, -np.inf, 9.969209968386869e36, 1 / 3, 1e7]
+    floats += [12345678, 1e15, 1e16, -0.0, 5e-324, 3, 4]
+    types = ["i1", "S1", "i2", "i4", "f4", "f8", "u1", "u2", "u4", "i8", "u8"][: 11 if fmt.endswith("DATA") else 6]
     formats = {"f": ["%5.2f", "%10.3e", "<%g>"], "i": ["%d", "%8d", "i%d"], "S": ["%s"], "u": ["%x", "%o"]}
     with netCDF4.Dataset(path, "w", format=fmt) as data:
         data.createDimension("t", None)
@@ -134,7 +140,9 @@ def random_file(path, rng, fmt):
             if dims and rng.random() < 0.4:
                 dims[0] = "t"
             fill = int(rng.integers(0, 5)) if code != "S1" and rng.random() < 0.3 else None
-            var = data.createVariable(str(rng.choice(["v", "n" * 75, "a b", "ü"])) + str(i), code, dims, fill_value=fill)
+            var = data.createVariable(
+                str(rng.choice(["v", "n" * 75, "a b", "ü"])) + str(i), code, dims, fill_value=fill
+            )
             var.set_auto_maskandscale(False)
             var.set_auto_chartostring(False)
             if rng.random() < 0.3 and code not in ("i8", "u8"):
