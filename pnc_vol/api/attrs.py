@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
 from pnc_vol.mapping.attributes import Attribute, Attributes, make_attribute
 from pnc_vol.mapping.special import Empty
-from pnc_vol.pending.session import Session
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
 
 __all__ = ["AttributeManager"]
 

@@ -12,10 +12,13 @@ Rules
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode
-from pnc_vol.pending.session import Session
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
 
 __all__ = ["copy_object"]
 

@@ -261,7 +261,7 @@ class Dataset(Storage, Posting):
     def resize(self, size: Any, axis: int | None = None) -> None:
         """Change the length of the first axis; only a dataset with ``maxshape=(None, ...)`` allows it.
 
-        Every rank makes the same call. Cutting off rows that were never flushed flushes first.
+        Every rank makes the same call. What is cut off reads as the fill value when the dataset grows again.
 
         Parameters
         ----------
@@ -289,14 +289,8 @@ class Dataset(Storage, Posting):
                     f"Unable to resize {node.path!r} from {shape} to {new}: only the first axis may grow"
                 )
             session.check_writable("change a dataset's dimensions")
-            if new[0] < shape[0] and 0 not in shape:
-                if shape[0] > session.disk_numrecs:
-                    session.flush()
-                # what is cut off must read as the fill value when the dataset grows again
-                session.write(node, select(shape, slice(new[0], None)), fill_value(node.fillvalue, node.element))
             if new != shape:
-                node.shape = new
-                node.tree.touch()
+                session.grow(node, new)
 
     # ------------------------------------------------------------------------------------- views
 

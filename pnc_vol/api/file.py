@@ -18,15 +18,16 @@ import os
 import warnings
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pnc_vol import comm as communicators
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
-from pnc_vol.api.opening import Wish, check_keywords, file_name
 from pnc_vol.errors import ForkedFileError, NotYetError, PncVolWarning
 from pnc_vol.pending.request import Request
-from pnc_vol.pending.session import Session, open_session
+
+if TYPE_CHECKING:
+    from pnc_vol.api.opening import Wish
+    from pnc_vol.pending.session import Session
 
 __all__ = ["File"]
 
@@ -112,6 +113,9 @@ class File(Group):
         if isinstance(name, ObjectID):
             super().__init__(FileID(name.handle, name.handle.session.tree.root))
             return
+        # what opens files is loaded with the first file: `import pnc_vol` opens few files on a cluster's file system
+        from pnc_vol.api.opening import check_keywords, file_name
+
         path = file_name(name)
         h5 = {
             "libver": libver,
@@ -293,6 +297,9 @@ class File(Group):
 
 def _opened(path: str, mode: str, wish: Wish, comm: Any) -> Handle:
     """Open a session, and see to it that it is let go of one day."""
+    from pnc_vol import comm as communicators
+    from pnc_vol.pending.session import open_session
+
     real = wish.options.system.realpath(os.path.abspath(path))
     if wish.stack != "memory":
         _refuse_second_writer(real, path, mode)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.api import create, paths
-from pnc_vol.api.copying import copy_object
 from pnc_vol.api.creating import Creating
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.ids import DatasetID, GroupID, ObjectID
@@ -244,6 +243,8 @@ class Group(Creating):
         TypeError
             `dest` is a dataset.
         """
+        from pnc_vol.api.copying import copy_object
+
         origin = source if isinstance(source, HLObject) else self
         if isinstance(dest, HLObject) and not isinstance(dest, Group):
             raise TypeError("Destination must be path or Group object")

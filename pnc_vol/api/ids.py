@@ -12,11 +12,13 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
-from pnc_vol.pending.session import Session
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
 
 __all__ = ["DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "attached"]
 

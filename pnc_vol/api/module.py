@@ -188,11 +188,11 @@ def _standins(package: types.ModuleType) -> dict[str, types.ModuleType]:
 
     def module(name: str, **names: Any) -> types.ModuleType:
         made = types.ModuleType(name, "Stands for h5py's module of this name.")
-        made.__dict__.update(names)
+        made.__dict__.update({key: value for key, value in names.items() if not key.startswith("__")})
         return made
 
     whole: dict[str, Any] = {name: getattr(package, name) for name in package.__all__}
-    base = module("h5py._hl.base", **vars(special), **vars(objects), is_hdf5=is_hdf5)
+    base = module("h5py._hl.base", **{n: getattr(m, n) for m in (special, objects) for n in m.__all__}, is_hdf5=is_hdf5)
     modules = {
         "h5py._hl": module("h5py._hl"),
         "h5py._hl.attrs": module("h5py._hl.attrs", AttributeManager=attrs.AttributeManager),

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.ids import ObjectID
 from pnc_vol.errors import NotYetError
-from pnc_vol.pending.session import Session
 
 if TYPE_CHECKING:
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
+    from pnc_vol.pending.session import Session
 
 __all__ = ["HLObject", "ItemsViewHDF5", "KeysViewHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pnc_vol import options
-from pnc_vol.drivers.stack import root_keeps_file
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError
 
 __all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name"]
@@ -85,6 +84,8 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
         raise NotYetError(f"driver {driver!r} of HDF5 is not supported; use None, 'memory' or 'mpio'")
     if not isinstance(driver, str):
         raise DefinitionError(f"Unknown driver type {driver!r}; a text such as 'posix' or 'trace | posix' is needed")
+    from pnc_vol.drivers.stack import root_keeps_file
+
     root_keeps_file(driver)
     if driver.rpartition("|")[2].strip().startswith("mpio") and comm is None:
         raise TypeError("driver='mpio' needs comm=, such as mpi4py's MPI.COMM_WORLD")

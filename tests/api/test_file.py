@@ -1,0 +1,345 @@
+"""File against h5py: modes, names, keywords, closing, and what ours has beyond it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import ClosedFileError, NotCDFError, NotYetError
+
+
+def test_modes(both: Any) -> None:
+    both.same("""
+        f['x'] = 1
+        f.mode, f.driver, f.userblock_size, f.swmr_mode, f.name, bool(f), f == f['/'].file, f.filename == path
+        repr(f)
+        f.mode = 'r'
+        h5.File(path, 'w')
+        f.close(); f.close()
+        h5.File(path, 'q')
+        h5.File(path, 'w-')
+        h5.File(path, 'x')
+        h5.File(path + 'none')
+        h5.File(path + 'none', 'r+')
+        h5.File('/nonexistent/x', 'w')
+        h5.File('/nonexistent/x', 'a')
+        h5.File(folder, 'r')
+        h5.File(folder, 'w')
+        h5.File(3)
+        h5.File(None)
+        h5.File('')
+        h5.File('', 'w')
+        g = h5.File(path); g.mode, g['x'][()]; g.close()
+        g = h5.File(path.encode(), 'r+'); g.mode, list(g); g['y'] = 2; g.close()
+        g = h5.File(path, 'a'); g.mode, list(g); g.close()
+        g = h5.File(path + '2', 'x'); g.mode, list(g), repr(g); g.close()
+        import pathlib; g = h5.File(pathlib.Path(path + '3'), 'a'); g.mode, g.filename == path + '3'; g.close()
+        g = h5.File(path, 'w'); list(g), g.libver[0]; g.close()
+        f = h5.File(path)
+    """)
+
+
+KEYWORDS = """
+    driver='bogus'
+    driver=3
+    bogus=1
+    driver='sec2'
+    driver='stdio'
+    driver='core'
+    driver='core', backing_store=False
+    driver='core', block_size=4096
+    libver='bogus'
+    libver=('earliest', 'v110')
+    libver=('earliest', 'bogus')
+    locking='x'
+    locking=False
+    locking='best-effort'
+    fs_strategy='x'
+    fs_strategy='page', fs_page_size=4096
+    userblock_size='a'
+    userblock_size=0
+    track_times='x'
+    track_times=True
+    track_order=True
+    rdcc_nbytes=1024, rdcc_nslots=7, rdcc_w0=0.5
+    rdcc_w0=3
+    alignment_threshold=1, alignment_interval=512
+    meta_block_size=4096
+"""
+
+
+@pytest.mark.parametrize("keywords", [line.strip() for line in KEYWORDS.strip().splitlines()])
+def test_keywords(both: Any, keywords: str) -> None:
+    both.same(f"g = h5.File(path + '2', 'w', {keywords})")
+    if "g" in both.names[0]:
+        both.same("g['x'] = 1; g.driver, g.libver[0], g.mode, g.close()")
+
+
+def test_keywords_for_existing_files(both: Any) -> None:
+    both.same("""
+        f.close()
+        h5.File(path, 'r', userblock_size=512)
+        h5.File(path, 'r+', fs_strategy='page')
+        f = h5.File(path)
+        f.swmr_mode = False
+    """)
+
+
+def test_the_core_driver_puts_the_file_on_disk(impl: Any) -> None:
+    with impl.open("w", driver="core") as f:
+        f["x"] = [1, 2]
+    assert os.path.exists(impl.path)
+    with impl.open("r", driver="core", backing_store=False) as f:
+        assert f["x"][()].tolist() == [1, 2]
+    os.unlink(impl.path)
+    with impl.open("w", driver="core", backing_store=False) as f:
+        f["x"] = [1, 2]
+    assert not os.path.exists(impl.path)
+
+
+def test_refused_by_name(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    for keywords, named in (
+        ({"swmr": True}, "swmr"),
+        ({"userblock_size": 512}, "userblock_size"),
+        ({"driver": "ros3"}, "ros3"),
+        ({"driver": "family"}, "family"),
+    ):
+        with pytest.raises(NotYetError, match=named):
+            pnc_vol.File(path, "w", **keywords)
+    with open(tmp_path / "object", "wb") as stream, pytest.raises(NotYetError, match="file-like"):
+        pnc_vol.File(stream, "w")
+    with pytest.raises(NotYetError, match="file_image"):
+        pnc_vol.File.in_memory(b"CDF")
+    with pnc_vol.File(path, "w") as f, pytest.raises(NotYetError, match="swmr"):
+        f.swmr_mode = True
+    with pytest.raises(TypeError, match="comm"):
+        pnc_vol.File(path, "w", driver="mpio")
+    for keywords in ({"buffer_size": -1}, {"format": "CDF-7"}, {"on_overflow": "x"}, {"driver": "trace"}):
+        with pytest.raises(ValueError, match=next(iter(keywords))):
+            pnc_vol.File(path, "w", **keywords)
+
+
+def test_what_is_no_netcdf_file(impl: Any) -> None:
+    for content in (b"abc", b"a much longer text that is nothing at all" * 20):
+        with open(impl.path, "wb") as stream:
+            stream.write(content)
+        for mode in ("r", "r+", "a"):
+            with pytest.raises(OSError):
+                impl.open(mode)
+        with open(impl.path, "rb") as stream:
+            assert stream.read() == content
+    if impl.ours:
+        with pytest.raises(NotCDFError):
+            impl.open()
+        open(impl.path, "wb").close()
+        with pytest.raises(OSError):
+            impl.open()
+
+
+def test_closing_makes_everything_false(impl: Any) -> None:
+    f = impl.open("w")
+    ds, g, attrs, keys = f.create_dataset("g/x", data=[1]), f["g"], f.attrs, f.keys()
+    handle = ds.file
+    f.close()
+    f.close()
+    assert not f
+    assert not ds
+    assert not g
+    assert not handle
+    assert not ds.id.valid
+    assert repr(f) == "<Closed HDF5 file>"
+    assert repr(ds) == "<Closed HDF5 dataset>"
+    assert repr(g) == "<Closed HDF5 group>"
+    assert ds.name is None
+    assert "x" not in g
+    assert ds == ds
+    with f as again:
+        assert again is f
+    for use in (lambda: len(g), lambda: list(keys), lambda: f.create_group("y"), lambda: f.mode, lambda: f.filename,
+                lambda: ds.dtype, lambda: ds.__setitem__(0, 1), lambda: g.file, lambda: g.visit(print)):  # fmt: skip
+        with pytest.raises(ValueError):
+            use()
+    if impl.ours:
+        for use in (lambda: ds[0], lambda: ds.shape, lambda: f["g"], lambda: attrs["x"], lambda: f.flush(),
+                    lambda: ds.attrs["x"], lambda: ds.iput(0, 1), lambda: f.requests, lambda: ds.resize((3,)),
+                    lambda: ds.parent,                    lambda: f.wait_all(), lambda: f.copy("g", "h"), lambda: f.statistics()):  # fmt: skip
+            with pytest.raises(ClosedFileError, match="closed"):
+                use()
+
+
+def test_an_exception_closes_the_file(impl: Any) -> None:
+    with pytest.raises(KeyError), impl.open("w") as f:
+        f["x"] = [1, 2]
+        raise KeyError
+    assert not f
+    with impl.open() as f:
+        assert f["x"][()].tolist() == [1, 2]
+
+
+def test_a_dropped_file_is_written(impl: Any) -> None:
+    f = impl.open("w")
+    ds = f.create_dataset("x", data=[1, 2, 3])
+    del f
+    gc.collect()
+    ds[0] = 7
+    del ds
+    gc.collect()
+    with impl.open() as f:
+        assert f["x"][()].tolist() == [7, 2, 3]
+
+
+def test_open_files_are_written_when_the_interpreter_exits(tmp_path: pathlib.Path) -> None:
+    script = f"""
+        import pnc_vol
+        f = pnc_vol.File({str(tmp_path / "x.nc")!r}, "w")
+        f["x"] = [1, 2, 3]
+        keep = f["x"]
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert not done.stderr
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][()].tolist() == [1, 2, 3]
+
+
+def test_a_forked_child_cannot_use_the_file_nor_harm_it(tmp_path: pathlib.Path) -> None:
+    script = f"""
+        import os, sys, pnc_vol
+        f = pnc_vol.File({str(tmp_path / "x.nc")!r}, "w")
+        f["x"] = [1, 2, 3]
+        pid = os.fork()
+        if not pid:
+            try:
+                f["x"][0]
+            except RuntimeError as error:
+                print(type(error).__name__, flush=True)
+            sys.exit()
+        os.waitpid(pid, 0)
+        f["x"][0] = 9
+        f.close()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "ForkedFileError\n"
+    assert not done.stderr
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][()].tolist() == [9, 2, 3]
+
+
+def test_one_writer_per_process(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    os.symlink(path, tmp_path / "link.nc")
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = 1
+        f.flush()
+        for name in (path, tmp_path / "link.nc"):
+            for mode in ("w", "r+", "a"):
+                with pytest.raises(OSError, match="open already"):
+                    pnc_vol.File(name, mode)
+        with pnc_vol.File(path) as reader:
+            assert reader["x"][()] == 1
+            assert reader != f
+            assert reader["x"] != f["x"]
+    with pnc_vol.File(path), pytest.raises(OSError, match="open already"):
+        pnc_vol.File(path, "w")
+    with pnc_vol.File(path, "w") as f:
+        assert not list(f)
+
+
+def test_ours(tmp_path: pathlib.Path) -> None:
+    hints = {"nc_var_align_size": 512, "striping_unit": "1048576"}
+    with pnc_vol.File(tmp_path / "x.nc", "w", format="CDF-2", hints=hints, buffer_size=1 << 20) as f:
+        assert f.format == "CDF-2"
+        assert f.hints["nc_var_align_size"] == "512"
+        assert f.hints["striping_unit"] == "1048576"
+        assert f.hints["pnc_buffer_size"] == str(1 << 20)
+        assert f.numrecs == 0
+        r = f.create_dataset("r", (0, 2), "f4", maxshape=(None, 2))
+        r.resize((3, 2))
+        assert f.numrecs == 3
+        assert f.requests == {}
+        request = r.iput(..., np.ones((3, 2)))
+        assert f.requests == {request.id: request}
+        f.flush(durable=True)
+        assert f.requests == {}
+        assert f.statistics()["bytes_written"] >= 24
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f.format == "CDF-2"
+        assert f.numrecs == 3
+        f.flush()
+        f.wait_all()
+    with pnc_vol.File(tmp_path / "t.nc", "w", driver="trace | posix") as f:
+        f["x"] = 1
+        assert f.driver == "trace | posix"
+    with pnc_vol.File.in_memory() as f:
+        f["x"] = [1]
+        assert f.driver == "memory"
+        assert f["x"][0] == 1
+
+
+def test_other_tools_read_it(tmp_path: pathlib.Path) -> None:
+    if shutil.which("ncdump") is None:
+        pytest.skip("ncdump is not installed (Debian: netcdf-bin)")
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("g/t", data=np.arange(6.0).reshape(2, 3)).attrs["units"] = "K"
+        f["names"] = ["a", "bcd"]
+        f.move("g/t", "g/u")
+        f["gone"] = 1
+        del f["gone"]
+    text = subprocess.run(["ncdump", path], capture_output=True, text=True, check=True).stdout
+    assert "double g_u(" in text
+    assert 'g_u:units = "K"' in text
+    assert '"bcd"' in text
+    assert "gone" not in text
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(path) as nc:
+        assert nc["g_u"][:].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_deleting_with_posts_pending(impl: Any) -> None:
+    with impl.open("w") as f:
+        f["a"], f["b"], f["c"] = [1, 2], [3, 4], [5, 6]
+        f["b"][0] = 9
+        del f["b"]
+        f["d"] = [7]
+        f = impl.again(f)
+        assert list(f) == ["a", "c", "d"]
+        f["a"][0] = 8
+        del f["a"]
+        f = impl.again(f)
+        assert [f[n][()].tolist() for n in f] == [[5, 6], [7]]
+        f.close()
+
+
+def test_threads(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        ds = f.create_dataset("x", (8, 500), "i4")
+
+        def work(row: int) -> None:
+            for at in range(500):
+                ds[row, at] = row * 1000 + at
+                if at % 100 == 0:
+                    assert ds[row, at] == row * 1000 + at
+                    f.create_group(f"g{row}/{at}").attrs["n"] = at
+
+        threads = [threading.Thread(target=work, args=(row,)) for row in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        expected = np.arange(8)[:, None] * 1000 + np.arange(500)
+        assert np.array_equal(ds[()], expected)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert np.array_equal(f["x"][()], expected)
+        assert len(f) == 9

@@ -1,0 +1,159 @@
+"""What h5py has beside its classes, and `patch`."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import NotYetError
+
+
+def test_is_hdf5(impl: Any, tmp_path: pathlib.Path) -> None:
+    with impl.open("w") as f:
+        f["x"] = 1
+    is_hdf5 = impl.h5.is_hdf5
+    assert is_hdf5(impl.path)
+    assert is_hdf5(impl.path.encode())
+    assert is_hdf5(pathlib.Path(impl.path))
+    assert not is_hdf5(tmp_path)
+    assert not is_hdf5(tmp_path / "none")
+    (tmp_path / "text").write_text("abc")
+    (tmp_path / "empty").write_text("")
+    assert not is_hdf5(tmp_path / "text")
+    assert not is_hdf5(tmp_path / "empty")
+    with pytest.raises(TypeError):
+        is_hdf5(3)
+
+
+def test_is_hdf5_knows_both_formats(tmp_path: pathlib.Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w", userblock_size=1024) as f:
+        f["x"] = 1
+    assert pnc_vol.is_hdf5(tmp_path / "x.h5")
+    (tmp_path / "x").write_bytes(b"CDF\3" + bytes(100))
+    assert not pnc_vol.is_hdf5(tmp_path / "x")
+
+
+def test_config(impl: Any) -> None:
+    config = impl.h5.get_config()
+    assert config is impl.h5.get_config()
+    assert config.complex_names == ("r", "i")
+    assert config.bool_names == (b"FALSE", b"TRUE")
+    assert config.track_order is False
+    assert not config.ros3
+    assert not config.direct_vfd
+    with pytest.raises(TypeError):
+        config.complex_names = 3
+    config.complex_names = ("re", "im")
+    assert config.complex_names == ("re", "im")
+    config.complex_names = ("r", "i")
+
+
+def test_mpi_is_found_without_being_imported() -> None:
+    script = "import pnc_vol, sys; print(pnc_vol.get_config().mpi, 'mpi4py' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    import importlib.util
+
+    assert said == [str(importlib.util.find_spec("mpi4py") is not None), "False"]
+
+
+def test_version(impl: Any) -> None:
+    version = impl.h5.version
+    assert version.version_tuple.major == 3
+    assert version.version_tuple[:2] >= (3, 10)
+    assert version.hdf5_version_tuple >= (1, 14, 0)
+    assert version.version.startswith("3.")
+    assert "numpy" in version.info
+    assert impl.h5.__version__
+
+
+def test_names_of_h5py_are_here() -> None:
+    ours, theirs = set(dir(pnc_vol)), set(h5py.__dict__)
+    public = {name for name in theirs if name[:1].isalpha() and not isinstance(getattr(h5py, name), type(sys))}
+    missing = public - ours - {"complex_compat_dtype", "enable_ipython_completer", "run_tests"}
+    assert not missing
+    assert pnc_vol.UNLIMITED == h5py.UNLIMITED
+    for name in pnc_vol.__all__:
+        assert hasattr(pnc_vol, name)
+    with pytest.raises(AttributeError):
+        _ = pnc_vol.no_such_name
+
+
+def test_absent_names_refuse_by_name() -> None:
+    for name in ("Datatype", "MultiBlockSlice", "Reference", "RegionReference", "VirtualLayout", "VirtualSource"):
+        with pytest.raises(NotYetError, match=name):
+            getattr(pnc_vol, name)((1,))
+    for name in ("register_driver", "unregister_driver"):
+        with pytest.raises(NotYetError, match=name):
+            getattr(pnc_vol, name)("x", None) if name == "register_driver" else getattr(pnc_vol, name)("x")
+    assert pnc_vol.check_ref_dtype(pnc_vol.ref_dtype) is pnc_vol.Reference
+    assert {"sec2", "mpio", "core", "posix"} <= pnc_vol.registered_drivers()
+
+
+def test_links(impl: Any) -> None:
+    soft, external = impl.h5.SoftLink("/a"), impl.h5.ExternalLink("file", "/b")
+    assert soft.path == "/a"
+    assert repr(soft) == '<SoftLink to "/a">'
+    assert (external.filename, external.path) == ("file", "/b")
+    assert repr(external) == repr(h5py.ExternalLink("file", "/b"))
+    impl.h5.HardLink()
+
+
+def test_empty_and_special_types(impl: Any) -> None:
+    assert impl.h5.Empty("f4") == impl.h5.Empty(np.float32)
+    assert impl.h5.check_string_dtype(impl.h5.string_dtype("ascii", 3)) == ("ascii", 3)
+
+
+def _run(script: str) -> str:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_patch(tmp_path: pathlib.Path) -> None:
+    _run(f"""
+        import sys, pnc_vol
+        undo = pnc_vol.patch()
+        import h5py
+        import h5py._hl.dataset, h5py._hl.base, h5py.version
+        from h5py import h5s
+        from h5py._hl.dataset import AsStrView
+        assert h5py is pnc_vol and h5py._hl.dataset.Dataset is pnc_vol.Dataset
+        assert h5s.UNLIMITED == h5py.UNLIMITED and h5py._hl.base.is_hdf5 is pnc_vol.is_hdf5
+        with h5py.File({str(tmp_path / "x.nc")!r}, "w") as f:
+            f["x"] = ["a"]
+            assert isinstance(f["x"].asstr(), AsStrView)
+        undo.undo()
+        assert not [name for name in sys.modules if name.partition(".")[0] == "h5py"]
+        assert not hasattr(pnc_vol, "_hl")
+        with pnc_vol.patch():
+            import h5py
+            assert h5py.File is pnc_vol.File
+        import h5py
+        assert h5py.File is not pnc_vol.File
+    """)
+    assert (tmp_path / "x.nc").read_bytes()[:3] == b"CDF"
+
+
+def test_patch_refuses_to_replace_the_real_one() -> None:
+    _run("""
+        import h5py as real, pnc_vol, sys
+        try:
+            pnc_vol.patch()
+        except RuntimeError as error:
+            assert "imported already" in str(error)
+        else:
+            raise SystemExit("not refused")
+        with pnc_vol.patch(force=True):
+            import h5py
+            assert h5py is pnc_vol
+        import h5py
+        assert h5py is real and sys.modules["h5py._hl.files"].File is real.File
+    """)
