@@ -258,7 +258,8 @@ def _booleans(values: Any) -> NDArray[np.int8]:
         values = np.asarray(values, dtype=bool)
     elif values.dtype.kind not in "biu":
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to bool")
-    return values.astype(bool, copy=False).view(np.int8)
+    booleans: NDArray[np.bool_] = values.astype(bool, copy=False)
+    return booleans.view(np.int8)
 
 
 def _no_strings() -> ConversionError:

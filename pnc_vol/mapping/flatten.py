@@ -45,11 +45,10 @@ class Flat(NamedTuple):
 
 def numrecs_of(tree: Tree) -> int:
     """Records that the file needs: the longest record dataset, but no fewer than there are already."""
-    longest = tree.records
-    for node in tree.datasets.values():
-        if node.maxshape is not None and node.is_record and not node.is_placeholder and node.shape:
-            longest = max(longest, node.shape[0])
-    return longest
+    lengths = [
+        node.shape[0] for node in tree.datasets.values() if node.is_record and not node.is_placeholder and node.shape
+    ]
+    return max(tree.records, *lengths) if lengths else 0
 
 
 def to_header(tree: Tree, *, version: int = 5) -> Flat:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pnc_vol.format.decode import decode
+from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.names import is_legal_name
+from pnc_vol.format.placing import place
 from pnc_vol.mapping.attributes import make_attribute
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.index import from_header, numrecs_of, to_header
@@ -159,8 +163,9 @@ def portrait(tree: Tree) -> dict[str, Any]:
 
 
 def reread(tree: Tree) -> Tree:
-    header = to_header(tree).header
-    return from_header(Header(header.version, numrecs_of(tree), header.dims, header.attrs, header.vars))
+    """The tree as it is after a reopen: its header goes through bytes."""
+    header = place(replace(to_header(tree).header, numrecs=numrecs_of(tree)))
+    return from_header(decode(encode(header), file_size=1 << 40).header)
 
 
 def assert_legal(header: Header) -> None:
