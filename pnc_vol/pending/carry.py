@@ -31,6 +31,10 @@ __all__ = ["Carried", "carry"]
 Bytes = npt.NDArray[np.uint8]
 
 
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_PLAN = Plan(Extents(*np.empty((3, 0), np.int64)), 0, 0, 0)
+
+
 @dataclass(slots=True)
 class Carried:
     """What came of some batches.
@@ -105,12 +109,32 @@ def _write(
     *,
     collective: bool,
 ) -> None:
+    """Write one batch. The other ranks of a collective write are met there in any case, whatever failed before."""
+    plan, memory = _NO_PLAN, _NO_BYTES
+    try:
+        plan, memory = _write_alone(batch, tables, places, record_size, driver, room, result)
+    finally:
+        if collective or plan.requests:
+            driver.write(plan.extents, memory, collective=collective)
+            _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
+
+
+def _write_alone(
+    batch: Batch,
+    tables: Mapping[int, Rows],
+    places: Mapping[int, Place],
+    record_size: int,
+    driver: Driver,
+    room: Bytes,
+    result: Carried,
+) -> tuple[Plan, Bytes]:
+    """Write what cannot be joined with other ranks' data: lent arrays, and strings that grew; the plan for the rest."""
     if isinstance(batch, LentBatch):
         for uid, rows in tables.items():
             extents, _ = unmerged([places[uid]], [rows], record_size)
             write_lent(batch, extents, driver)
             _count(result, len(rows), len(extents.offset), extents.nbytes)
-        return
+        return _NO_PLAN, _NO_BYTES
     even: dict[int, Rows] = {}
     for uid, rows in tables.items():
         if bool((rows[:, 4] == places[uid].itemsize).all()):
@@ -120,10 +144,9 @@ def _write(
             plan = Plan.of([places[uid]], [rows], record_size)
             driver.write(plan.extents, padded.load(room))
             _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
-    if even or collective:
-        plan = Plan.of([places[uid] for uid in even], list(even.values()), record_size)
-        driver.write(plan.extents, batch.load(room), collective=collective)
-        _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
+    if not even:
+        return _NO_PLAN, _NO_BYTES
+    return Plan.of([places[uid] for uid in even], list(even.values()), record_size), batch.load(room)
 
 
 def _count(result: Carried, requests: int, extents: int, nbytes: int) -> None:
