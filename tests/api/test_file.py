@@ -172,9 +172,22 @@ def test_closing_makes_everything_false(impl: Any) -> None:
         with pytest.raises(ValueError):
             use()
     if impl.ours:
-        for use in (lambda: ds[0], lambda: ds.shape, lambda: f["g"], lambda: attrs["x"], lambda: f.flush(),
-                    lambda: ds.attrs["x"], lambda: ds.iput(0, 1), lambda: f.requests, lambda: ds.resize((3,)),
-                    lambda: ds.parent,                    lambda: f.wait_all(), lambda: f.copy("g", "h"), lambda: f.statistics()):  # fmt: skip
+        uses = (
+            lambda: ds[0],
+            lambda: ds.shape,
+            lambda: f["g"],
+            lambda: attrs["x"],
+            lambda: ds.attrs["x"],
+            lambda: f.flush(),
+            lambda: ds.iput(0, 1),
+            lambda: f.requests,
+            lambda: ds.resize((3,)),
+            lambda: ds.parent,
+            lambda: f.wait_all(),
+            lambda: f.copy("g", "h"),
+            lambda: f.statistics(),
+        )
+        for use in uses:
             with pytest.raises(ClosedFileError, match="closed"):
                 use()
 
