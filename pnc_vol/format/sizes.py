@@ -110,7 +110,7 @@ def begin_rec(header: Header) -> int | None:
 
 
 def data_end(header: Header) -> int:
-    """Return the size that the file should have: all variables and records with the last padding.
+    """Return the size that the file should have: all variables and records with the last padding, if there is any.
 
     Without data it is where data would begin; without variables, 0.
     """
@@ -120,7 +120,7 @@ def data_end(header: Header) -> int:
     if records:
         stride = record_stride([sizes[i] for i in sorted(records)])
         start = min(header.vars[i].begin for i in records)
-        ends.append(start + pad4(stride * header.numrecs))
+        ends.append(start + stride * header.numrecs)
     return max(ends, default=0)
 
 

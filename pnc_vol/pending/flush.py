@@ -89,7 +89,10 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
+    end_before = data_end(session.disk_header)
     _header(session, replace(target.header, numrecs=numrecs), durable=durable)
+    if not failures:
+        _cut(session, end_before)
     session.counts["flushes"] += 1
     session.counts["seconds_flush"] += time.perf_counter() - started
     if failures:
@@ -131,9 +134,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         session.ordered_by_place = True
     if session.flat is not None and session.flat_version == tree.version:
         return session.flat
-    grown = (
-        {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if common else {}
-    )
+    grown = {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if common else {}
     for uid, element in grown.items():
         at = placed.places.get(uid)
         tree.datasets[uid].element = element.widened(at.itemsize if at else 1)
@@ -197,6 +198,7 @@ def _move_if_needed(session: Session, target: Placed) -> None:
         session.drop_copy(driver)
         raise
     session.use_copy(driver)
+    target.virgin = True
     session.counts["moves"] += 1
 
 
@@ -225,17 +227,18 @@ def _fill(session: Session, target: Placed) -> None:
     for uid in target.uids:
         node = tree.datasets[uid]
         pattern = node.fillvalue
-        if (pattern is None or not pattern.strip(b"\0")) and placed.virgin:
+        if (pattern is None or not pattern.strip(b"\0")) and target.virgin:
             continue
         old = uid in placed.header_uids
         at = target.places[uid]
         if at.inner:
-            first = session.disk_numrecs if old else 0
+            # A drain went beyond the records of the header only where zeros are the fill value.
+            first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
             if records > first:
                 tasks.append(
                     _fill_task(session, node, at.begin, at.inner * at.itemsize, first, records, target.record_size)
                 )
-        elif not old and not (pattern is None and placed.drained and uid in placed.places):
+        elif not old and not (pattern is None and placed.drained and placed.clean and uid in placed.places):
             nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
             tasks.append(_fill_task(session, node, at.begin, nbytes, 0, 1, 0))
     if not tasks:
@@ -245,8 +248,11 @@ def _fill(session: Session, target: Placed) -> None:
         _run(tasks[session.comm.rank :: session.comm.size])
     except OSError as reason:
         error = reason
-        placed.virgin = False
-    session.comm.exchange("flush fill", error=error)
+    try:
+        session.comm.exchange("flush fill", error=error)
+    except Exception:
+        placed.spoil()
+        raise
 
 
 def _run(tasks: Iterable[Callable[[], None]]) -> None:
@@ -355,12 +361,25 @@ def _header(session: Session, new: Header, *, durable: bool) -> None:
     try:
         comm.exchange("flush header", error=error)
     except Exception:
-        session.placed.virgin = False
+        session.placed.spoil()
         raise
     if durable:
         _sync(session, "flush sync header")
     _publish(session, durable=durable)
     session.adopt_header(new, encoded)
+    if session.shrunk and new.numrecs == numrecs_of(session.tree):
+        _cut(session, max(data_end(new), len(encoded)))
+
+
+def _cut(session: Session, nbytes: int) -> None:
+    """Take away what deleted variables left behind the data (collective)."""
+    error: BaseException | None = None
+    try:
+        session.driver.resize(nbytes)
+        session.shrunk = False
+    except OSError as reason:
+        error = reason
+    session.comm.exchange("flush cut", error=error)
 
 
 def _publish(session: Session, *, durable: bool) -> None:
@@ -388,6 +407,19 @@ def _extend(driver: Driver, end: int) -> None:
     """Let the file be as long as its header says, the last padding included."""
     if driver.size() < end:
         write_bytes(driver, end - 1, b"\0")
+
+
+def _cut(session: Session, end_before: int) -> None:
+    """Give back the space of what was deleted at the end of the file (collective)."""
+    end = max(data_end(session.disk_header), len(session.disk_bytes))
+    if end >= end_before:
+        return
+    error: BaseException | None = None
+    try:
+        session.driver.resize(end)
+    except OSError as reason:
+        error = reason
+    session.comm.exchange("flush cut", error=error)
 
 
 def _sync(session: Session, operation: str) -> None:

@@ -38,6 +38,7 @@ class Placed:
     record_size : int, bytes.
     records : int, records that may hold data: those of the header, or more if a drain went beyond.
     virgin : bool, True if every byte that nobody wrote reads as zero.
+    clean : bool, it was so where the pinned variables lie, when they got their places.
     """
 
     def __init__(self, options: Options) -> None:
@@ -67,6 +68,13 @@ class Placed:
         self._cursor: int | None = None
         self._full = False
         self.drained = False
+        self.clean = False
+
+    def spoil(self) -> None:
+        """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""
+        self.virgin = False
+        self.clean &= self.drained
+        self._full = True
 
     # ------------------------------------------------------------------------------------------ pins
 
@@ -77,6 +85,7 @@ class Placed:
                 var.begin + inner_bytes(self.header, var) for var in self.header.vars if not is_record(self.header, var)
             ]
             self._cursor = max(ends, default=self.options.drain_reserve)
+            self.clean = self.virgin
             # With records in force there is only the gap before them.
             self._limit = begin_rec(self.header)
         for node in tree.history[self._seen :]:

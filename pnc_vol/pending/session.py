@@ -106,6 +106,8 @@ class Session:
         self.laid_out: tuple[Flat, Header] | None = None
         self.ordered_by_place = False
         self.counts: defaultdict[str, float] = defaultdict(int)
+        self.shrunk = False
+        """Whether variables were deleted since the file was cut to the length of its data."""
         self.closed = False
         self._handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
@@ -203,9 +205,9 @@ class Session:
             if new < old:
                 fetch.complete(self, self.take_reads())
                 self.queue.cut(node.uid, new * math.prod(shape[1:]))
-                there = min(old, max(self.disk_numrecs, self.placed.records))
+                there = max(self.disk_numrecs, self.placed.records)
                 if there > new:
-                    post.write(self, node, select((old, *shape[1:]), slice(new, there)), post.fill_of(node))
+                    post.write(self, node, select((there, *shape[1:]), slice(new, None)), post.fill_of(node))
             node.shape = shape
             self.tree.touch()
 
@@ -400,7 +402,10 @@ class Session:
         if not placed.drained and header == placed.header and uids == placed.uids:
             return placed
         made = Placed(self.options)
-        made.virgin = placed.virgin
+        # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
+        deleted = not placed.places.keys() <= set(uids)
+        self.shrunk |= deleted
+        made.virgin = placed.virgin and not deleted
         made.adopt(header, uids, self.tree.datasets)
         return made
 

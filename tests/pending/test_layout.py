@@ -1,0 +1,349 @@
+"""Where variables lie after a flush, and that nothing of what lay there before shines through.
+
+Every file is read back by pnc_vol and by netCDF4, and ncvalidator has nothing to say of it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.format.decode import decode
+from pnc_vol.format.encode import header_size
+from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import data_end
+
+SMALL = ("i1", "u1", "S1", "i2", "u2")
+VERSIONS = {"CDF-1": ("i1", "S1", "i2"), "CDF-2": ("i1", "S1", "i2"), "CDF-5": SMALL}
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "x.nc"
+
+
+def header_of(path: pathlib.Path) -> Header:
+    content = path.read_bytes()
+    return decode(content, file_size=len(content)).header
+
+
+def begins(path: pathlib.Path) -> dict[str, int]:
+    return {var.name: var.begin for var in header_of(path).vars}
+
+
+def validated(path: pathlib.Path) -> None:
+    """Let ncvalidator look at a file."""
+    if shutil.which("ncvalidator") is None:
+        pytest.skip("ncvalidator is not installed (Debian: pnetcdf-bin)")
+    told = subprocess.run(["ncvalidator", str(path)], capture_output=True, text=True)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "is a valid NetCDF classic" in told.stdout + told.stderr
+    assert "arning" not in told.stdout + told.stderr
+
+
+def holds(path: pathlib.Path, wanted: dict[str, Any]) -> None:
+    """The file, closed, holds these arrays for us and for netCDF4, and ncvalidator accepts it."""
+    with pnc_vol.File(path) as f:
+        assert set(f) == set(wanted)
+        for name, values in wanted.items():
+            np.testing.assert_array_equal(f[name][...], values)
+    with netCDF4.Dataset(path) as nc:
+        nc.set_auto_mask(False)
+        for name, values in wanted.items():
+            # Text has an axis of characters more.
+            np.testing.assert_array_equal(nc[name][: len(values)].reshape(np.shape(values)), values)
+    validated(path)
+
+
+# ------------------------------------------------------------------------------------ what was there
+
+
+def test_deleted_variables_leave_nothing_behind(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["a"], f["b"] = [1, 2, 3], [4, 5, 6]
+        f.flush()
+        del f["b"]
+        f.flush()
+        new = f.create_dataset("c", (3,), "i8")
+        f.flush()
+        assert new[:].tolist() == [0, 0, 0]
+    holds(path, {"a": [1, 2, 3], "c": [0, 0, 0]})
+
+
+def test_deleted_records_leave_nothing_behind(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("r", data=[7, 8, 9], maxshape=(None,))
+        f.flush()
+        del f["r"]
+        f.flush()
+        assert header_of(path).numrecs == 0
+        new = f.create_dataset("q", (2,), "i8", maxshape=(None,))
+        f.flush()
+        assert new[:].tolist() == [0, 0]
+    holds(path, {"q": [0, 0]})
+
+
+def test_a_deleted_variable_that_was_drained_leaves_nothing_behind(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w", buffer_size=64 << 10) as f:
+        f["big"] = np.arange(50_000.0)
+        assert f.statistics()["bytes_drained"] > 0
+        del f["big"]
+        new = f.create_dataset("new", (50_000,), "f8")
+        f.flush()
+        assert not new[:].any()
+    holds(path, {"new": np.zeros(50_000)})
+
+
+def test_data_of_a_drain_survive_a_deletion_before_the_flush(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w", buffer_size=64 << 10) as f:
+        f["a"] = [1, 2, 3]
+        f.create_dataset("r", (1, 100), "f8", maxshape=(None, 100))
+        f.flush()
+        f["r"].resize(200, axis=0)
+        f["r"][:] = 5
+        assert f.statistics()["bytes_drained"] > 0
+        del f["a"]
+        f.flush()
+        assert (f["r"][:] == 5).all()
+    holds(path, {"r": np.full((200, 100), 5.0)})
+
+
+def test_what_a_resize_cuts_off_does_not_come_back(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        r = f.create_dataset("r", data=np.arange(1, 9), maxshape=(None,), fillvalue=-1)
+        f.flush()
+        r.resize(3, axis=0)
+        r.resize(6, axis=0)
+        assert r[:].tolist() == [1, 2, 3, -1, -1, -1]
+        r[4] = 50
+        r.resize(5, axis=0)
+    with pnc_vol.File(path, "r+") as f:
+        assert f["r"][:].tolist() == [1, 2, 3, -1, 50]
+        f["r"].resize(8, axis=0)
+        assert f["r"][:].tolist() == [1, 2, 3, -1, 50, -1, -1, -1]
+    with pnc_vol.File(path) as f:
+        assert f["r"][:].tolist() == [1, 2, 3, -1, 50, -1, -1, -1]
+
+
+def test_posts_beyond_a_cut_are_dropped(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        r = f.create_dataset("r", (4, 2), "i2", maxshape=(None, 2))
+        gone = r.iput(slice(2, 4), [[1, 2], [3, 4]])
+        kept = r.iput((slice(None), 1), [5, 6, 7, 8])
+        r.resize(1, axis=0)
+        r.resize(3, axis=0)
+        assert r[:].tolist() == [[0, 5], [0, 0], [0, 0]]
+        f.flush()
+        assert gone.status == kept.status == "done"
+    holds(path, {"r": [[0, 5], [0, 0], [0, 0]]})
+
+
+def test_bytes_behind_the_data_are_no_cause_for_a_warning_and_do_not_shine_through(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["a"] = [1, 2, 3]
+    with path.open("ab") as raw:
+        raw.write(b"\xff" * 500_000)
+    with pnc_vol.File(path, "r+", buffer_size=64 << 10) as f:
+        f.create_dataset("b", (5,), "i4")
+        f.create_dataset("c", (20_000,), "i8")[1:] = 7
+        assert f["c"][0] == 0
+        f.create_dataset("d", (2,), "i8")
+    with pnc_vol.File(path) as f:
+        assert f["b"][:].tolist() == [0] * 5
+        assert f["c"][0] == 0
+        assert (f["c"][1:] == 7).all()
+        assert f["d"][:].tolist() == [0, 0]
+
+
+# -------------------------------------------------------------------------------------- where things lie
+
+
+def test_a_file_is_packed_if_its_first_flush_is_the_close(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["a"] = np.arange(3.0)
+        f["b"] = np.arange(5, dtype="i2")
+        f.create_dataset("r", data=np.ones((2, 3), "i1"), maxshape=(None, 3))
+        f.attrs["text"] = "some words"
+    header = header_of(path)
+    first = header_size(header)
+    assert begins(path)["a"] == -(-first // 8) * 8
+    assert begins(path)["b"] == begins(path)["a"] + 24
+    assert begins(path)["r"] == begins(path)["b"] + 12
+    assert path.stat().st_size == data_end(header) == begins(path)["r"] + 6
+    holds(path, {"a": np.arange(3.0), "b": np.arange(5), "r": np.ones((2, 3))})
+
+
+def test_begins_stay_while_the_header_grows_inside_its_reserve(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["a"] = [1.0, 2.0]
+        f.create_dataset("r", data=[1, 2], maxshape=(None,))
+        f.flush()
+        before, inode = begins(path), path.stat().st_ino
+        for i in range(40):
+            f.attrs[f"attribute{i}"] = np.arange(i, dtype="i2")
+            f.flush()
+            assert begins(path) == before
+        f.create_group("g").attrs["x"] = 1
+        f["a"].attrs["units"] = "m"
+        f["r"].resize(3, axis=0)
+        f.flush()
+        assert begins(path) == before
+        assert f.statistics().get("moves", 0) == 0
+    assert path.stat().st_ino == inode
+    with pnc_vol.File(path) as f:
+        assert f["a"][:].tolist() == [1, 2]
+        assert f["r"][:].tolist() == [1, 2, 0]
+        assert f.attrs["attribute39"].tolist() == list(range(39))
+    validated(path)
+
+
+def test_a_header_beyond_its_reserve_moves_the_data_and_doubles_the_region(path: pathlib.Path) -> None:
+    fixed = np.arange(30_000.0).reshape(300, 100)
+    records = np.arange(7 * 11, dtype="i2").reshape(7, 11)
+    other = np.arange(7, dtype="i1")
+    with pnc_vol.File(path, "w") as f:
+        f["fixed"] = fixed
+        f.create_dataset("records", data=records, maxshape=(None, 11))
+        f.create_dataset("other", data=other, maxshape=(None,))
+        f.flush()
+        before = begins(path)
+        f.attrs["long"] = np.arange(3000, dtype="i4")
+        f["fixed"][3] = fixed[3] = -1
+        f.flush()
+        after = begins(path)
+        assert f.statistics()["moves"] == 1
+        assert after["fixed"] >= 2 * before["fixed"]
+        np.testing.assert_array_equal(f["fixed"][:], fixed)
+        f.attrs["short"] = 1
+        f.flush()
+        assert begins(path) == after
+    holds(path, {"fixed": fixed, "records": records, "other": other})
+    with pnc_vol.File(path, "r+") as f:
+        f.attrs["longer"] = np.arange(20_000, dtype="i4")
+    holds(path, {"fixed": fixed, "records": records, "other": other})
+
+
+@pytest.mark.parametrize(("version", "kind"), [(v, kind) for v, kinds in VERSIONS.items() for kind in kinds])
+@pytest.mark.parametrize("inner", [(), (3,), (5,)])
+def test_a_second_record_variable_beside_a_lone_small_one(
+    path: pathlib.Path, version: str, kind: str, inner: tuple[int, ...]
+) -> None:
+    """The records of a lone variable have no padding; a second variable brings it."""
+    values = np.arange(1, 7 * int(np.prod(inner, dtype=int)) + 1).reshape(7, *inner)
+    values = (values + 48).astype("u1").view("S1") if kind == "S1" else values.astype(kind)
+    with pnc_vol.File(path, "w", format=version) as f:
+        f.create_dataset("lone", data=values, maxshape=(None, *inner))
+        f.flush()
+        validated(path)
+        f.create_dataset("second", data=np.arange(4.0), maxshape=(None,))
+        np.testing.assert_array_equal(f["lone"][...], values)
+        f.flush()
+        np.testing.assert_array_equal(f["lone"][...], values)
+    with pnc_vol.File(path) as f:
+        assert f["second"][:].tolist() == [0, 1, 2, 3]
+        np.testing.assert_array_equal(f["lone"][...], values)
+    validated(path)
+    with pnc_vol.File(path, "r+") as f:
+        del f["second"]
+    holds(path, {"lone": values})
+    assert path.stat().st_size == data_end(header_of(path))
+
+
+def test_a_fixed_variable_that_comes_after_records(path: pathlib.Path) -> None:
+    records = np.arange(12, dtype="i2").reshape(4, 3)
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("r", data=records, maxshape=(None, 3))
+        f.flush()
+        f["fixed"] = np.arange(9.0)
+        f.flush()
+        assert begins(path)["fixed"] < begins(path)["r"]
+    holds(path, {"r": records, "fixed": np.arange(9.0)})
+
+
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+def test_deleting_one_of_three_record_variables(path: pathlib.Path, gone: str) -> None:
+    wanted = {name: np.arange(5 * n, dtype=kind).reshape(5, n) for name, n, kind in
+              (("a", 3, "i1"), ("b", 5, "i2"), ("c", 1, "f8"))}  # fmt: skip
+    with pnc_vol.File(path, "w") as f:
+        for name, values in wanted.items():
+            f.create_dataset(name, data=values, maxshape=(None, values.shape[1]))
+        f.flush()
+        del f[gone], wanted[gone]
+        for name, values in wanted.items():
+            np.testing.assert_array_equal(f[name][:], values)
+    holds(path, wanted)
+
+
+def test_a_lone_record_does_not_show_what_its_deleted_neighbour_held(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("a", data=[1], maxshape=(None,))
+        f.create_dataset("b", data=[-1], maxshape=(None,))
+        f.flush()
+        del f["b"]
+        f["a"].resize(3, axis=0)
+    holds(path, {"a": [1, 0, 0]})
+
+
+def test_strings_grow(path: pathlib.Path) -> None:
+    texts = ["short", "a longer one", "the longest of the three by far"]
+    with pnc_vol.File(path, "w") as f:
+        f["numbers"] = [1, 2]
+        s = f.create_dataset("s", (3,), pnc_vol.string_dtype())
+        r = f.create_dataset("r", (0,), pnc_vol.string_dtype(), maxshape=(None,))
+        for i, text in enumerate(texts):
+            s[i] = text
+            r.resize(i + 1, axis=0)
+            r[i] = text * 2
+            assert s.asstr()[: i + 1].tolist() == texts[: i + 1]
+            f.flush()
+            assert s.asstr()[: i + 1].tolist() == texts[: i + 1]
+    with pnc_vol.File(path) as f:
+        assert f["s"].asstr()[:].tolist() == texts
+        assert f["r"].asstr()[:].tolist() == [text * 2 for text in texts]
+        assert f["numbers"][:].tolist() == [1, 2]
+    with netCDF4.Dataset(path) as nc:
+        assert nc["s"][:].tolist() == texts
+    validated(path)
+
+
+# -------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize("reserve", [0, 1000, 100_000])
+def test_header_reserve(path: pathlib.Path, reserve: int) -> None:
+    with pnc_vol.File(path, "w", header_reserve=reserve) as f:
+        f["a"] = np.arange(10, dtype="i2")
+    free = begins(path)["a"] - header_size(header_of(path))
+    assert reserve <= free < reserve + 4
+    holds(path, {"a": np.arange(10)})
+
+
+def test_alignment(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w", var_align=512, record_align=4096) as f:
+        f["a"] = np.arange(10, dtype="i2")
+        f.create_dataset("r", data=[1, 2], maxshape=(None,))
+    assert begins(path)["a"] % 512 == 0
+    assert begins(path)["r"] % 4096 == 0
+    holds(path, {"a": np.arange(10), "r": [1, 2]})
+
+
+@pytest.mark.parametrize("version", ["CDF-1", "CDF-2", "CDF-5"])
+def test_a_file_that_was_drained_keeps_what_went_ahead_where_it_is(path: pathlib.Path, version: str) -> None:
+    big, small = np.arange(40_000.0), np.arange(3, dtype="i2")
+    with pnc_vol.File(path, "w", buffer_size=64 << 10, format=version) as f:
+        f["small"] = small
+        f["big"] = big
+        assert f.statistics()["bytes_drained"] >= big.nbytes
+        f.create_dataset("r", data=small, maxshape=(None,))
+        f.create_dataset("filled", (4,), "i4", fillvalue=9)
+        f["late"] = small
+        f.flush()
+        assert f.statistics().get("moves", 0) == 0
+    holds(path, {"small": small, "big": big, "r": small, "filled": [9] * 4, "late": small})
