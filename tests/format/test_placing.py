@@ -243,7 +243,7 @@ def changes(draw: st.DrawFn) -> tuple[Header, Header, list[int | None], int]:
     return old, Header(5, numrecs, tuple(dims), note, tuple(variables)), origin, draw(st.integers(0, 9))
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(changes(), st.sampled_from([0, 100]))
 def test_data_survive_any_change(change: tuple[Header, Header, list[int | None], int], reserve: int) -> None:
     old, new, origin, seed = change
@@ -253,7 +253,7 @@ def test_data_survive_any_change(change: tuple[Header, Header, list[int | None],
     carried(old, grown, origin, seed)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(changes())
 def test_what_can_stay_stays(change: tuple[Header, Header, list[int | None], int]) -> None:
     """If all carried variables at their old begins, with the new ones behind them, are legal, nothing moves."""
