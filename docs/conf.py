@@ -1,0 +1,22 @@
+"""Sphinx configuration: ``sphinx-build -W docs docs/_build``."""
+
+from importlib.metadata import version as installed
+
+project = "pnc_vol"
+author = "the pnc_vol developers"
+release = version = installed("pnc-vol")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+default_role = "code"
+
+html_theme = "furo"
+html_title = f"pnc_vol {version}"

@@ -1,0 +1,200 @@
+"""Every example runs, and what it wrote is what independent readers read."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.testing.mpi import missing, run_mpi
+
+netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+HEAT = ("--n", 20, "--steps", 60, "--every", 5, "--flush", 3)
+needs_mpi = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def run(*command: object, cwd: Path) -> str:
+    """Run an example; its standard output."""
+    name, *args = command
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / str(name)), *map(str, args)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"MPLBACKEND": "Agg", "MPLCONFIGDIR": str(cwd)},
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def assert_valid(path: Path) -> None:
+    if shutil.which("ncvalidator") is None:
+        pytest.skip("ncvalidator is not installed (Debian: pnetcdf-bin)")
+    told = subprocess.run(["ncvalidator", str(path)], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "warning" not in (told.stdout + told.stderr).lower()
+
+
+def test_first_file(tmp_path: Path) -> None:
+    out = run("01_first_file.py", "first.nc", cwd=tmp_path)
+    assert "Kiel      15.20 degree_Celsius at the surface" in out
+    with netCDF4.Dataset(tmp_path / "first.nc") as data:
+        assert data["ocean_temperature"].shape == (10, 3, 6)
+        assert data["ocean_temperature"].units == "degree_Celsius"
+        assert data["ocean_station"][:].tolist() == ["Kiel", "Tromsø", "Nuuk"]
+    assert_valid(tmp_path / "first.nc")
+
+
+def test_the_port_differs_in_the_import_line_alone() -> None:
+    before, after = (
+        (EXAMPLES / "02_port" / name).read_text().splitlines() for name in ("before_h5py.py", "after_pnc_vol.py")
+    )
+    changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    assert changed == ["- import h5py", "+ import pnc_vol as h5py"]
+
+
+def test_both_sides_of_the_port_say_and_hold_the_same(tmp_path: Path) -> None:
+    before = run("02_port/before_h5py.py", "before.h5", cwd=tmp_path)
+    after = run("02_port/after_pnc_vol.py", "after.nc", cwd=tmp_path)
+    assert before == after
+    assert "shots: 90 of 100" in after
+    import h5py
+
+    with h5py.File(tmp_path / "before.h5") as old, pnc_vol.File(tmp_path / "after.nc") as new:
+        names: list[str] = []
+        old.visit(names.append)
+        found: list[str] = []
+        new.visit(found.append)
+        assert sorted(names) == sorted(found)
+        for name in names:
+            # NetCDF keeps a fill value as an attribute, and shows it.
+            assert set(old[name].attrs) == set(new[name].attrs) - {"_FillValue"}
+            for key, value in old[name].attrs.items():
+                np.testing.assert_array_equal(new[name].attrs[key], value)
+            if isinstance(old[name], h5py.Dataset):
+                assert (old[name].shape, old[name].dtype, old[name].maxshape) == (
+                    new[name].shape,
+                    new[name].dtype,
+                    new[name].maxshape,
+                )
+                np.testing.assert_array_equal(old[name][()], new[name][()])
+    with netCDF4.Dataset(tmp_path / "after.nc") as data:
+        assert data["runs_0001_signal"].shape == (100, 256)
+    assert_valid(tmp_path / "after.nc")
+
+
+def heat(n: int, steps: int, every: int) -> np.ndarray:
+    """The records of the heat example, on one plain array."""
+    u = np.zeros((n + 2, n + 2))
+    y, x = (np.ogrid[-1 : n + 1, -1 : n + 1][i] + 0.5 for i in (0, 1))
+    u[(y / n - 0.65) ** 2 + (x / n - 0.3) ** 2 < 0.02] = 100
+    u[(y / n - 0.4) ** 2 + (x / n - 0.7) ** 2 < 0.01] = 80
+    records = []
+    for step in range(steps + 1):
+        if step % every == 0:
+            records.append(u[1:-1, 1:-1].copy())
+        u[0, :] = 40
+        u[1:-1, 1:-1] += 0.2 * (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1])
+    return np.array(records)
+
+
+@pytest.fixture(scope="module")
+def serial_heat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process without mpi4py writes."""
+    folder = tmp_path_factory.mktemp("heat")
+    script = str(EXAMPLES / "03_heat_mpi.py")
+    alone = (
+        f"import sys, runpy; sys.modules['mpi4py'] = None; "
+        f"sys.argv = {[script, 'heat.nc', *map(str, HEAT)]!r}; runpy.run_path({script!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", alone], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "13 records of 20 x 20 cells" in done.stdout
+    return folder / "heat.nc"
+
+
+def test_heat_without_mpi4py(serial_heat: Path) -> None:
+    with netCDF4.Dataset(serial_heat) as data:
+        np.testing.assert_array_equal(data["u"][:].data, heat(20, 60, 5))
+        np.testing.assert_allclose(data["time"][:], np.arange(13) * 5 * 0.2 / 400)
+        assert data["u"].dimensions == ("time", "y", "x")
+        np.testing.assert_allclose(data["y"][:], (np.arange(20) + 0.5) / 20)
+    assert_valid(serial_heat)
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_heat_is_the_same_file_for_any_number_of_ranks(ranks: int, serial_heat: Path, tmp_path: Path) -> None:
+    out = run_mpi(ranks, EXAMPLES / "03_heat_mpi.py", tmp_path / "heat.nc", *HEAT).stdout
+    assert out.count("13 records of 20 x 20 cells") == 1
+    assert (tmp_path / "heat.nc").read_bytes() == serial_heat.read_bytes()
+
+
+def test_the_plot_shows_something(serial_heat: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("xarray", reason="xarray is not installed")
+    out = run("03_plot.py", serial_heat, "heat.png", cwd=tmp_path)
+    assert "4 of 13 records" in out
+    import matplotlib.image
+
+    pixels = matplotlib.image.imread(str(tmp_path / "heat.png"))
+    assert pixels.shape[0] > 200
+    assert pixels.shape[1] > 1000
+    # The hot discs: bright pixels of the colour map, beside the black of the cold plate.
+    bright = (pixels[..., 0] > 0.9) & (pixels[..., 1] > 0.9) & (pixels[..., 2] < 0.8)
+    black = pixels[..., :3].max(axis=-1) < 0.05
+    assert bright.sum() > 500
+    assert black.sum() > 5000
+
+
+def test_adding_to_a_file(tmp_path: Path) -> None:
+    out = run("04_add_to_a_file.py", "log.nc", cwd=tmp_path)
+    moves = out.partition("times that data had to be moved:")[2]
+    assert moves.count(": 0") == 4, out
+    with netCDF4.Dataset(tmp_path / "log.nc") as data:
+        assert data["level"][30] == 17
+        assert data["daily_mean"][:].tolist() == [11.5, 11.5]
+        assert data["visits"][:].tolist() == [20261120, 20261121, 20261122]
+        assert data.history == "daily means added"
+    assert_valid(tmp_path / "log.nc")
+
+
+def test_reading_a_foreign_file(tmp_path: Path) -> None:
+    out = run("05_read_foreign.py", cwd=tmp_path)
+    assert "foreign.nc: CDF-5, 2 records" in out
+    wind = next(line for line in out.splitlines() if "wind" in line)
+    assert " ".join(wind.split()) == "data wind (2, 3, 4) float32 may grow: True axes: /time, /lat, /lon"
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [("classic", "CDF-1"), ("64-bit-offset", "CDF-2"), ("64-bit-data", "CDF-5")]
+)
+def test_reading_a_file_of_ncgen(kind: str, version: str, tmp_path: Path) -> None:
+    if shutil.which("ncgen") is None:
+        pytest.skip("ncgen is not installed (Debian: netcdf-bin)")
+    (tmp_path / "small.cdl").write_text(
+        "netcdf small { dimensions: x = 2 ; t = UNLIMITED ; variables: int x(x) ; short v(t, x) ;"
+        ' :title = "small" ; data: x = 5, 6 ; v = 1, 2, 3, 4, 5, 6 ; }'
+    )
+    subprocess.run(["ncgen", "-k", kind, "-o", "small.nc", "small.cdl"], cwd=tmp_path, check=True)
+    out = run("05_read_foreign.py", "small.nc", cwd=tmp_path)
+    assert f"small.nc: {version}, 3 records; {{'title': 'small'}}" in out
+    assert "axes: -, /x" in out
+
+
+def test_the_table_of_examples_is_whole() -> None:
+    table = (EXAMPLES / "README.md").read_text()
+    for path in EXAMPLES.iterdir():
+        if path.name[0].isdigit() or path.is_dir():
+            assert f"]({path.name}" in table, f"{path.name} is missing in examples/README.md"
