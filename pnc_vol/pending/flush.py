@@ -89,10 +89,9 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
-    end_before = data_end(session.disk_header)
     _header(session, replace(target.header, numrecs=numrecs), durable=durable)
-    if not failures:
-        _cut(session, end_before)
+    if session.shrunk and not failures:
+        _cut(session)
     session.counts["flushes"] += 1
     session.counts["seconds_flush"] += time.perf_counter() - started
     if failures:
@@ -367,15 +366,13 @@ def _header(session: Session, new: Header, *, durable: bool) -> None:
         _sync(session, "flush sync header")
     _publish(session, durable=durable)
     session.adopt_header(new, encoded)
-    if session.shrunk and new.numrecs == numrecs_of(session.tree):
-        _cut(session, max(data_end(new), len(encoded)))
 
 
-def _cut(session: Session, nbytes: int) -> None:
-    """Take away what deleted variables left behind the data (collective)."""
+def _cut(session: Session) -> None:
+    """Give back the space behind the data that deleted variables had (collective)."""
     error: BaseException | None = None
     try:
-        session.driver.resize(nbytes)
+        session.driver.resize(max(data_end(session.disk_header), len(session.disk_bytes)))
         session.shrunk = False
     except OSError as reason:
         error = reason
@@ -407,19 +404,6 @@ def _extend(driver: Driver, end: int) -> None:
     """Let the file be as long as its header says, the last padding included."""
     if driver.size() < end:
         write_bytes(driver, end - 1, b"\0")
-
-
-def _cut(session: Session, end_before: int) -> None:
-    """Give back the space of what was deleted at the end of the file (collective)."""
-    end = max(data_end(session.disk_header), len(session.disk_bytes))
-    if end >= end_before:
-        return
-    error: BaseException | None = None
-    try:
-        session.driver.resize(end)
-    except OSError as reason:
-        error = reason
-    session.comm.exchange("flush cut", error=error)
 
 
 def _sync(session: Session, operation: str) -> None:

@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
     # ------------------------------------------------------------------------------------ defining
 
     def new_values(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        if dtype == object:
+        if dtype.hasobject:
             made = np.empty(shape, object)
             flat = made.reshape(-1)
             for i in range(flat.size):
@@ -224,7 +224,9 @@ class Machine(RuleBasedStateMachine):
     def boxes(self, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         n = int(self.random.integers(1, 6))
         starts = np.array([[int(self.random.integers(0, s)) for s in shape] for _ in range(n)])
-        counts = np.array([[int(self.random.integers(1, s - a + 1)) for s, a in zip(shape, one)] for one in starts])
+        counts = np.array(
+            [[int(self.random.integers(1, s - a + 1)) for s, a in zip(shape, one, strict=True)] for one in starts]
+        )
         return starts, counts
 
     @some
@@ -238,8 +240,8 @@ class Machine(RuleBasedStateMachine):
         parts = [self.new_values(tuple(count), model.values.dtype) for count in counts]
         values = np.concatenate([part.ravel() for part in parts])
         self.writes.append((self.f[name].iput_many(starts, counts, values), values))
-        for start, count, part in zip(starts, counts, parts):
-            model.values[tuple(slice(a, a + n) for a, n in zip(start, count))] = part
+        for start, count, part in zip(starts, counts, parts, strict=True):
+            model.values[tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))] = part
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -266,8 +268,8 @@ class Machine(RuleBasedStateMachine):
             return
         starts, counts = self.boxes(shape)
         parts = [
-            model.values[tuple(slice(a, a + n) for a, n in zip(start, count))].ravel()
-            for start, count in zip(starts, counts)
+            model.values[tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))].ravel()
+            for start, count in zip(starts, counts, strict=True)
         ]
         self.waiting.append((self.f[name].iget_many(starts, counts), np.concatenate(parts)))
 
