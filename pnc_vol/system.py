@@ -19,6 +19,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -33,8 +34,10 @@ __all__ = [
     "System",
     "copy_all",
     "exists",
+    "is_folder",
     "read_at",
     "read_whole",
+    "scratch_folder",
     "temporary_directory",
     "write_all",
     "write_whole",
@@ -397,12 +400,27 @@ def read_whole(system: System, path: Path, *, limit: int = 1 << 30) -> bytes:
         system.close(fd)
 
 
-@contextlib.contextmanager
-def temporary_directory() -> Iterator[str]:
-    """A directory of one's own (0700) that is removed with all it holds in the end; its path."""
+def is_folder(system: System, path: Path) -> bool:
+    """Whether `path` leads to a directory."""
+    try:
+        return stat.S_ISDIR(system.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def scratch_folder() -> str:
+    """Where this machine wants temporary files (``TMPDIR``, else ``/tmp`` or its like)."""
     import tempfile  # slow to import, seldom needed
 
-    with tempfile.TemporaryDirectory(prefix="pnc-vol-") as path:
+    return tempfile.gettempdir()
+
+
+@contextlib.contextmanager
+def temporary_directory(parent: str | None = None) -> Iterator[str]:
+    """A directory of one's own (0700), in `parent` or `scratch_folder`; removed with all it holds in the end."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="pnc-vol-", dir=parent) as path:
         yield path
 
 

@@ -16,7 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pnc_vol import system as door
-from pnc_vol.system import CALLS, REAL, System, copy_all, exists, read_at, read_whole, write_all, write_whole
+from pnc_vol.system import (
+    CALLS,
+    REAL,
+    System,
+    copy_all,
+    exists,
+    is_folder,
+    read_at,
+    read_whole,
+    scratch_folder,
+    temporary_directory,
+    write_all,
+    write_whole,
+)
 from pnc_vol.testing.faults import FaultSystem, HookedSystem, TraceSystem
 
 PACKAGE = Path(__file__).parents[1] / "pnc_vol"
@@ -217,6 +230,18 @@ def test_whole_files(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
     opened = [call for call in system.matching(name="open") if isinstance(call.result, int)]
     assert len(opened) == len(system.matching(name="close"))
+
+
+def test_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert is_folder(REAL, tmp_path)
+    assert not any(is_folder(REAL, tmp_path / name) for name in ("file", "none", "file/none"))
+    assert is_folder(REAL, scratch_folder())
+    with temporary_directory(str(tmp_path)) as folder:
+        assert os.path.dirname(folder) == str(tmp_path)
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+        write_whole(REAL, os.path.join(folder, "a"), b"")
+    assert not os.path.exists(folder)
 
 
 def test_the_calls_do_what_they_say(tmp_path: Path) -> None:

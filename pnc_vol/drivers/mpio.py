@@ -214,16 +214,15 @@ class MpioDriver(Root):
         status = MPI.Status()
         calls = 0
         for view in buffers if isinstance(buffers, list) else [buffers]:
-            for start in range(0, view.nbytes, self._round):
-                part = view[start : start + self._round]
+            while view.nbytes:
+                part = view[: self._round]
                 with _os_errors(self.path, f"write of {part.nbytes} bytes at offset {offset}"):
                     self._file.Write_at(offset, [part, part.nbytes, MPI.BYTE], status)
-                if status.Get_count(MPI.BYTE) != part.nbytes:
-                    raise OSError(
-                        errno.EIO, f"MPI wrote {status.Get_count(MPI.BYTE)} of {part.nbytes} bytes", self.path
-                    )
-                offset += part.nbytes
-                calls += 1
+                done = int(status.Get_count(MPI.BYTE))
+                if done <= 0:
+                    raise OSError(errno.EIO, f"MPI-IO wrote 0 of {part.nbytes} bytes at offset {offset}", self.path)
+                # Open MPI says so when it wrote less; writing on brings the reason out.
+                view, offset, calls = view[done:], offset + done, calls + 1
         return calls
 
     def _get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
@@ -253,15 +252,20 @@ class MpioDriver(Root):
             MPI calls made.
         """
         parts: list[Extents] = []
-        runs = 0
+        runs, end, missing = 0, 0, -(1 << 62)
         try:
+            if writing and self._comm.rank == 0:
+                missing = -self._size()
             parts = split_rounds(extents, self._round if self._typed else min(self._round, PLAIN_ROUND))
             counts = [len(joined(part.offset, part.length)[0]) for part in parts]
             runs = max(counts, default=0) if self._typed else sum(counts)
+            end = int(parts[-1].offset[-1] + parts[-1].length[-1]) if parts else 0
         except Exception as error:
             failure = failure or error
             parts = []
-        rounds, runs = self._largest(len(parts), runs)
+        rounds, runs, end, missing = self._largest(len(parts), runs, end, missing)
+        if end + missing > 0:
+            self._extend(end)
         if not self._typed:
             if runs > PLAIN_CALLS * max(rounds, 1):
                 if failure is not None:
@@ -288,6 +292,20 @@ class MpioDriver(Root):
         mine, largest = np.array(numbers, np.int64), np.zeros(len(numbers), np.int64)
         self._comm.Allreduce(mine, largest, op=MPI.MAX)
         return [int(number) for number in largest]
+
+    def _extend(self, end: int) -> None:
+        """Let the file reach `end` before ranks write together, so that its gaps are zeros.
+
+        A rank that writes for others writes the gaps between their pieces as well, as it read them; beyond the end of
+        the file ROMIO reads nothing and writes what its memory happens to hold.
+        """
+        try:
+            if self._comm.rank == 0:
+                self._put(memoryview(b"\0"), end - 1)
+        except OSError:
+            # No room: the write itself says so, on the ranks whose data it is.
+            pass
+        self._comm.Barrier()
 
     def _together(self, part: Extents, memory: Memory, writing: bool, *, scattered: bool) -> None:
         """One collective call for `part`, through a view of the file that shows it alone if some rank's is scattered.
@@ -317,7 +335,8 @@ class MpioDriver(Root):
         except Exception as error:
             failure, buffer, shown = error, [memory[:0], 0, MPI.BYTE], MPI.BYTE
         offset = int(part.offset[0]) if len(part.offset) and not scattered else 0
-        steps: list[Callable[[], Any]] = [lambda: at_all(offset, buffer)]
+        status = MPI.Status()
+        steps: list[Callable[[], Any]] = [lambda: at_all(offset, buffer, status)]
         if scattered:
             steps.insert(0, lambda: self._file.Set_view(0, MPI.BYTE, shown))
             steps.append(lambda: self._file.Set_view(0, MPI.BYTE, MPI.BYTE))
@@ -327,6 +346,10 @@ class MpioDriver(Root):
                     step()
             except OSError as error:
                 failure = failure or error
+        done = int(status.Get_elements(MPI.BYTE)) if failure is None else part.nbytes
+        if done != part.nbytes:
+            # Open MPI's way of saying that the disk is full; the end of the file was looked for before a read.
+            failure = OSError(errno.EIO, f"MPI-IO moved {done} of {part.nbytes} bytes in a {what}", self.path)
         for made in (buffer[2], shown):
             if made != MPI.BYTE:
                 made.Free()
@@ -401,6 +424,8 @@ def _os_errors(path: str | None, what: str) -> Iterator[None]:
     except MPI.Exception as error:
         kind = error.Get_error_class()
         numbers = {getattr(MPI, name): number for name, number in _ERRNO.items()}
-        number = numbers.get(kind, errno.EIO)
         told = " ".join(error.Get_error_string().split())
+        # What has no class of its own in MPI is often named in the text.
+        named = [n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE) if os.strerror(n) in told]
+        number = numbers.get(kind, named[0] if named else errno.EIO)
         raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
