@@ -32,20 +32,10 @@ Examples
 
 from __future__ import annotations
 
-from pnc_vol.api.absent import (
-    Datatype,
-    MultiBlockSlice,
-    Reference,
-    RegionReference,
-    VirtualLayout,
-    VirtualSource,
-    ref_dtype,
-    regionref_dtype,
-    register_driver,
-    registered_drivers,
-    unregister_driver,
-)
+from typing import TYPE_CHECKING, Any
+
 from pnc_vol.api.attrs import AttributeManager
+from pnc_vol.api.blocks import MultiBlockSlice
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
@@ -88,6 +78,21 @@ from pnc_vol.mapping.special import (
     vlen_dtype,
 )
 from pnc_vol.pending.request import Request
+
+if TYPE_CHECKING:
+    from pnc_vol.api import filters
+    from pnc_vol.api.absent import (
+        Datatype,
+        Reference,
+        RegionReference,
+        VirtualLayout,
+        VirtualSource,
+        ref_dtype,
+        regionref_dtype,
+        register_driver,
+        registered_drivers,
+        unregister_driver,
+    )
 
 __version__ = "0.1.0"
 
@@ -136,6 +141,7 @@ __all__ = [
     "check_string_dtype",
     "check_vlen_dtype",
     "enum_dtype",
+    "filters",
     "get_config",
     "is_hdf5",
     "opaque_dtype",
@@ -150,3 +156,25 @@ __all__ = [
     "version",
     "vlen_dtype",
 ]  # fmt: skip
+
+_LATER = {"filters"} | {
+    "Datatype", "Reference", "RegionReference", "VirtualLayout", "VirtualSource", "ref_dtype",
+    "regionref_dtype", "register_driver", "registered_drivers", "unregister_driver",
+}  # fmt: skip
+"""Names that few programs use: loaded when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'pnc_vol' has no attribute {name!r}")
+    if name == "filters":
+        from pnc_vol.api import filters
+
+        return filters
+    from pnc_vol.api import absent
+
+    return getattr(absent, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -13,7 +13,6 @@ from pnc_vol.errors import NotYetError
 
 __all__ = [
     "Datatype",
-    "MultiBlockSlice",
     "Reference",
     "RegionReference",
     "VirtualLayout",
@@ -61,12 +60,6 @@ class VirtualSource(_Absent):
     """A source of a virtual dataset; making one raises `NotYetError`."""
 
     _instead = "CDF has no virtual datasets; copy the sources into one dataset"
-
-
-class MultiBlockSlice(_Absent):
-    """Blocks at regular distances; making one raises `NotYetError`."""
-
-    _instead = "post the blocks with ds.iput_many(starts, counts, values)"
 
 
 ref_dtype = np.dtype("O", metadata={"ref": Reference})

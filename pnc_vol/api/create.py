@@ -94,6 +94,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
         array = array.reshape(full)
     limits = _maxshape(options.get("maxshape"), full)
     echo = check_storage(full, limits, element.dtype, options)
+    _only_first_grows(limits, full)
     element, fill = fill_bytes(options.get("fillvalue"), element)
     return Plan(element, full, limits if limits != full else None, fill, echo, array)
 
@@ -187,13 +188,16 @@ def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | No
         raise DefinitionError("'maxshape' must have same rank as dataset shape")
     if any(limit is not None and limit < n for limit, n in zip(limits, shape, strict=True)):
         raise DefinitionError(f"maxshape={limits} is smaller than shape={shape}")
-    for axis, (limit, n) in enumerate(zip(limits, shape, strict=True)):
+    return limits
+
+
+def _only_first_grows(limits: tuple[int | None, ...] | None, shape: Shape | None) -> None:
+    for axis, (limit, n) in enumerate(zip(limits or (), shape or (), strict=False)):
         if limit != n and (axis or limit is not None):
             raise NotYetError(
                 f"maxshape={limits} for shape={shape}: axis {axis} could grow, but only the first axis may "
                 "be unlimited (None) in this version; create the dataset at its full size or put the growing axis first"
             )
-    return limits
 
 
 # ------------------------------------------------------------------------------------------- fill values

@@ -89,7 +89,7 @@ def check_storage(
         if chunks is False and (filtered or maxshape is not None):
             raise DefinitionError("Chunked format required for given storage options; leave chunks=False out")
         chunks = _chunks(chunks, shape, maxshape)
-        if chunks is None and filtered:
+        if chunks is None and (filtered or maxshape is not None):
             chunks = guess_chunks(shape, maxshape, dtype.itemsize)
         if compression == "szip" and chunks is not None and level[1] > prod(chunks):
             raise DefinitionError(f"szip's pixels per block {level[1]} are more than the elements of a chunk {chunks}")
@@ -109,7 +109,7 @@ def check_storage(
 def _compression(compression: Any, level: Any) -> tuple[str | int | None, Any]:
     """Name (or number) of the filter, and its setting."""
     if hasattr(compression, "filter_id"):
-        compression, level = compression.filter_id, tuple(compression.filter_options)
+        return _named(compression.filter_id, tuple(compression.filter_options))
     if compression is None:
         if level is not None:
             raise TypeError("Compression method must be specified")
@@ -136,6 +136,14 @@ def _compression(compression: Any, level: Any) -> tuple[str | int | None, Any]:
             raise DefinitionError(f"Unknown compression filter number: {compression}")
         return int(compression), level
     raise DefinitionError(f'Compression filter "{compression}" is unavailable; one of gzip, lzf, szip is known')
+
+
+def _named(number: int, options: tuple[Any, ...]) -> tuple[str | int, Any]:
+    """A filter that was given by HDF5's number, as an object such as hdf5plugin's."""
+    name = {1: "gzip", 4: "szip", 32000: "lzf"}.get(number)
+    if name is None:
+        return int(number), options
+    return name, None if name == "lzf" else options[0] if len(options) == 1 else options
 
 
 def _szip(level: Any) -> tuple[str, int]:

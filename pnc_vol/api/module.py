@@ -183,7 +183,7 @@ version = _Version("pnc_vol.version", _Version.__doc__)
 
 def _standins(package: types.ModuleType) -> dict[str, types.ModuleType]:
     """The modules that stand for h5py and for the submodules that its users import."""
-    from pnc_vol.api import attrs, dataset, dims, group, links, objects, views
+    from pnc_vol.api import attrs, dataset, dims, filters, group, links, objects, views
     from pnc_vol.mapping import special
 
     def module(name: str, **names: Any) -> types.ModuleType:
@@ -207,6 +207,7 @@ def _standins(package: types.ModuleType) -> dict[str, types.ModuleType]:
         "h5py._hl.group": module("h5py._hl.group", Group=group.Group, **{n: getattr(links, n) for n in links.__all__}),
         "h5py.h5": module("h5py.h5", get_config=get_config),
         "h5py.h5s": module("h5py.h5s", UNLIMITED=UNLIMITED),
+        "h5py.filters": filters,
         "h5py.version": version,
     }
     for name, made in modules.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pnc_vol.api.blocks import spelled_out
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
@@ -38,6 +39,9 @@ def source(shape: Shape | None, args: Any) -> Selection:
     try:
         return select(shape, args)
     except SelectionTypeError:
+        other = spelled_out(args, shape)
+        if other is not args:
+            return select(shape, other)
         if has_text(args):
             raise SelectionValueError("Field names only allowed for compound types") from None
         raise
@@ -58,6 +62,9 @@ def target(shape: Shape | None, args: Any) -> Selection:
     try:
         return select(shape, args)
     except SelectionTypeError:
+        other = spelled_out(args, shape)
+        if other is not args:
+            return select(shape, other)
         if has_text(args):
             raise SelectionTypeError("Illegal slicing argument (not a compound dataset)") from None
         raise

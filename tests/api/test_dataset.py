@@ -94,6 +94,26 @@ def test_reading(both: Any) -> None:
     both.same(lines)
 
 
+def test_blocks(both: Any) -> None:
+    both.same("""
+        x = f.create_dataset('x', data=np.arange(40).reshape(10, 4)); M = h5.MultiBlockSlice
+        x[M()], x[M(start=1, stride=3, block=2)], x[M(4), 1], x[1, M(stride=2)], x[..., M(1, 2, 1, 2)]
+        x[M(count=2), 1:3]
+        M(start=1, stride=5, count=2, block=4).indices(10), M(count=7).indices(10), M(stride=2, block=2).indices(10)
+        M(count=11).indices(10)
+        M(start=2, count=2, stride=5, block=4).indices(10)
+        M(start=8, stride=4, block=3).indices(10)
+        M(block=3)
+        M(stride=2, block=3)
+        M(start=-1)
+        M(stride=0, block=0).indices(10)
+        x[M(count=11)]
+        f.create_dataset('s', data=1)[M()]
+        x[M(start=1, stride=3, block=2), 0] = np.arange(6)
+        x[()]
+    """)
+
+
 def test_views(both: Any) -> None:
     both.same(MAKE)
     both.same("""

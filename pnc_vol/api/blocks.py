@@ -1,0 +1,85 @@
+"""h5py's `MultiBlockSlice`: blocks at regular distances along one axis.
+
+Knows: integers. Does not know: datasets; `posting.py` turns a block slice into the indices that it stands for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import SelectionValueError
+
+__all__ = ["MultiBlockSlice", "spelled_out"]
+
+
+class MultiBlockSlice:
+    """`count` blocks of `block` elements, `stride` elements apart, from `start` on.
+
+    Parameters
+    ----------
+    start : int
+    stride : int
+        From the start of a block to the start of the next.
+    count : int or None
+        As many whole blocks as the axis holds, by default.
+    block : int
+        Elements of a block.
+
+    Raises
+    ------
+    ValueError
+        A negative start, something below 1, or blocks that overlap.
+
+    Examples
+    --------
+    >>> MultiBlockSlice(start=1, stride=3, block=2).indices(10)
+    (1, 3, 3, 2)
+    """
+
+    def __init__(self, start: int = 0, stride: int = 1, count: int | None = None, block: int = 1) -> None:
+        if start < 0:
+            raise SelectionValueError(f"Start can't be negative: {start}")
+        if stride < 1 or block < 1 or (count is not None and count < 1):
+            raise SelectionValueError(f"Stride, block and count must be at least 1: {stride}, {block}, {count}")
+        if block > stride:
+            raise SelectionValueError(f"Blocks will overlap if block ({block}) > stride ({stride})")
+        self.start, self.stride, self.count, self.block = start, stride, count, block
+
+    def indices(self, length: int) -> tuple[int, int, int, int]:
+        """Start, stride, count and block for an axis of `length` elements.
+
+        Raises
+        ------
+        ValueError
+            A block does not fit.
+        """
+        room = length - self.start - self.block
+        fitting = room // self.stride + 1 if room >= 0 else 0
+        count = fitting if self.count is None else self.count
+        if not 1 <= count <= fitting:
+            raise SelectionValueError(f"{self!r} does not fit an axis of {length} elements: {fitting} blocks would")
+        return self.start, self.stride, count, self.block
+
+    def __repr__(self) -> str:
+        return f"MultiBlockSlice(start={self.start}, stride={self.stride}, count={self.count}, block={self.block})"
+
+
+def spelled_out(args: Any, shape: tuple[int, ...]) -> Any:
+    """The index with an array in place of each block slice; the same object if there is none."""
+    parts = args if isinstance(args, tuple) else (args,)
+    if not any(isinstance(part, MultiBlockSlice) for part in parts):
+        return args
+    behind = len(shape) - sum(part is not Ellipsis for part in parts)
+    found: list[Any] = []
+    axis = 0
+    for part in parts:
+        if isinstance(part, MultiBlockSlice) and axis < len(shape):
+            start, stride, count, block = part.indices(shape[axis])
+            starts: npt.NDArray[np.int64] = start + stride * np.arange(count)
+            part = (starts[:, None] + np.arange(block)).ravel()
+        found.append(part)
+        axis += behind if part is Ellipsis else 1
+    return tuple(found)

@@ -1,0 +1,54 @@
+"""h5py's ``filters``: the class that filter packages derive from, and what can be applied, which is nothing.
+
+Knows: filter numbers. Does not know: compression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["FilterRefBase", "Gzip", "decode", "encode"]
+
+encode: tuple[str, ...] = ()
+decode: tuple[str, ...] = ()
+
+
+class FilterRefBase(Mapping[str, Any]):
+    """Names a filter with its options; ``create_dataset(compression=...)`` takes one, and only remembers it.
+
+    filter_id : int or None, HDF5's number of the filter.
+    filter_options : tuple
+    """
+
+    filter_id: int | None = None
+    filter_options: tuple[Any, ...] = ()
+
+    def _as_keywords(self) -> dict[str, Any]:
+        return {"compression": self.filter_id, "compression_opts": self.filter_options}
+
+    def __getitem__(self, key: str) -> Any:
+        return self._as_keywords()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._as_keywords())
+
+    def __len__(self) -> int:
+        return len(self._as_keywords())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FilterRefBase):
+            return NotImplemented
+        return (self.filter_id, self.filter_options) == (other.filter_id, other.filter_options)
+
+    def __hash__(self) -> int:
+        return hash((self.filter_id, self.filter_options))
+
+
+class Gzip(FilterRefBase):
+    """HDF5's own compression."""
+
+    filter_id = 1
+
+    def __init__(self, level: int = 4) -> None:
+        self.filter_options = (level,)
