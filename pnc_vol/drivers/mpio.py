@@ -11,23 +11,23 @@ Rules
    on the big rank alone, while the others wait.
 3. A collective read or write of scattered extents is one call with a file type and a memory type. MPICH 4.0, as Debian
    12 has it, fails on every type that mpi4py 4 makes; there, and with `derived_types=False`, all calls are contiguous.
-4. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
+4. Open MPI loses the error of a collective write when the disk is full; there the file's size is looked at afterwards,
+   on all ranks. What stays unseen is a full disk under a file that already had its size.
+5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
 from pnc_vol.drivers.moves import get_extents, put_extents
+from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, os_errors, types_are_broken
 from pnc_vol.drivers.pieces import (
     check,
     copy_pieces,
@@ -39,7 +39,7 @@ from pnc_vol.drivers.pieces import (
     without_overlap,
 )
 from pnc_vol.drivers.root import Root
-from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.extents.model import Extents
 from pnc_vol.system import System
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class MpioDriver(Root):
         Bytes of one MPI call at most.
     derived_types : bool
         Whether file and memory types may be used.
+    check_size : bool
+        Whether the file's size is looked at after a collective write.
 
     Examples
     --------
@@ -84,13 +86,22 @@ class MpioDriver(Root):
     name = "mpio"
 
     def __init__(
-        self, file: Any, path: str, *, writable: bool, comm: Any, round_bytes: int = ROUND, derived_types: bool = True
+        self,
+        file: Any,
+        path: str,
+        *,
+        writable: bool,
+        comm: Any,
+        round_bytes: int = ROUND,
+        derived_types: bool = True,
+        check_size: bool = False,
     ) -> None:
         super().__init__(path, writable=writable)
         self._file = file
         self._comm = comm
         self._round = round_bytes
         self._typed = derived_types
+        self._check_size = check_size
         # Not every MPI library lets two threads in at once, and a view must not change under another's call.
         self._lock = threading.RLock()
 
@@ -137,18 +148,27 @@ class MpioDriver(Root):
         if not 0 < round_bytes < 1 << 31:
             raise ValueError(f"round_bytes={round_bytes} is not between 1 and 2^31 - 1")
         mpi = comm.mpi if comm is not None and comm.mpi is not None else MPI.COMM_SELF
+        version = MPI.Get_library_version()
         if derived_types is None:
-            derived_types = not types_are_broken(MPI.Get_library_version())
+            derived_types = not types_are_broken(version)
         info = MPI.Info.Create()
         try:
             for key, value in (hints or {}).items():
                 if len(key) <= MPI.MAX_INFO_KEY and len(value) <= MPI.MAX_INFO_VAL:
                     info.Set(key, value)
-            with _os_errors(path, "open"):
+            with os_errors(path, "open"):
                 file = MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
         finally:
             info.Free()
-        return cls(file, path, writable=writable, comm=mpi, round_bytes=round_bytes, derived_types=derived_types)
+        return cls(
+            file,
+            path,
+            writable=writable,
+            comm=mpi,
+            round_bytes=round_bytes,
+            derived_types=derived_types,
+            check_size=errors_are_lost(version),
+        )
 
     # ------------------------------------------------------------------------------------------------- verbs
 
@@ -181,28 +201,44 @@ class MpioDriver(Root):
                 asked = in_order(extents)
             except Exception as error:
                 failure = error
-            return self._rounds(asked, memory, writing=True, failure=failure)
+            calls = 0
+            try:
+                calls = self._rounds(asked, memory, writing=True, failure=failure)
+            except Exception as error:
+                failure = error
+            if self._check_size:
+                end = int(asked.offset[-1] + asked.length[-1]) if len(asked.offset) else 0
+                # An answer from every rank also means that every rank is through with writing for the others.
+                (end,) = self._largest(end)
+                if self._size() < end and failure is None:
+                    text = (
+                        f"MPI-IO said it wrote to byte {end}, but the file has {self._size()} bytes; is the disk full?"
+                    )
+                    failure = OSError(errno.EIO, text, self.path)
+            if failure is not None:
+                raise failure
+            return calls
 
     def _size(self) -> int:
-        with self._lock, _os_errors(self.path, "size"):
+        with self._lock, os_errors(self.path, "size"):
             return int(self._file.Get_size())
 
     def _resize(self, nbytes: int) -> None:
         """All ranks together: no rank's earlier write may come after the cut."""
-        with self._lock, _os_errors(self.path, f"resize to {nbytes} bytes"):
+        with self._lock, os_errors(self.path, f"resize to {nbytes} bytes"):
             self._comm.Barrier()
             self._file.Set_size(nbytes)
 
     def _sync(self) -> None:
         """All ranks together."""
-        with self._lock, _os_errors(self.path, "sync"):
+        with self._lock, os_errors(self.path, "sync"):
             self._file.Sync()
 
     def _close(self) -> None:
         """All ranks together; nothing is left to do once MPI has ended."""
         from mpi4py import MPI
 
-        with self._lock, _os_errors(self.path, "close"):
+        with self._lock, os_errors(self.path, "close"):
             if not MPI.Is_finalized():
                 self._file.Close()
 
@@ -216,7 +252,7 @@ class MpioDriver(Root):
         for view in buffers if isinstance(buffers, list) else [buffers]:
             while view.nbytes:
                 part = view[: self._round]
-                with _os_errors(self.path, f"write of {part.nbytes} bytes at offset {offset}"):
+                with os_errors(self.path, f"write of {part.nbytes} bytes at offset {offset}"):
                     self._file.Write_at(offset, [part, part.nbytes, MPI.BYTE], status)
                 done = int(status.Get_count(MPI.BYTE))
                 if done <= 0:
@@ -233,7 +269,7 @@ class MpioDriver(Root):
         for view in buffers if isinstance(buffers, list) else [buffers]:
             for start in range(0, view.nbytes, self._round):
                 part = view[start : start + self._round]
-                with _os_errors(self.path, f"read of {part.nbytes} bytes at offset {offset + done}"):
+                with os_errors(self.path, f"read of {part.nbytes} bytes at offset {offset + done}"):
                     self._file.Read_at(offset + done, [part, part.nbytes, MPI.BYTE], status)
                 got = int(status.Get_count(MPI.BYTE))
                 done += got
@@ -324,14 +360,14 @@ class MpioDriver(Root):
             if len(place) == 1:
                 buffer = [memory[int(place[0]) : int(place[0] + length[0])], int(length[0]), MPI.BYTE]
             elif len(place) and self._typed:
-                buffer = [memory, 1, _hindexed(place, length)]
+                buffer = [memory, 1, hindexed(place, length)]
             elif len(place):
                 stage, inside = np.empty(part.nbytes, np.uint8), np.cumsum(part.length) - part.length
                 if writing:
                     copy_pieces(stage, inside, memory, part.place, part.length)
                 buffer = [stage, part.nbytes, MPI.BYTE]
             if scattered and len(place):
-                shown = _hindexed(*joined(part.offset, part.length))
+                shown = hindexed(*joined(part.offset, part.length))
         except Exception as error:
             failure, buffer, shown = error, [memory[:0], 0, MPI.BYTE], MPI.BYTE
         offset = int(part.offset[0]) if len(part.offset) and not scattered else 0
@@ -342,7 +378,7 @@ class MpioDriver(Root):
             steps.append(lambda: self._file.Set_view(0, MPI.BYTE, MPI.BYTE))
         for step in steps:
             try:
-                with _os_errors(self.path, what):
+                with os_errors(self.path, what):
                     step()
             except OSError as error:
                 failure = failure or error
@@ -363,69 +399,3 @@ def _runs(part: Extents) -> list[Extents]:
     """Cut extents (in order) where they do not touch in the file."""
     cuts = np.flatnonzero(part.offset[1:] != part.offset[:-1] + part.length[:-1]) + 1
     return [Extents(*columns) for columns in zip(*(np.split(column, cuts) for column in part), strict=True)]
-
-
-# ---------------------------------------------------------------------------------------------------------- MPI
-
-
-def types_are_broken(version: str, bindings: str | None = None) -> bool:
-    """Whether this MPI library fails on the derived types that mpi4py makes.
-
-    Parameters
-    ----------
-    version : str
-        What ``MPI.Get_library_version()`` says.
-    bindings : str, optional
-        mpi4py's version; that of the installed one by default.
-
-    Examples
-    --------
-    >>> types_are_broken("MPICH Version:      4.0.2", "4.1.0"), types_are_broken("MPICH Version:      5.0.2", "4.1.0")
-    (True, False)
-    """
-    if bindings is None:
-        import mpi4py
-
-        bindings = mpi4py.__version__
-    # ROMIO 4.0 cannot take apart a type made by the large-count constructors, which mpi4py uses since version 4.
-    return re.search(r"MPICH Version:\s*4\.0\b", version) is not None and int(bindings.split(".")[0]) >= 4
-
-
-def _hindexed(displacement: Int64, length: Int64) -> Any:
-    from mpi4py import MPI
-
-    return MPI.BYTE.Create_hindexed(length.tolist(), displacement.tolist()).Commit()
-
-
-_ERRNO = {
-    "ERR_NO_SUCH_FILE": errno.ENOENT,
-    "ERR_FILE_EXISTS": errno.EEXIST,
-    "ERR_ACCESS": errno.EACCES,
-    "ERR_NO_SPACE": errno.ENOSPC,
-    "ERR_QUOTA": errno.EDQUOT,
-    "ERR_READ_ONLY": errno.EROFS,
-    "ERR_FILE_IN_USE": errno.EBUSY,
-    "ERR_BAD_FILE": errno.EINVAL,
-    "ERR_FILE": errno.EBADF,
-    "ERR_AMODE": errno.EINVAL,
-    "ERR_ARG": errno.EINVAL,
-    "ERR_COUNT": errno.EINVAL,
-    "ERR_NO_MEM": errno.ENOMEM,
-}
-
-
-@contextmanager
-def _os_errors(path: str | None, what: str) -> Iterator[None]:
-    """MPI's errors as the operating system's."""
-    from mpi4py import MPI
-
-    try:
-        yield
-    except MPI.Exception as error:
-        kind = error.Get_error_class()
-        numbers = {getattr(MPI, name): number for name, number in _ERRNO.items()}
-        told = " ".join(error.Get_error_string().split())
-        # What has no class of its own in MPI is often named in the text.
-        named = [n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE) if os.strerror(n) in told]
-        number = numbers.get(kind, named[0] if named else errno.EIO)
-        raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
