@@ -60,7 +60,7 @@ def check(
         return [Finding("error", error.offset or 0, error.field, error.value, str(error))]
     findings = [_strict(finding, decoded.header) for finding in found]
     if not any(finding.severity == "error" for finding in findings):
-        findings += _vsizes(bytes(data), decoded)
+        findings += _vsizes(bytes(memoryview(data)[: decoded.nbytes]), decoded)
         findings += _fill_values(decoded)
         findings += _end(decoded, file_size)
     return sorted(findings, key=lambda finding: (finding.severity != "error", finding.offset))

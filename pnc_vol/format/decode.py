@@ -105,7 +105,9 @@ def examine(
     max_name: int = MAX_NAME,
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Decode like `decode`, but return contradictions between fields as findings with severity ``"error"``."""
-    source = _Reader(bytes(data), file_size, max_header_bytes, max_name)
+    # A view may be of a whole file: no more of it is copied than a header may have.
+    held = data if isinstance(data, bytes) else bytes(memoryview(data)[:max_header_bytes])
+    source = _Reader(held, file_size, max_header_bytes, max_name)
     header, inner, nbytes, var_at = source.header()
     header, layout = rules.judge(
         header, inner, var_at, nbytes=nbytes, file_size=file_size, tolerant_order=tolerant_order

@@ -124,7 +124,7 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
     >>> from pnc_vol.format.model import Dim
     >>> placed = place(Header(5, dims=(Dim("x", 3),), vars=(Var("a", (0,), (), 6), Var("b", (0,), (), 1))))
     >>> [var.begin for var in placed.vars]
-    [208, 232]
+    [192, 216]
     """
     how = alignment or Alignment()
     sizes = inner_sizes(header)
