@@ -344,7 +344,7 @@ def _header(session: Session, new: Header, *, durable: bool) -> None:
     try:
         count = numrecs_bytes(new)
         if not _same_but_numrecs(session.disk_header, new):
-            encoded = encode(new)
+            encoded = encode(new, check=False)  # names were checked when they were made; foreign ones are kept
         elif new.numrecs != session.disk_numrecs:
             encoded = old[:4] + count + old[4 + len(count) :]
         if comm.rank == 0 and (encoded != old or (location is not None and not location.published)):
