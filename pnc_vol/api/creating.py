@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.dataset import Dataset
+from pnc_vol.api.echo import LISTED_BY_NAME, warn_once
 from pnc_vol.api.ids import DatasetID, GroupID
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.errors import NotYetError
@@ -57,6 +58,8 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         if track_times not in (True, False, None):
             raise TypeError("track_times must be either True, False, or None")
+        if track_order:
+            warn_once("track_order", LISTED_BY_NAME)
         session = self._check()
         with session.lock:
             slot = paths.slot(self._node, name, "create group")
@@ -216,7 +219,8 @@ class Creating(HLObject, MutableMappingHDF5):
             try:
                 session.write(node, select(plan.data.shape, ()), plan.data)
             except Exception:
-                # as if it had never been asked for
-                session.tree.remove(node)
+                # as if it had never been asked for, the groups made on the way included
+                made = slot.group.children[slot.missing[0]] if slot.missing else node
+                session.tree.remove(made)
                 raise
         return Dataset(DatasetID(self._id.handle, node))

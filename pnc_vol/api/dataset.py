@@ -147,9 +147,9 @@ class Dataset(Storage, Posting):
 
     # ----------------------------------------------------------------------------------- reading
 
-    def __getitem__(self, args: Any) -> Any:
+    def __getitem__(self, args: Any, new_dtype: np.dtype[Any] | None = None) -> Any:
         """Read, by h5py's indexing rules; sees every earlier write of this process."""
-        return self._read(args, None)
+        return self._read(args, new_dtype)
 
     def _read(self, args: Any, dtype: np.dtype[Any] | None) -> Any:
         session = self._id.check()

@@ -39,6 +39,8 @@ FILTER_IDS = {"gzip": 1, "shuffle": 2, "fletcher32": 3, "szip": 4, "scaleoffset"
 CHUNK_BYTES = 1 << 20
 """Size that chunks are guessed to have at most."""
 
+LISTED_BY_NAME = "the order of creation is not kept for listing; members and attributes are listed by name"
+
 _warned: set[str] = set()
 
 
@@ -227,7 +229,9 @@ def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
 
 
 def _warn(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times", "track_order"):
+    if "track_order" in echo:
+        warn_once("track_order", LISTED_BY_NAME)
+    for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times"):
         if kind in echo:
             warn_once(kind, "CDF cannot hold this storage option; it is remembered while the file is open, not stored")
     if options.get("chunks") is not None:

@@ -126,6 +126,7 @@ class File(Group):
             "locking": locking,
             "alignment_interval": alignment_interval,
             "track_times": track_times,
+            "track_order": track_order,
         }
         wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
         handle = _opened(path, mode, wish, comm)
@@ -301,13 +302,13 @@ def _opened(path: str, mode: str, wish: Wish, comm: Any) -> Handle:
     from pnc_vol.pending.session import open_session
 
     real = wish.options.system.realpath(os.path.abspath(path))
-    if wish.stack != "memory":
+    if wish.keeps_file:
         _refuse_second_writer(real, path, mode)
     ranks = (
         communicators.serial() if comm is None else communicators.over(comm, timeout=wish.options.collective_timeout)
     )
     session = open_session(path, mode, options=wish.options, comm=ranks)
-    handle = Handle(session, path, wish.driver, wish.libver, real if wish.stack != "memory" else "")
+    handle = Handle(session, path, wish.driver, wish.libver, real if wish.keeps_file else "")
     _open.add(handle)
     weakref.finalize(handle, _let_go, session, path)
     return handle

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pnc_vol import options
+from pnc_vol.api.echo import LISTED_BY_NAME, warn_once
+from pnc_vol.drivers.stack import root_keeps_file
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError
 
 __all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name"]
@@ -31,11 +33,11 @@ _H5PY_DRIVERS = ("split", "family", "direct", "ros3", "fileobj", "windows")
 class Wish:
     """What `File` was asked for, checked.
 
-    driver : str, the word to show; stack : str, what the session opens.
+    driver : str, the word to show; keeps_file : bool, whether there is a file.
     """
 
     driver: str
-    stack: str
+    keeps_file: bool
     libver: tuple[str, str]
     options: options.Options
 
@@ -84,8 +86,6 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
         raise NotYetError(f"driver {driver!r} of HDF5 is not supported; use None, 'memory' or 'mpio'")
     if not isinstance(driver, str):
         raise DefinitionError(f"Unknown driver type {driver!r}; a text such as 'posix' or 'trace | posix' is needed")
-    from pnc_vol.drivers.stack import root_keeps_file
-
     root_keeps_file(driver)
     if driver.rpartition("|")[2].strip().startswith("mpio") and comm is None:
         raise TypeError("driver='mpio' needs comm=, such as mpi4py's MPI.COMM_WORLD")
@@ -119,11 +119,13 @@ def check_keywords(
         raise DefinitionError("Invalid mode; must be one of r, r+, w, w-, x, a")
     libver = _libver(h5.get("libver"))
     _check_h5(mode, h5)
+    if h5.get("track_order"):
+        warn_once("track_order", LISTED_BY_NAME)
     interval = h5.get("alignment_interval", 1)
     if interval != 1:
         others["alignment_interval"] = interval
     resolved = options.resolve({**others, "driver": stack, "hints": hints}, info=info)
-    return Wish(word, stack, libver, resolved)
+    return Wish(word, not resolved.driver or root_keeps_file(resolved.driver), libver, resolved)
 
 
 def _libver(libver: Any) -> tuple[str, str]:

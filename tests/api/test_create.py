@@ -229,6 +229,17 @@ def test_one_warning_per_kind(monkeypatch: pytest.MonkeyPatch, kind: str, keywor
             f.create_dataset("b", (3,), "i4", **keywords)
 
 
+def test_the_order_of_creation_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    for make in (
+        lambda: pnc_vol.File("w.nc", "w", driver="memory", track_order=True).close(),
+        lambda: pnc_vol.File.in_memory().create_group("g", track_order=True),
+    ):
+        monkeypatch.setattr(echo, "_warned", set())
+        with pytest.warns(PncVolWarning, match="listed by name") as caught:
+            make()
+        assert caught[0].filename == __file__
+
+
 def test_filters_of_plugins_are_remembered() -> None:
     class Filter:
         filter_id = 32015

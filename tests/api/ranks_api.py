@@ -1,0 +1,97 @@
+"""Run by test_mpi.py on several ranks: ``ranks_api.py FOLDER DRIVER``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import pnc_vol as h5py
+
+COMM = MPI.COMM_WORLD
+RANK, SIZE = COMM.rank, COMM.size
+FOLDER, DRIVER = sys.argv[1:3]
+
+
+def path(name: str) -> str:
+    return os.path.join(FOLDER, f"{name}_{DRIVER}.nc")
+
+
+def rank_dependent_writes() -> None:
+    with h5py.File(path("writes"), "w", driver=DRIVER, comm=COMM) as f:
+        assert f.driver == DRIVER
+        ds = f.create_dataset("g/x", (SIZE, 5), "f8")
+        r = f.create_dataset("r", (SIZE,), "i4", maxshape=(None,))
+        names = f.create_dataset("names", (SIZE,), h5py.string_dtype())
+        f["g"].attrs["units"] = "K"
+        if RANK % 2 == 0:
+            ds[RANK] = RANK + np.arange(5)
+        r[RANK] = RANK
+        names[RANK] = "n" * (1 + RANK)
+        if RANK == 0:
+            assert ds[0].tolist() == [0, 1, 2, 3, 4]
+        request = ds.iget(RANK)
+        f.flush()
+        assert request.status == "done"
+        expected = [[row + at if row % 2 == 0 else 0 for at in range(5)] for row in range(SIZE)]
+        assert ds[()].tolist() == expected
+        with ds.collective:
+            assert f["g/x"][:, 1].tolist() == [row[1] for row in expected]
+        r.resize((SIZE + 1,))
+        if RANK == SIZE - 1:
+            r[SIZE] = 77
+    with h5py.File(path("writes"), comm=COMM, driver=DRIVER) as f:
+        assert f["r"][()].tolist() == [*range(SIZE), 77]
+        assert f["names"].asstr()[()].tolist() == ["n" * (1 + r) for r in range(SIZE)]
+        assert f["g"].attrs["units"] == "K"
+        f.wait_all()
+
+
+def raised(kind: type[BaseException], call: Callable[[], Any]) -> str:
+    """The text of the exception that `call` raises."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"rank {RANK}: no {kind.__name__}")
+
+
+def an_exception_on_one_rank_hangs_nobody() -> None:
+    def work() -> None:
+        with h5py.File(path("broken"), "w", driver=DRIVER, comm=COMM, collective_timeout=30) as f:
+            f["x"] = np.zeros(3)
+            if RANK == 0:
+                raise KeyError("only here")
+            f.flush()
+
+    begun = time.monotonic()
+    text = raised(KeyError if RANK == 0 else h5py.RankError, work)
+    assert "only here" in text, text
+    assert time.monotonic() - begun < 20
+    COMM.Barrier()
+
+
+def different_definitions_are_an_error_everywhere() -> None:
+    f = h5py.File(path("differ"), "w", driver=DRIVER, comm=COMM)
+    f.create_dataset(f"x{RANK}", (3,), "i4")
+    assert "x" in raised(h5py.DefinitionMismatchError, f.flush)
+    del f[f"x{RANK}"]
+    f.close()
+
+
+def wrong_arguments() -> None:
+    for comm in (3, "world"):
+        assert "mpi4py" in raised(TypeError, lambda comm=comm: h5py.File(path("bad"), "w", comm=comm))
+
+
+rank_dependent_writes()
+an_exception_on_one_rank_hangs_nobody()
+different_definitions_are_an_error_everywhere()
+wrong_arguments()
+if RANK == 0:
+    print("fine")
