@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
+from pnc_vol.format.types import BYTE, CHAR, TYPES
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
-from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
+from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
@@ -153,7 +153,7 @@ def _variable_attrs(
     node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any]
 ) -> tuple[Attr, ...]:
     """All attributes of a variable; what they do not say of its type goes to the marker."""
-    written = _spelled(node.attrs, marker)
+    spelled = written = _spelled(node.attrs, marker)
     generated = generated_attrs(element)
     if generated:
         present = {attr.name: attr for attr in written}
@@ -162,7 +162,12 @@ def _variable_attrs(
             marker["own"] = own
         written += tuple(attr for attr in generated if attr.name not in present)
     code = element.nc_type
-    if element.kind != "number" or code in _AMBIGUOUS or not element.dtype.isnative or _looks_complex(code, dims, book):
+    if element.is_string and element.trailing and not any(attr.name == "_Encoding" for attr in spelled):
+        if element.kind == "vlen_string":
+            marker["type"] = "vlen_string"
+    elif (
+        element.kind != "number" or code in _AMBIGUOUS or not element.dtype.isnative or _looks_complex(code, dims, book)
+    ):
         seen = [book.dims[index] for index in dims if book.dims[index].size]
         sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
         marker |= element_marker(element, derive(code, sizes, names, written))
@@ -173,10 +178,6 @@ def _variable_attrs(
     return written
 
 
-def _looks_complex(code: int, dims: tuple[int, ...], book: DimBook) -> bool:
-    return bool(dims) and code in (FLOAT, DOUBLE) and book.dims[dims[-1]].name == COMPLEX_DIM
-
-
 def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
     """Attributes under names that are legal, and their markers under ``attrs``."""
     if attributes.untouched is not None:
@@ -184,7 +185,8 @@ def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]
             marker["attrs"] = dict(attributes.markers)
         return attributes.untouched
     entries = attributes.entries()
-    book = NameBook((MARKER, *(entry.name for entry in entries.values() if isinstance(entry, Attr))))
+    book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
+    book.taken.add(MARKER)
     written, markers = [], {}
     for name, entry in entries.items():
         if isinstance(entry, Attr):

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import RangeError
-from pnc_vol.format.convert import to_file
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.conventions import element_marker, element_of_var
@@ -60,12 +59,12 @@ def spell(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> 
     marker = {} if element.kind == "number" and dtype.isnative else _type_marker(element)
     if shape is None or value is None:
         return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
-    raw = np.empty(value.size * element.itemsize, np.uint8)
-    to_file(value, element.file_dtype, raw, what=f"attribute {name!r}")
+    # nothing can overflow: the values have the element's type, float16 but widens
+    raw = value.astype(element.file_dtype).tobytes()
     if shape != ((value.size,) if value.size != 1 else ()):
         marker["shape"] = list(shape)
     nelems = len(raw) // TYPES[element.nc_type].size
-    return Attr(name, element.nc_type, nelems, raw.tobytes()), marker or None
+    return Attr(name, element.nc_type, nelems, raw), marker or None
 
 
 def _type_marker(element: Element) -> dict[str, Any]:

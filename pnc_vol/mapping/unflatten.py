@@ -19,7 +19,7 @@ from typing import Any
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
-from pnc_vol.mapping.conventions import element_of_var, generated_attrs
+from pnc_vol.mapping.conventions import TYPE_KEYS, element_of_var, generated_attrs
 from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import Findings, load_marker, no_collections, shown
@@ -74,7 +74,7 @@ class _Reader:
         self.names = NameBook()
         self.numrecs = max(0, header.numrecs)
         self.marked: list[tuple[DatasetNode, Marker]] = []
-        self.plans: dict[tuple[int, tuple[int, ...]], tuple[Any, ...]] = {}
+        self.plans: dict[Any, tuple[Any, ...]] = {}
         self.coordinates: dict[int, DatasetNode] = {}
 
     def read(self) -> Tree:
@@ -138,13 +138,13 @@ class _Reader:
             if attr[0] in SPECIAL:
                 special = True
                 break
-        plan = None if special else self.plans.get((code, dims))
+        key: Any = (code, dims)
+        if special:
+            marker = self._marker_of(var)
+            key = _plan_key(var, marker)
+        plan = self.plans.get(key)
         if plan is None:
-            if special:
-                marker = self._marker_of(var)
-            plan = self._plan(var, marker)
-            if not special:
-                self.plans[code, dims] = plan
+            plan = self.plans[key] = self._plan(var, marker)
         element, visible, names, shape, maxshape = plan
         attributes = Attributes(attrs, findings=self.findings)
         if special:
@@ -349,6 +349,14 @@ class _Reader:
             )
             return self.tree.root
         return node
+
+
+def _plan_key(var: Var, marker: Marker) -> Any:
+    """What `_Reader._plan` depends on; variables that differ in nothing of it share a plan."""
+    said = [(key, marker[key]) for key in TYPE_KEYS if key in marker]
+    if not all(isinstance(value, str) for _, value in said):
+        return id(var)
+    return (var.type, var.dims, *said, *(attr for attr in var.attrs if attr.name in ("_Encoding", "dtype")))
 
 
 def _without_owner(marker: Marker) -> Marker:
