@@ -1,0 +1,91 @@
+"""The same program makes the same file, byte by byte, on 1 to 4 ranks, by every transport, and in one process."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import netCDF4
+import numpy as np
+import pytest
+
+from pnc_vol.testing.mpi import missing, run_mpi
+
+PROGRAM = Path(__file__).with_name("ranks_identity.py")
+# One launch a number of ranks; what is odd is tried on three.
+LAUNCHES = {
+    1: ["mpio"],
+    2: ["mpio", "mpio-collective", "posix"],
+    3: [],
+    4: ["mpio", "mpio-collective", "mpio-independent", "posix", "mpio-ordered"],
+}
+# Where one rank writes before another's data, nothing can be written before the flush: the file is packed as in a
+# program that never exceeds its memory.
+PACKED = {"drains", "uneven"}
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ranks_identity", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+programs = load()
+NAMES = [program.__name__ for program in programs.PROGRAMS]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("identity")
+    for program in programs.PROGRAMS:
+        programs.run(program, str(folder), "", None)
+    for nprocs, variants in LAUNCHES.items():
+        (folder / str(nprocs)).mkdir()
+        run_mpi(nprocs, PROGRAM, folder / str(nprocs), *variants, timeout=100)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_of_ranks_and_transport_gives_the_same_bytes(files: Path, name: str) -> None:
+    found: dict[str, list[str]] = {}
+    for path in [files / f"{name}.nc", *files.glob(f"*/*/{name}.nc")]:
+        told = str(path.parent.relative_to(files))
+        group = "ordered: " if name in PACKED and "ordered" in told else ""
+        found.setdefault(group + hashlib.sha256(path.read_bytes()).hexdigest(), []).append(told)
+    assert sum(map(len, found.values())) == 1 + sum(len(v) or len(programs.VARIANTS) for v in LAUNCHES.values())
+    assert len(found) == 1 + (name in PACKED), found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_are_valid(files: Path, name: str) -> None:
+    ncvalidator = shutil.which("ncvalidator")
+    if ncvalidator is None:
+        pytest.skip("ncvalidator is not installed (Debian: pnetcdf-bin)")
+    for variant in ("3/mpio", "3/mpio-ordered"):
+        told = subprocess.run(
+            [ncvalidator, files / variant / f"{name}.nc"], capture_output=True, text=True, check=False
+        )
+        assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_another_reader_finds_the_same_numbers(files: Path) -> None:
+    with netCDF4.Dataset(files / "3" / "mpio-collective" / "blocks.nc") as f:
+        for i, dtype in enumerate(("f8", "f4", "i2", "u1", "i8")):
+            assert np.array_equal(f[f"x_{dtype}"][...].data, programs.values((37, 53), dtype, i))
+
+
+def test_bytes_that_nobody_wrote_are_zero(files: Path) -> None:
+    """Gaps between the pieces of several ranks, padding among them, are not what a buffer happened to hold."""
+    with netCDF4.Dataset(files / "3" / "mpio-collective" / "records.nc") as f:
+        f.set_auto_mask(False)
+        assert not f["a"][17:].any()
+        assert not f["c"][17:].any()
