@@ -57,7 +57,7 @@ def memory_of(extents: Extents, content: np.ndarray) -> np.ndarray:
 
 
 def interleaved(path: str, spec: str, *, together: bool = True) -> None:
-    for seed in range(12):
+    for seed in (0, 1, 5, 7):  # a rank with nothing, unequal rounds, shuffled places, even shares
         driver = fresh(path, spec)
         content, dealt = shares(seed, pieces=60, longest=50)
         mine = dealt[world.rank]

@@ -85,7 +85,7 @@ def test_close_after_the_end_of_mpi(tmp_path: Path) -> None:
 
 
 def test_broken_libraries_are_known() -> None:
-    from pnc_vol.drivers.mpio import types_are_broken
+    from pnc_vol.drivers.mpi_library import types_are_broken
 
     debian = "MPICH Version:      4.0.2\nMPICH Release date: Thu Apr  7 12:34:45 CDT 2022"
     assert types_are_broken(debian, "4.0.0")

@@ -1,0 +1,89 @@
+"""What is known of MPI libraries: what they break, and what their errors mean.
+
+Knows: mpi4py, version texts, errno. Does not know: files, extents.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pnc_vol.extents.model import Int64
+
+__all__ = ["errors_are_lost", "hindexed", "os_errors", "types_are_broken"]
+
+
+def types_are_broken(version: str, bindings: str | None = None) -> bool:
+    """Whether this MPI library fails on the derived types that mpi4py makes.
+
+    Parameters
+    ----------
+    version : str
+        What ``MPI.Get_library_version()`` says.
+    bindings : str, optional
+        mpi4py's version; that of the installed one by default.
+
+    Examples
+    --------
+    >>> types_are_broken("MPICH Version:      4.0.2", "4.1.0"), types_are_broken("MPICH Version:      5.0.2", "4.1.0")
+    (True, False)
+    """
+    if bindings is None:
+        import mpi4py
+
+        bindings = mpi4py.__version__
+    # ROMIO 4.0 cannot take apart a type made by the large-count constructors, which mpi4py uses since version 4.
+    return re.search(r"MPICH Version:\s*4\.0\b", version) is not None and int(bindings.split(".")[0]) >= 4
+
+
+def errors_are_lost(version: str) -> bool:
+    """Whether a collective write of this library can fail on a full disk without an error on any rank.
+
+    Open MPI's OMPIO (5.0.11, module ``vulcan``) prints the failure of the rank that writes and returns success.
+    """
+    return version.startswith("Open MPI")
+
+
+def hindexed(displacement: Int64, length: Int64) -> Any:
+    """A committed type of these bytes; the caller frees it."""
+    from mpi4py import MPI
+
+    return MPI.BYTE.Create_hindexed(length.tolist(), displacement.tolist()).Commit()
+
+
+_ERRNO = {
+    "ERR_NO_SUCH_FILE": errno.ENOENT,
+    "ERR_FILE_EXISTS": errno.EEXIST,
+    "ERR_ACCESS": errno.EACCES,
+    "ERR_NO_SPACE": errno.ENOSPC,
+    "ERR_QUOTA": errno.EDQUOT,
+    "ERR_READ_ONLY": errno.EROFS,
+    "ERR_FILE_IN_USE": errno.EBUSY,
+    "ERR_BAD_FILE": errno.EINVAL,
+    "ERR_FILE": errno.EBADF,
+    "ERR_AMODE": errno.EINVAL,
+    "ERR_ARG": errno.EINVAL,
+    "ERR_COUNT": errno.EINVAL,
+    "ERR_NO_MEM": errno.ENOMEM,
+}
+
+
+@contextmanager
+def os_errors(path: str | None, what: str) -> Iterator[None]:
+    """Inside, MPI's errors are the operating system's, with `path` and what was done in the text."""
+    from mpi4py import MPI
+
+    try:
+        yield
+    except MPI.Exception as error:
+        kind = error.Get_error_class()
+        numbers = {getattr(MPI, name): number for name, number in _ERRNO.items()}
+        told = " ".join(error.Get_error_string().split())
+        # What has no class of its own in MPI is often named in the text.
+        named = [n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE) if os.strerror(n) in told]
+        number = numbers.get(kind, named[0] if named else errno.EIO)
+        raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
