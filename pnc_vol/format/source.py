@@ -179,7 +179,7 @@ def _version(data: bytes, file_size: int) -> int:
     if magic[:3] == b"CDF" and len(magic) == 4:
         said = f"has version byte {magic[3]}; versions 1, 2 and 5 exist"
     elif _is_hdf5(data):
-        said = "is an HDF5 file; open it with h5py, or convert it with pnc_vol.convert"
+        said = "is an HDF5 file; open it with h5py, or convert it with 'pnc-vol convert'"
     elif not magic:
         said = "is empty"
     else:
