@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import BYTE, CHAR, TYPES
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
-from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
@@ -166,7 +166,10 @@ def _variable_attrs(
         if element.kind == "vlen_string":
             marker["type"] = "vlen_string"
     elif (
-        element.kind != "number" or code in _AMBIGUOUS or not element.dtype.isnative or _looks_complex(code, dims, book)
+        element.kind != "number"
+        or code in _AMBIGUOUS
+        or not element.dtype.isnative
+        or (code in (FLOAT, DOUBLE) and dims and book.dims[dims[-1]].name == COMPLEX_DIM)
     ):
         seen = [book.dims[index] for index in dims if book.dims[index].size]
         sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
