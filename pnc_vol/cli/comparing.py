@@ -55,7 +55,7 @@ class Comparison:
     # ------------------------------------------------------------------------------------------ objects
 
     def _groups(self, path: str, a: Any, b: Any, above: tuple[Any, ...]) -> Iterator[Difference]:
-        mine, other = _members(a), _members(b)
+        mine, other = (_members(group, types=self.same_kind) for group in (a, b))
         for name in mine.keys() - other.keys():
             yield f"{path}/{name}", "only in the first file"
         for name in other.keys() - mine.keys():
@@ -90,7 +90,7 @@ class Comparison:
         ):
             yield path, "a dimension scale in one file, or of another name"
         for axis in range(min(len(a.shape or ()), len(b.shape or ()))):
-            mine, other = (sorted(inspect_hdf5.axis_scales(obj, axis)) for obj in (a, b))
+            mine, other = (_scales(obj, axis) for obj in (a, b))
             if mine != other:
                 yield path, f"axis {axis} has the scales {mine} in the first file, {other} in the second"
             if self.same_kind:
@@ -190,8 +190,8 @@ class Comparison:
         return unequal
 
 
-def _members(group: Any) -> dict[str, str]:
-    """What each member of a group is."""
+def _members(group: Any, *, types: bool) -> dict[str, str]:
+    """What each member of a group is; named types only if asked for."""
     found = {}
     for name in group:
         try:
@@ -204,9 +204,16 @@ def _members(group: Any) -> dict[str, str]:
             found[name] = "something that cannot be opened"
             continue
         kind = inspect_hdf5.kind_of_object(member)
-        if kind != "dataset" or not inspect_hdf5.bare_dimension(member):
+        bare = kind == "dataset" and inspect_hdf5.bare_dimension(member)
+        if not bare and (types or kind != "type"):
             found[name] = kind
     return found
+
+
+def _scales(dataset: Any, axis: int) -> list[str]:
+    """Paths of an axis' scales; netCDF-4's dimensions without a variable are names only, and do not count."""
+    paths = inspect_hdf5.axis_scales(dataset, axis)
+    return sorted(path for path in paths if not inspect_hdf5.bare_dimension(dataset.file[path]))
 
 
 def _types(dataset: Any) -> str:

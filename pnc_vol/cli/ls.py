@@ -178,7 +178,7 @@ def _shown(obj: Any, name: str) -> str:
     except (OSError, TypeError, ValueError, KeyError) as error:
         return f"cannot be read: {safe(error)}"
     if isinstance(value, (str, bytes)):
-        text = repr(value)
+        text = repr(value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value)
         return safe(text if len(text) <= 200 else text[:200] + "...")
     if type(value).__name__ == "Empty":
         return f"empty {value.dtype}"

@@ -103,6 +103,7 @@ def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[N
         # The reader of our output has seen enough (as `head` has): end quietly, also when Python flushes at exit.
         sys.stdout = None
         raise SystemExit(0) from None
-    except (PncVolError, OSError, KeyError, MemoryError) as error:
+    except (PncVolError, OSError, KeyError, RuntimeError, MemoryError) as error:
+        # RuntimeError is what h5py raises for much that is wrong inside a file.
         named = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
         fail(named or path, _reason(error), code)

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -268,7 +269,7 @@ class Transfer:
             self.widest_first(source, target, itemsize, chunks)
         for block in blocks(shape, itemsize, self.block_bytes, chunks):
             selection = block or ()
-            data = source[selection]
+            data = _read(source, selection)
             target[selection] = data
             nbytes = np.asarray(data).size * source.dtype.itemsize
             self.ledger.bytes += nbytes
@@ -280,7 +281,7 @@ class Transfer:
         """Write the longest string before all others: a wider string later would lay the variable out anew."""
         longest, where = -1, ()
         for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
-            texts = np.asarray(source[block or ()], dtype=object)
+            texts = np.asarray(_read(source, block or ()), dtype=object)
             lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
             if lengths.size and lengths.max() > longest:
                 longest = int(lengths.max())
@@ -301,6 +302,20 @@ class Transfer:
                 self.ledger.spell(path, "no elements -> scalar placeholder, and the shape in _PncVol")
         for path, name in self.scales.items():
             self.ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")
+
+
+def _read(source: Any, selection: tuple[slice, ...]) -> Any:
+    """A block of values.
+
+    Raises
+    ------
+    OSError
+        With the dataset's name, which the libraries' own errors lack.
+    """
+    try:
+        return source[selection]
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        raise OSError(getattr(error, "errno", None) or errno.EIO, f"{source.name} cannot be read: {error}") from error
 
 
 def _bytes(text: Any) -> bytes:

@@ -147,6 +147,16 @@ def test_large_integers_are_compared_without_loss(tmp_path, verb):
     verb("diff", tmp_path / "a.nc", tmp_path / "b.h5", code=1)
 
 
+def test_netcdf4_files_equal_their_conversion(tmp_path, verb):
+    netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed")
+    with netCDF4.Dataset(tmp_path / "n.h5", "w") as data:
+        data.createDimension("bare", 3)
+        kind = data.createEnumType("i1", "answer", {"NO": 0, "YES": 1})
+        data.createVariable("v", kind, ("bare",))[:] = 1
+    verb("convert", "-q", tmp_path / "n.h5", tmp_path / "n.nc", code=0)
+    assert verb("diff", tmp_path / "n.h5", tmp_path / "n.nc", code=0).out == ""
+
+
 def test_trouble_is_2(pair, tmp_path, verb):
     assert "no such file" in verb("diff", pair[0], tmp_path / "none", code=2).err
     (tmp_path / "text").write_text("hello")

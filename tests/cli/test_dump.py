@@ -172,7 +172,7 @@ def test_random_files_in_blocks_of_any_size(tmp_path, ncdump, verb, monkeypatch,
     monkeypatch.setattr(stored, "BLOCK_VALUES", block)
     monkeypatch.setattr(stored, "BLOCK_BYTES", 16 * block)
     rng = np.random.default_rng(block)
-    for i in range(6):
+    for i in range(4):
         path = tmp_path / f"r{i}.nc"
         random_file(path, rng, fmt)
         assert verb("dump", path, code=0).raw == ncdump(path)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import NotCDFError
@@ -271,6 +275,18 @@ def test_a_failure_midway_leaves_no_target(rich, tmp_path, to_netcdf):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_values_that_cannot_be_read_are_named(tmp_path):
+    with h5py.File(tmp_path / "c.h5", "w") as f:
+        f.create_dataset("g/sums", data=np.arange(1000), chunks=(1000,), fletcher32=True)
+        at = f["g/sums"].id.get_chunk_info(0).byte_offset
+    data = bytearray((tmp_path / "c.h5").read_bytes())
+    data[at + 100] ^= 0xFF
+    (tmp_path / "c.h5").write_bytes(data)
+    with pytest.raises(OSError, match="/g/sums cannot be read"):
+        convert(tmp_path / "c.h5", tmp_path / "c.nc")
+    assert os.listdir(tmp_path) == ["c.h5"]
+
+
 @pytest.mark.parametrize("content", [b"", b"CD", b"PK\x03\x04 and so on"])
 def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
@@ -362,6 +378,103 @@ def test_e3sm_maps_convert_whole_and_equal_their_pnetcdf_twin(tmp_path, case):
         for name in theirs.variables:
             assert mine[name].dtype == theirs[name].dtype
             np.testing.assert_array_equal(mine[name][...], theirs[name][...])
+
+
+def test_awkward_things_survive(tmp_path):
+    """What broke converters before: many tracked attributes, odd texts, names that meet, two scales on an axis."""
+    with h5py.File(tmp_path / "a.h5", "w", track_order=True, libver=("v108", "latest")) as f:
+        many = f.create_dataset("many", data=1, track_order=True)
+        for i in range(20):
+            many.attrs[f"a{20 - i:02}"] = i
+        f.attrs["large"] = np.arange(10_000.0)
+        f.attrs["nul"] = np.bytes_(b"a\0b")
+        f.attrs["nothing"] = ""
+        f.attrs.create("-DIM_x", 5)
+        f["a/b_c"], f["a_b/c"], f["a_b_c"] = 1, 2, 3
+        f["weird name/-x.y"] = np.arange(3)
+        f["invalid"] = np.array([b"\xff\xfe", b"ok"], "S4")
+        f.create_dataset("loose", (2,), h5py.string_dtype())[0] = b"\xff\xc3"
+        f.create_dataset("ascii", data=np.array([b"a", b"bcd"], object), dtype=h5py.string_dtype("ascii"))
+        table = np.array([["a", "bb"], ["", "cccc"]], object)
+        f.create_dataset("texts", data=table, dtype=h5py.string_dtype(), maxshape=(None, 2))
+        f.create_dataset("fill_s", (3,), "S3", fillvalue=b"xyz")
+        f.create_dataset("fill_c", (2,), "c16", fillvalue=1 + 2j)
+        f.create_dataset("fill_e", (3,), h5py.enum_dtype({"A": 1, "B": 2}, "i2"), fillvalue=2)
+        f.create_dataset("holes", (3, 0, 2), "i4")
+        f["plane"], f["line"] = np.zeros((2, 3)), np.arange(2.0)
+        f["used"] = np.zeros(2)
+        for name in ("plane", "line"):
+            f[name].make_scale(name.upper())
+            f["used"].dims[0].attach_scale(f[name])
+        f["used"].dims[0].label = "both"
+    assert convert(tmp_path / "a.h5", tmp_path / "a.nc").lost == ()
+    assert convert(tmp_path / "a.nc", tmp_path / "b.h5").lost == ()
+    original = everything(tmp_path / "a.h5", h5py.File)
+    assert_same(original, everything(tmp_path / "a.nc", pnc_vol.File))
+    assert_same(original, everything(tmp_path / "b.h5", h5py.File))
+
+
+def test_groups_of_netcdf4_with_dimensions_of_one_name(tmp_path):
+    with netCDF4.Dataset(tmp_path / "g.h5", "w") as data:
+        data.createDimension("x", 3)
+        group = data.createGroup("g")
+        group.createDimension("x", 5)
+        data.createVariable("v", "f4", ("x",))[:] = 1
+        group.createVariable("w", "f4", ("x",))[:] = 2
+    assert convert(tmp_path / "g.h5", tmp_path / "g.nc").lost == ()
+    with pnc_vol.File(tmp_path / "g.nc") as f:
+        assert f["v"].shape == (3,)
+        assert f["g/w"].shape == (5,)
+        assert f["v"].dims[0].label == f["g/w"].dims[0].label == "x"
+
+
+def test_a_type_that_the_version_lacks_is_a_clear_error_and_leaves_nothing(tmp_path):
+    with h5py.File(tmp_path / "i.h5", "w") as f:
+        f["x"] = np.arange(3, dtype="i8")
+    with pytest.raises(ValueError, match="CDF-1 has no type int64"):
+        convert(tmp_path / "i.h5", tmp_path / "i.nc", format="CDF-1")
+    assert os.listdir(tmp_path) == ["i.h5"]
+
+
+# ------------------------------------------------------------------------------------------------- anything at all
+
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8).filter(
+    lambda name: "/" not in name and name != "." and len(name.encode()) < 60
+)
+DTYPES = ["i1", "u2", ">i4", "i8", "u8", "f2", "f4", ">f8", "c8", "c16", "?", "S3"]
+
+
+@st.composite
+def arrays(draw):
+    """An array of any type, or an object array of texts."""
+    shape = tuple(draw(st.lists(st.integers(0, 4), max_size=3)))
+    if draw(st.booleans()):
+        count = int(np.prod(shape, dtype=int))
+        texts = draw(st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc"))), min_size=count, max_size=count))
+        found = np.empty(count, h5py.string_dtype())
+        found[:] = texts
+        return found.reshape(shape)
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    size = int(np.prod(shape, dtype=int)) * dtype.itemsize
+    raw = np.frombuffer(draw(st.binary(min_size=size, max_size=size)), "u1")
+    return (raw & 1 if dtype == bool else raw).view(dtype).reshape(shape).copy()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map("/".join), arrays(), max_size=5), st.data())
+def test_any_tree_survives_both_ways(tmp_path, tree, data):
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    with h5py.File(folder / "a.h5", "w", track_order=True) as f:
+        for path, values in tree.items():
+            with contextlib.suppress(ValueError):  # a name that is taken, or below a dataset
+                limits = (None, *values.shape[1:]) if values.shape and data.draw(st.booleans()) else values.shape
+                ds = f.create_dataset(path, data=values, maxshape=limits)
+                ds.attrs["same"] = values
+    assert convert(folder / "a.h5", folder / "a.nc", block_bytes=16).lost == ()
+    assert convert(folder / "a.nc", folder / "b.h5", block_bytes=16).lost == ()
+    original = everything(folder / "a.h5", h5py.File)
+    assert_same(original, everything(folder / "a.nc", pnc_vol.File))
+    assert_same(original, everything(folder / "b.h5", h5py.File))
 
 
 # -------------------------------------------------------------------------------------------------------- memory
