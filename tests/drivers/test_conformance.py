@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 
+from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Driver, Wrapper
 from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.testing.driver_suite import DriverSuite, extents_of
@@ -68,7 +69,8 @@ class TestPassThrough(StackSuite):
     spec = "pass | trace | pass | posix"
 
     @pytest.fixture(autouse=True)
-    def known(self) -> None:
+    def known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stack, "_registry", dict(stack._registry))
         register("pass", PassThrough)
 
     def test_every_verb_reaches_the_root(self, driver: Driver) -> None:
