@@ -225,6 +225,9 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
         element = element.widened(coded.dtype.itemsize)
     raw = np.empty(element.itemsize, np.uint8)
     to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
+    if element.kind == "vlen_string":
+        # without padding: ranks whose data differ in width must agree on the fill value
+        return element, raw.tobytes().rstrip(b"\0") or None
     return element, raw.tobytes()
 
 

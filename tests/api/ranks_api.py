@@ -29,6 +29,8 @@ def rank_dependent_writes() -> None:
         r = f.create_dataset("r", (SIZE,), "i4", maxshape=(None,))
         names = f.create_dataset("names", (SIZE,), h5py.string_dtype())
         f["g"].attrs["units"] = "K"
+        own = f.create_dataset("own", data=["w" * (1 + RANK)], maxshape=(None,), fillvalue="none")
+        own.resize((3,))
         if RANK % 2 == 0:
             ds[RANK] = RANK + np.arange(5)
         r[RANK] = RANK
@@ -49,6 +51,8 @@ def rank_dependent_writes() -> None:
         assert f["r"][()].tolist() == [*range(SIZE), 77]
         assert f["names"].asstr()[()].tolist() == ["n" * (1 + r) for r in range(SIZE)]
         assert f["g"].attrs["units"] == "K"
+        assert f["own"].asstr()[1:].tolist() == ["none", "none"]
+        assert set(f["own"].asstr()[0]) == {"w"}
         f.wait_all()
 
 
