@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.pieces import check, copy_pieces
+from pnc_vol.drivers.pieces import check, copy_pieces, in_order
 from pnc_vol.drivers.root import Root
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import System, exists, read_whole
@@ -97,8 +97,7 @@ class MemoryDriver(Root):
 
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         check(extents, memory)
-        some = extents.length > 0
-        offset, length, place = extents if some.all() else (column[some] for column in extents)
+        offset, length, place = in_order(extents)
         if not len(offset):
             return 0
         with self._use.lock:

@@ -56,7 +56,8 @@ class Root(Driver):
         with self._use:
             self._may_write()
             calls = self._write(extents, memory, collective)
-        self._count(write_calls=calls, write_bytes=extents.nbytes)
+        nbytes = int(extents.length[0]) if len(extents.length) == 1 else extents.nbytes
+        self._count(write_calls=calls, write_bytes=nbytes)
 
     def size(self) -> int:
         with self._use:
