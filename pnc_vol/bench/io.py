@@ -6,10 +6,9 @@ peer gets the same values, writes a file of its own kind, and is checked by read
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.measure import Result, alternate, timed
-from pnc_vol.system import REAL, read_at, write_all
+from pnc_vol.system import REAL, exists, read_at, temporary_directory, write_all
 
 __all__ = ["PEERS", "run"]
 
@@ -169,7 +168,8 @@ def run(*, quick: bool = False, rounds: int | None = None, folder: str | None = 
     big = rng.random(1 << 27)
     rows = rng.random((100_000, 128))
     many = rng.random((10_000, 1000), "f4")
-    place = tempfile.mkdtemp(prefix="pnc_vol_bench.", dir=folder)
+    cleanup = contextlib.ExitStack()
+    place = cleanup.enter_context(temporary_directory(folder))
     try:
         peers: dict[str, Any] = {"pnc_vol": _H5py("pnc_vol", place)}
         if importlib.util.find_spec("h5py"):
@@ -194,7 +194,7 @@ def run(*, quick: bool = False, rounds: int | None = None, folder: str | None = 
                 skip = {(work, "netCDF4"): reason for work in works if work.startswith("10,000")}
         return alternate(works, rounds or (3 if quick else 5), skip=skip)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        cleanup.close()
 
 
 def _writing(
@@ -204,7 +204,7 @@ def _writing(
     values: Array | None = None,
 ) -> Callable[[], float]:
     def once() -> float:
-        if os.path.exists(peer.path):
+        if exists(REAL, peer.path):
             REAL.unlink(peer.path)
         seconds, _ = timed(lambda: write(peer))
         if read is not None and values is not None:
