@@ -24,7 +24,6 @@ from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 __all__ = ["Comparison"]
 
 BLOCK_BYTES = 4 << 20
-VLEN_BYTES = 128
 
 Difference = tuple[str, str]
 
@@ -140,7 +139,9 @@ class Comparison:
     # ------------------------------------------------------------------------------------------- values
 
     def _values(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
-        itemsize = VLEN_BYTES if "O" in (a.dtype.kind, b.dtype.kind) else max(a.dtype.itemsize, b.dtype.itemsize)
+        if 0 in a.shape:
+            return
+        itemsize = max(inspect_hdf5.bytes_in_memory(side) for side in (a, b))
         chunks = None
         for side in (a, b):
             if inspect_hdf5.is_hdf5(side):

@@ -5,6 +5,7 @@ Knows: progress bars, tables, exit codes. Does not know: how files are converted
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pnc_vol.interop.report import Report
 
 __all__ = ["command"]
+
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 #: Lines of one kind that are printed before the rest is only counted.
 SHOWN = 20
@@ -67,6 +70,10 @@ def command(
                 f"{len(loss.report.lost)} things cannot be kept, so {target} was not written; leave out --strict",
                 1,
             )
+        except OSError as error:
+            # A disk that is full is the target's.
+            with expected(target if error.errno in _WRITING else source):
+                raise
         except (TypeError, ValueError) as error:
             fail(source, error)
         if not quiet:

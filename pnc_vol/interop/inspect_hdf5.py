@@ -18,12 +18,14 @@ from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import is_nameless
 
 __all__ = [
+    "STRING_BYTES",
     "attribute",
     "attribute_names",
     "axis_label",
     "axis_scales",
     "bare_dimension",
     "bookkeeping",
+    "bytes_in_memory",
     "chosen_fill",
     "is_hdf5",
     "kind_of_object",
@@ -36,6 +38,9 @@ __all__ = [
 
 #: How netCDF-4 marks the dataset that stands for a dimension without a variable; the length follows.
 _BARE = "This is a netCDF dimension but not a netCDF variable"
+
+#: Bytes of a string object in memory without its text, and how many are looked at to guess the length of all.
+STRING_BYTES, SAMPLES = 64, 32
 
 _ALWAYS_HIDDEN = frozenset(
     {"REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"}
@@ -98,6 +103,19 @@ def _refuse_references(dtype: np.dtype[Any]) -> None:
     metadata: Any = dtype.metadata or {}
     if "ref" in metadata:
         raise NotYetError("references are addresses inside the HDF5 file; store the path as a string")
+
+
+def bytes_in_memory(dataset: Any) -> int:
+    """Bytes that one element takes while it is copied; for strings of varying length a guess from a sample."""
+    if dataset.dtype.kind != "O":
+        return int(dataset.dtype.itemsize)
+    if not is_hdf5(dataset):
+        return STRING_BYTES + 2 * int(dataset.id.node.element.itemsize)
+    longest = 0
+    for at in np.unique(np.linspace(0, dataset.size - 1, SAMPLES).astype(np.int64)).tolist():
+        where = tuple(int(i) for i in np.unravel_index(at, dataset.shape))
+        longest = max(longest, len(dataset[where]))
+    return STRING_BYTES + 2 * longest
 
 
 def chosen_fill(dataset: Any) -> Any:

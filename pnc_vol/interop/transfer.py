@@ -29,9 +29,6 @@ __all__ = ["Transfer"]
 #: What a target raises when it cannot hold something, as opposed to failing at it.
 REFUSALS = (DefinitionError, NotYetError, NameExistsError, RangeError, TypeError, ValueError, NotImplementedError)
 
-#: Bytes reckoned for one string of varying length in memory: the object, the reference, and some text.
-VLEN_BYTES = 128
-
 SPELLINGS = {
     "string": "fixed-length string -> char with a trailing length dimension",
     "vlen_string": "string -> char with a trailing length dimension",
@@ -263,10 +260,10 @@ class Transfer:
         if shape is None or 0 in shape:
             return
         varying = source.dtype.kind == "O"
-        itemsize = VLEN_BYTES if varying else source.dtype.itemsize
+        itemsize = inspect_hdf5.bytes_in_memory(source)
         chunks = getattr(source if self.to_netcdf else target, "chunks", None)
         if varying and self.to_netcdf:
-            self.widest_first(source, target, itemsize, chunks)
+            itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widest_first(source, target, itemsize, chunks)
         for block in blocks(shape, itemsize, self.block_bytes, chunks):
             selection = block or ()
             data = _read(source, selection)
@@ -277,9 +274,15 @@ class Transfer:
             if self.progress is not None:
                 self.progress(self.done, self.total, path)
 
-    def widest_first(self, source: Any, target: Any, itemsize: int, chunks: Any) -> None:
-        """Write the longest string before all others: a wider string later would lay the variable out anew."""
-        longest, where = -1, ()
+    def widest_first(self, source: Any, target: Any, itemsize: int, chunks: Any) -> int:
+        """Write the longest string before all others: a wider string later would lay the variable out anew.
+
+        Returns
+        -------
+        int
+            Its bytes.
+        """
+        longest, where = 0, ()
         for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
             texts = np.asarray(_read(source, block or ()), dtype=object)
             lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
@@ -287,8 +290,9 @@ class Transfer:
                 longest = int(lengths.max())
                 at = np.unravel_index(int(lengths.argmax()), texts.shape)
                 where = tuple(int(i) + axis.start for i, axis in zip(at, block, strict=True))
-        if longest > 0:
+        if longest:
             target[where or ()] = source[where or ()]
+        return longest
 
     def spellings(self) -> None:
         """Note which conventions the NetCDF file uses for what was copied."""

@@ -58,6 +58,23 @@ def test_convert_refuses_to_replace(small, tmp_path, verb):
     verb("convert", "--overwrite", small, tmp_path / "there.nc", code=0)
 
 
+def test_a_full_disk_is_told_of_the_target(small, tmp_path):
+    resource = pytest.importorskip("resource")
+    import subprocess
+
+    with h5py.File(small, "a") as f:
+        f["large"] = np.zeros(500_000)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    command = [sys.executable, "-m", "pnc_vol.cli", "convert", str(small), str(tmp_path / "o.nc")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"pnc-vol: {tmp_path}/o.nc: the file would be larger than allowed here")
+    assert [path.name for path in tmp_path.iterdir()] == ["small.h5"]
+
+
 def test_many_notes_of_a_kind_are_counted(tmp_path, verb):
     with h5py.File(tmp_path / "many.h5", "w") as f:
         for i in range(200):
