@@ -180,7 +180,7 @@ class SelectionValueError(SelectionError, ValueError):
     """Too many indices, a step below 1, or an index into a scalar."""
 
 
-class RangeError(PncVolError, ValueError):
+class RangeError(PncVolError, ValueError, OverflowError):
     """A value does not fit the stored type (NC_ERANGE), and ``on_overflow`` is not ``"clip"``."""
 
 

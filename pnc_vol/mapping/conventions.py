@@ -81,7 +81,8 @@ def derive(code: int, sizes: tuple[int, ...], names: tuple[str, ...], attrs: Seq
     if code == CHAR:
         encoding = _attr(attrs, "_Encoding")
         utf8 = encoding is not None and encoding.data.lower() in (b"utf-8", b"utf8")
-        return _string(*_width_dim(sizes, names), "utf-8" if utf8 else "ascii", "string")
+        # xarray and netCDF4 write `_Encoding` on strings of varying length; characters without it are just that.
+        return _string(*_width_dim(sizes, names), *(("utf-8", "vlen_string") if utf8 else ("ascii", "string")))
     if code == BYTE:
         said = _attr(attrs, "dtype")
         return element_for(bool) if said is not None and said[1:] == (CHAR, 4, b"bool") else _number(code)

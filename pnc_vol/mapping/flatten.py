@@ -163,8 +163,9 @@ def _variable_attrs(
         written += tuple(attr for attr in generated if attr.name not in present)
     code = element.nc_type
     if element.is_string and element.trailing and not any(attr.name == "_Encoding" for attr in spelled):
-        if element.kind == "vlen_string":
-            marker["type"] = "vlen_string"
+        # What `derive` says of a string without asking it: most variables with a marker are strings.
+        if (element.kind == "vlen_string") != (element.encoding == "utf-8"):
+            marker["type"] = element.kind
     elif (
         element.kind != "number"
         or code in _AMBIGUOUS
