@@ -60,12 +60,19 @@ def digest(header: Header) -> bytes:
 
 
 def agree(
-    comm: Comm, mine: Agreement, definitions: bytes, header: Header | None, *, error: BaseException | None
+    comm: Comm,
+    operation: str,
+    mine: Agreement,
+    definitions: bytes,
+    header: Header | None,
+    *,
+    error: BaseException | None,
 ) -> Agreement:
     """Open a flush (collective).
 
     Parameters
     ----------
+    operation : str, what this rank is about to do: a flush, or one of its kinds.
     mine : Agreement, of this rank alone.
     definitions : bytes
         `digest` of this rank's definitions.
@@ -94,7 +101,7 @@ def agree(
         mine.nbytes,
         mine.batches,
     )
-    all_states = [_STATE.unpack(state) for state in comm.exchange("flush", packed, error=error)]
+    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, packed, error=error)]
     if len({state[0] for state in all_states}) > 1:
         _name_difference(comm, header)
     columns = list(zip(*all_states, strict=True))

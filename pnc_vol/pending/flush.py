@@ -73,8 +73,12 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         flat = _definitions(session, common=comm.size > 1)
     except Exception as reason:
         error = reason
-    agreed = agree(comm, _mine(session), session.digest, flat.header if flat else None, error=error)
+    operation = ("close" if closing else "flush") + (" durable" if durable else "")
+    agreed = agree(comm, operation, _mine(session), session.digest, flat.header if flat else None, error=error)
     assert flat is not None
+    session.counts["flushes"] += 1
+    if not durable and _nothing_to_do(session, agreed):
+        return
     if agreed.widened and comm.size > 1:
         agree_widths(comm, session.tree, session.widened)
     if agreed.widened or agreed.drained:
@@ -92,7 +96,6 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     _header(session, replace(target.header, numrecs=numrecs), durable=durable)
     if session.shrunk and not failures:
         _cut(session)
-    session.counts["flushes"] += 1
     session.counts["seconds_flush"] += time.perf_counter() - started
     if failures:
         raise _flush_error(failures)
@@ -110,6 +113,14 @@ def _mine(session: Session) -> Agreement:
         nbytes=queue.position,
         batches=len(queue.batches()),
     )
+
+
+def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
+    """Whether the file is as all ranks want it already; the same on all ranks."""
+    location = session.location
+    named = location is None or location.published or session.keep_unpublished
+    settled = numrecs_of(session.tree) == session.disk_numrecs and not session.shrunk
+    return named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.batches)
 
 
 # ------------------------------------------------------------------------------------- definitions
@@ -164,7 +175,8 @@ def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
         at = {uid: i for i, uid in enumerate(base_uids)}
         new = grow(base, flat.header, [at.get(uid) for uid in flat.uids], alignment, reserve=max(reserve, size))
     else:
-        new = place(flat.header, alignment, header_extent=size + reserve if reserve else None)
+        # Never where a longer header was: its bytes would shine through.
+        new = place(flat.header, alignment, header_extent=max(size + reserve, len(session.disk_bytes)))
     new = replace(new, numrecs=numrecs_of(session.tree))
     session.laid_out = (flat, new)
     return new
