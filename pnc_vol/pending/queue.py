@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,7 @@ class Queue:
         self.position = 0
         """Bytes of the arena that are in use."""
         self.rows = 0
+        self._settled: dict[int, Settled] = {}
         self._arena: Bytes | None = None
         self._open_spill = open_spill
         self._spill: Driver | None = None
@@ -119,12 +121,17 @@ class Queue:
         self.close_batch()
         self.closed.append(LentBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
 
+    def _open_rows(self, uid: int) -> Rows:
+        """The rows of a variable in the open batch, not copied: gone before the next post."""
+        return np.frombuffer(self.tables[uid], np.int64).reshape(-1, COLUMNS)
+
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
         if self.tables:
             rows = {uid: rows_of(table) for uid, table in self.tables.items()}
             self.closed.append(MemoryBatch(rows, self.arena))
             self.tables = {}
+            self._settled = {}
 
     # -------------------------------------------------------------------------- looking and carrying
 
@@ -214,7 +221,8 @@ class Queue:
 
     def close(self) -> None:
         """Give back the memory and the spill file."""
-        self.tables, self.closed, self.rows, self.position, self._arena = {}, [], 0, 0, None
+        self.tables, self._settled, self.closed = {}, {}, []
+        self.rows, self.position, self._arena = 0, 0, None
         if self._spill is not None:
             self._spill.close()
             self._spill = None
@@ -234,17 +242,79 @@ class Queue:
         before_request : int
             Only requests with a smaller number count.
         """
-        for batch in self.batches():
-            rows = batch.rows(uid)
-            rows = rows[rows[:, 0] < before_request]
-            if not len(rows):
-                continue
-            rows, source = same_width(batch, rows, itemsize)
-            posted = last_wins(Extents(rows[:, 1] * itemsize, rows[:, 2] * itemsize, np.ascontiguousarray(rows[:, 3])))
-            i, j, offset, length = intersect(wanted.offset, wanted.length, posted.offset, posted.length)
-            if len(offset):
-                place = wanted.place[i] + (offset - wanted.offset[i])
-                source.copy(target, place, posted.place[j] + (offset - posted.offset[j]), length)
+        low = int(wanted.offset.min()) // itemsize
+        high = -(-int((wanted.offset + wanted.length).max()) // itemsize)
+        # The open batch stays open: a program that reads after each post would leave one batch a post behind.
+        for batch in self.closed:
+            _lay(batch, near(batch.rows(uid), low, high, before_request), wanted, target, itemsize)
+        if uid in self.tables:
+            rows = self._open_rows(uid)
+            batch = MemoryBatch({}, self.arena)
+            if before_request <= int(rows[-1, 0]):
+                _lay(batch, near(rows, low, high, before_request), wanted, target, itemsize)
+                return
+            settled = self._settled.get(uid)
+            if settled is None or len(rows) - settled.count > max(LEAST_TAIL, settled.count // 8):
+                settled = self._settled[uid] = Settled.of(rows)
+            _lay(batch, settled.near(low, high), wanted, target, itemsize)
+            _lay(batch, near(rows[settled.count :], low, high, before_request), wanted, target, itemsize)
+
+
+LEAST_TAIL = 512
+"""Rows posted since the last sorting that a read looks through one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The first rows of a variable, sorted and without what later ones of them overwrote.
+
+    Reads that come between posts would otherwise look through all rows each time.
+
+    count : int, rows that it stands for.
+    rows : int64[n, 5], sorted by first element, disjoint.
+    """
+
+    count: int
+    rows: Rows
+
+    @classmethod
+    def of(cls, rows: Rows) -> Settled:
+        """Sort rows that stand in the order of posting."""
+        widths = rows[:, 4]
+        if not len(rows) or bool((widths != widths[0]).any()):
+            return cls(0, rows[:0].copy())
+        width = int(widths[0])
+        kept = last_wins(Extents(rows[:, 1] * width, rows[:, 2] * width, np.ascontiguousarray(rows[:, 3])))
+        sorted_rows = np.empty((len(kept.offset), COLUMNS), np.int64)
+        sorted_rows[:, 0] = 0
+        sorted_rows[:, 1] = kept.offset // width
+        sorted_rows[:, 2] = kept.length // width
+        sorted_rows[:, 3] = kept.place
+        sorted_rows[:, 4] = width
+        return cls(len(rows), sorted_rows)
+
+    def near(self, low: int, high: int) -> Rows:
+        """The rows that reach into the elements from `low` to `high`."""
+        first = max(int(np.searchsorted(self.rows[:, 1], low, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.rows[:, 1], high, side="left"))
+        return self.rows[first:last]
+
+
+def near(rows: Rows, low: int, high: int, before_request: int) -> Rows:
+    """Those rows, of requests with a smaller number, that reach into the elements from `low` to `high`."""
+    return rows[(rows[:, 1] < high) & (rows[:, 1] + rows[:, 2] > low) & (rows[:, 0] < before_request)]
+
+
+def _lay(batch: Batch, rows: Rows, wanted: Extents, target: Bytes, itemsize: int) -> None:
+    """Copy what the rows hold of the wanted bytes."""
+    if not len(rows):
+        return
+    rows, source = same_width(batch, rows, itemsize)
+    posted = last_wins(Extents(rows[:, 1] * itemsize, rows[:, 2] * itemsize, np.ascontiguousarray(rows[:, 3])))
+    i, j, offset, length = intersect(wanted.offset, wanted.length, posted.offset, posted.length)
+    if len(offset):
+        place = wanted.place[i] + (offset - wanted.offset[i])
+        source.copy(target, place, posted.place[j] + (offset - posted.offset[j]), length)
 
 
 def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
