@@ -61,31 +61,20 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     nelems = values.size
     if not nelems:
         return number
-    element = node.element
-    itemsize = element.itemsize
     one = selection.single_run()
     if one is not None and node.is_record:
         inner = math.prod(selection.shape[1:])
         if one[0] // inner != (one[0] + nelems - 1) // inner:
             one = None
-    queue = session.queue
-    nbytes = nelems * itemsize
+    found = None if one is not None else runs(selection, record=node.is_record)
+    overflow = session.on_overflow
+    if session.queue.put(node, number, values, selection, one, found, overflow):
+        return number
     if one is not None:
-        address = queue.take(nbytes, 1, itemsize)
-        if address >= 0:
-            to_file(
-                values,
-                element.file_dtype,
-                queue.arena[address : address + nbytes],
-                on_overflow=session.on_overflow,
-                what=node.name,
-            )
-            queue.post(node.uid, number, one[0], nelems, address, itemsize)
-            return number
         found = Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
-    else:
-        found = runs(selection, record=node.is_record)
-    if not _post_whole(session, node, number, found, values):
+    assert found is not None
+    session.drain()
+    if not session.queue.put(node, number, values, selection, None, found, overflow):
         _post_blocks(session, node, number, found, values)
     return number
 
@@ -103,28 +92,8 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     return array
 
 
-def _post_whole(session: Session, node: DatasetNode, number: int, found: Runs, values: Array) -> bool:
-    """Post through the arena, after a drain if it is full; False if it is too large for that."""
-    queue, element = session.queue, node.element
-    nbytes = values.size * element.itemsize
-    count = len(found.start)
-    address = queue.take(nbytes, count, element.itemsize)
-    if address < 0:
-        if nbytes + count * ROW_COST > queue.budget // 2:
-            return False
-        session.drain()
-        address = queue.take(nbytes, count, element.itemsize)
-        if address < 0:
-            return False
-    room = queue.arena[address : address + nbytes]
-    to_file(values, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
-    queue.post_runs(node.uid, number, found, address, element.itemsize)
-    return True
-
-
 def _post_blocks(session: Session, node: DatasetNode, number: int, found: Runs, values: Array) -> None:
-    """Let a request that is larger than the budget through in blocks."""
-    session.drain()
+    """Let a request that is larger than the budget through in blocks; the queue was drained."""
     at = session.placed.writable(node.tree, [node.uid]).get(node.uid)
     if at is not None and not session.queue.has(node.uid):
         _stream(session, node, at, found, values)
@@ -133,7 +102,11 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, found: Runs, 
     if len(found.start) == 1:
         limit = max(1, session.queue.budget // 4 // node.element.itemsize)
     for first, part in pieces(values, limit):
-        if not _post_whole(session, node, number, slice_runs(found, first, part.size), part):
+        some = slice_runs(found, first, part.size)
+        if session.queue.put(node, number, part, None, None, some, session.on_overflow):
+            continue
+        session.drain()
+        if not session.queue.put(node, number, part, None, None, some, session.on_overflow):
             raise AssertionError("a block of a quarter of the budget fits after a drain")
 
 

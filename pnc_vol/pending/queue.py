@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs
 from pnc_vol.extents.ragged import before
+from pnc_vol.extents.selection import Selection
+from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent
 from pnc_vol.pending.plan import COLUMNS, Rows, rows_of
 
@@ -84,6 +88,61 @@ class Queue:
     def empty(self) -> bool:
         """True if nothing waits."""
         return not self.rows and not self.closed
+
+    def put(
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        selection: Selection | None,
+        one: tuple[int, int] | None,
+        found: Runs | None,
+        on_overflow: Overflow,
+    ) -> bool:
+        """Take in what is to be written.
+
+        Parameters
+        ----------
+        node : DatasetNode
+        request : int
+        values : ndarray, ready for `to_file`.
+        selection : Selection or None
+            Where the elements are, as the user said it, if the values are all of it.
+        one : (start, count) or None
+            The elements, where they are one run that crosses no record.
+        found : Runs or None
+            The elements; needed if `one` is None.
+        on_overflow : "raise" or "clip"
+
+        Returns
+        -------
+        bool
+            False if there is no room within the budget; nothing was taken in.
+
+        Raises
+        ------
+        RangeError, DefinitionError
+            See `to_file`; nothing was posted.
+        """
+        element = node.element
+        itemsize = element.itemsize
+        nbytes = values.size * itemsize
+        before_it = self.position
+        address = self.take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
+        if address < 0:
+            return False
+        room = self.arena[address : address + nbytes]
+        try:
+            to_file(values, element.file_dtype, room, on_overflow=on_overflow, what=node.name)
+        except BaseException:
+            self.position = before_it
+            raise
+        if one is not None:
+            self.post(node.uid, request, one[0], one[1], address, itemsize)
+        else:
+            assert found is not None
+            self.post_runs(node.uid, request, found, address, itemsize)
+        return True
 
     def take(self, nbytes: int, rows: int, itemsize: int) -> int:
         """Room for `nbytes` in the arena.
