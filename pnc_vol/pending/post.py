@@ -81,12 +81,15 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
 
 def prepared(session: Session, node: DatasetNode, selection: Selection, values: Any) -> Array:
     """The values as an array of the selection's shape, ready for `to_file`; a string variable grows if need be."""
-    array = encode(values, node.element)
+    element = node.element
+    # What most posts are need not be looked at: an array of the variable's own type.
+    own = type(values) is np.ndarray and element.kind == "number" and values.dtype == element.dtype
+    array = values if own else encode(values, element)
     shape = selection.result_shape
     if array.shape != shape:
         array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), shape)
-    if node.element.kind == "vlen_string" and array.dtype.itemsize > node.element.itemsize:
-        node.element = node.element.widened(array.dtype.itemsize)
+    if element.kind == "vlen_string" and array.dtype.itemsize > element.itemsize:
+        node.element = element.widened(array.dtype.itemsize)
         session.widened.add(node.uid)
         node.tree.touch()
     return array

@@ -16,6 +16,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,17 @@ from pnc_vol.pending.request import Request, as_out
 __all__ = ["Session", "open_session"]
 
 _NO_RECORD = 1 << 62
+
+_forks = [0]
+"""Forks that this process came from since the module was loaded; asking the system at every call would cost as much
+as a post."""
+
+
+def _forked() -> None:
+    _forks[0] += 1
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -> Session:
@@ -112,7 +124,7 @@ class Session:
         self._handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
         self._poison: OSError | None = None
-        self._pid = os.getpid()
+        self._forks = _forks[0]
         self._copy: Location | None = None
         self.adopt_header(opened.header, opened.header_bytes)
 
@@ -121,7 +133,7 @@ class Session:
     @property
     def forked(self) -> bool:
         """True in a child of the process that opened the file."""
-        return os.getpid() != self._pid
+        return self._forks != _forks[0]
 
     @property
     def dirty(self) -> bool:
@@ -152,7 +164,7 @@ class Session:
         """
         if self.closed:
             raise ClosedFileError(f"{self.path}: the file is closed; open it again to use its objects")
-        if self.forked:
+        if self._forks != _forks[0]:
             raise ForkedFileError(f"{self.path}: the file was opened before a fork; open it again in the child process")
 
     def check_writable(self, what: str) -> None:
@@ -440,10 +452,13 @@ class Session:
 
     def use_copy(self, driver: Driver) -> None:
         """Work on the copy from now on."""
-        self.driver.close()
+        left, self.driver = self.driver, driver
+        with suppress(OSError):
+            # All that was written there has been read back already.
+            left.close()
         if self.location is not None and self.comm.rank == 0:
             self.location.discard()
-        self.driver, self.location, self._copy = driver, self._copy, None
+        self.location, self._copy = self._copy, None
         self.placed.virgin = True
         self.disk_bytes = b""
 
