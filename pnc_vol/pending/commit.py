@@ -34,7 +34,6 @@ __all__ = ["Location", "recover"]
 
 _JOURNAL = struct.Struct("<8sQQQI")
 _MAGIC = b"PNCJ0001"
-_SECTOR = 512
 
 
 class Location:
@@ -49,6 +48,7 @@ class Location:
         self.path = path
         self.work = work
         self._exclusive = False
+        self._torn: bytes | None = None
 
     @property
     def published(self) -> bool:
@@ -79,30 +79,34 @@ class Location:
         location._exclusive = exclusive
         with _named(path):
             _write_new(system, location.work, header, mode)
-            if publish:
+        if publish:
+            try:
                 location.publish()
+            except OSError:
+                location.discard()
+                raise
         return location
 
     def publish(self, *, durable: bool = False) -> None:
-        """Give the file its name, in place of what was there."""
+        """Give the file its name, in place of what was there.
+
+        Raises
+        ------
+        OSError
+            It has its temporary name still, and this may be called again.
+        """
         if self.published:
             return
-        try:
+        with _named(self.path):
             if self._exclusive:
-                _link_or_fail(self.system, self.work, self.path)
-                self.system.unlink(self.work)
+                _name_new(self.system, self.work, self.path)
             else:
                 self.system.rename(self.work, self.path)
-        except OSError:
-            if self._exclusive:
-                with suppress(OSError):
-                    self.system.unlink(self.work)
-            raise
-        self._exclusive = False
-        self.work = self.path
-        _forget_journal(self.system, self.path)
-        if durable:
-            self.system.fsync_dir(os.path.dirname(self.path) or ".")
+            self._exclusive = False
+            self.work = self.path
+            _forget_journal(self.system, self.path)
+            if durable:
+                self.system.fsync_dir(os.path.dirname(self.path) or ".")
 
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""
@@ -132,23 +136,38 @@ class Location:
             write_bytes(driver, 0, new)
             return
         journal = journal_path(self.path)
-        inode = self.system.stat(self.path).st_ino
         body = old + new
-        content = _JOURNAL.pack(_MAGIC, inode, len(old), len(new), zlib.crc32(body)) + body
         with _named(self.path):
+            there = self.system.stat(self.path)
+            content = _JOURNAL.pack(_MAGIC, there.st_ino, len(old), len(new), zlib.crc32(body)) + body
             _forget_journal(self.system, self.path)
-            _write_new(self.system, journal, content, 0o600, durable=durable)
+            # Who may read the file must be able to read its header, wherever that is.
+            _write_new(self.system, journal, content, 0o600 | there.st_mode & 0o666, durable=durable)
             if durable:
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
+            self._torn = old
             try:
                 write_bytes(driver, 0, new)
                 if durable:
                     driver.sync()
-            except OSError:
-                write_bytes(driver, 0, old)
                 self.system.unlink(journal)
+                self._torn = None
+            except OSError:
+                self.restore_header(driver)
                 raise
-            self.system.unlink(journal)
+
+    def restore_header(self, driver: Driver) -> None:
+        """Put back the header that a failed replacement may have left half done; nothing to do otherwise.
+
+        Raises
+        ------
+        OSError
+            The journal is kept, for the next attempt or the next open.
+        """
+        if self._torn is not None:
+            write_bytes(driver, 0, self._torn)
+            _forget_journal(self.system, self.path)
+            self._torn = None
 
 
 def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
@@ -219,15 +238,14 @@ def _open_journal(content: bytes) -> tuple[int, bytes, bytes] | None:
 
 
 def _is_mix(now: bytes, old: bytes, new: bytes) -> bool:
-    """Whether every sector is the old one or the new one, as far as each goes."""
-    for at in range(0, len(new), _SECTOR):
-        sector = now[at : at + _SECTOR]
-        fresh = new[at : at + _SECTOR]
-        stale = old[at : at + _SECTOR]
-        # Behind the end of the old header there was free space, or the end of the file: nothing is known of it.
-        if not (sector.startswith((fresh[: len(sector)], stale))):
-            return False
-    return True
+    """Whether every byte is the old one or the new one, as far as each goes."""
+    # Behind the end of the old header there was free space, or the end of the file: nothing is known of it.
+    size = min(len(now), len(old))
+    found, stale = np.frombuffer(now, np.uint8, size), np.frombuffer(old, np.uint8, size)
+    fresh = np.frombuffer(new.ljust(size, b"\0"), np.uint8, size)
+    changed = found != fresh
+    changed[len(new) :] = True
+    return not bool((changed & (found != stale)).any())
 
 
 def _mode_for(system: System, target: str, *, exclusive: bool) -> int:
@@ -267,8 +285,8 @@ def _write_new(system: System, path: str, content: bytes, mode: int, *, durable:
         raise
 
 
-def _link_or_fail(system: System, work: str, path: str) -> None:
-    """Give `work` a second name that must be new."""
+def _name_new(system: System, work: str, path: str) -> None:
+    """Rename `work` to a name that must be new."""
     try:
         system.link(work, path)
     except FileExistsError:
@@ -278,8 +296,16 @@ def _link_or_fail(system: System, work: str, path: str) -> None:
             raise
         # No hard links here: take the name first, then put the file over it.
         system.close(system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        system.rename(work, path)
-        system.close(system.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        try:
+            system.rename(work, path)
+        except OSError:
+            with suppress(OSError):
+                system.unlink(path)
+            raise
+    else:
+        # The file has its name; that it has another one as well harms nobody.
+        with suppress(OSError):
+            system.unlink(work)
 
 
 def _forget_journal(system: System, path: str) -> None:

@@ -354,6 +354,8 @@ def _header(session: Session, new: Header, *, durable: bool) -> None:
     old = session.disk_bytes
     encoded = old
     try:
+        if comm.rank == 0 and location is not None:
+            location.restore_header(session.driver)
         count = numrecs_bytes(new)
         if not _same_but_numrecs(session.disk_header, new):
             encoded = encode(new, check=False)  # names were checked when they were made; foreign ones are kept
@@ -374,10 +376,10 @@ def _header(session: Session, new: Header, *, durable: bool) -> None:
     except Exception:
         session.placed.spoil()
         raise
+    session.adopt_header(new, encoded)
     if durable:
         _sync(session, "flush sync header")
     _publish(session, durable=durable)
-    session.adopt_header(new, encoded)
 
 
 def _cut(session: Session) -> None:

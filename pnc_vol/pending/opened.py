@@ -259,7 +259,11 @@ def open_spill(session: Session) -> Driver:
     folder = os.path.dirname(session.location.path) if session.location else scratch_folder()
     name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
     fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    system.unlink(name)
+    try:
+        system.unlink(name)
+    except OSError:
+        system.close(fd)
+        raise
     return PosixDriver(fd, name, writable=True, system=system)
 
 

@@ -101,6 +101,12 @@ class Machine(RuleBasedStateMachine):
             return made
         return self.random.integers(1, 120, shape).astype(dtype)
 
+    def part(self, model: Model, index: Any) -> np.ndarray:
+        """A copy of a selection, an array even of one element."""
+        made = np.empty(np.empty(model.values.shape, "i1")[index].shape, model.values.dtype)
+        made[...] = model.values[index]
+        return made
+
     def add(self, shape: tuple[int, ...], kind: str, fill: int | None, record: bool, data: bool) -> None:
         if len(self.models) >= 12 or (self.version != "CDF-5" and kind in ("u1", "i8", "u8")):
             return
@@ -207,7 +213,7 @@ class Machine(RuleBasedStateMachine):
     def write(self, which: int, kind: str, way: str) -> None:
         name, model = self.pick(which)
         index = self.selection(model.values.shape, kind)
-        new = self.new_values(model.values[index].shape, model.values.dtype)
+        new = self.new_values(self.part(model, index).shape, model.values.dtype)
         if way == "scalar" and not model.text:
             new = np.asarray(new.dtype.type(5))
         if way == "foreign" and not model.text:
@@ -250,14 +256,14 @@ class Machine(RuleBasedStateMachine):
     def read(self, which: int, kind: str) -> None:
         name, model = self.pick(which)
         index = self.selection(model.values.shape, kind)
-        same(self.f[name][index], model.values[index])
+        same(self.f[name][index], self.part(model, index))
 
     @some
     @rule(which=which, kind=selections)
     def post_read(self, which: int, kind: str) -> None:
         name, model = self.pick(which)
         index = self.selection(model.values.shape, kind)
-        self.waiting.append((self.f[name].iget(index), model.values[index].copy()))
+        self.waiting.append((self.f[name].iget(index), self.part(model, index)))
 
     @some
     @rule(which=which)
