@@ -1,0 +1,330 @@
+"""The bytes of a metadata log, as they are written here.
+
+Knows: PnetCDF's documented grammar, byte for byte. Does not know: files, variables, what a request is for, nor the
+layouts that other writers use (`reading` does).
+
+Rules
+-----
+1. The documented layout as it is spelled: lengths of strings are INT32, strings are padded to 4 bytes and have no NUL
+   of their own, entries follow the header at once, stride is there for ``vars`` alone.
+2. The digit of the magic tells which bytes follow: ``PnetCDF1`` is this layout. The C library writes ``PnetCDF0``
+   over other bytes.
+3. An entry is 40 bytes and its coordinates. (The document also says 48; its own list of fields adds up to 40.)
+
+Source: PnetCDF, README.burst_buffering.md, "Metadata file format".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import LogError
+from pnc_vol.extents.model import Int64
+
+__all__ = [
+    "CDF5",
+    "DATA_MAGIC",
+    "FIRST_DATA",
+    "ITYPES",
+    "KINDS",
+    "LONG",
+    "META_MAGIC",
+    "NATIVE",
+    "NUM_ENTRIES_AT",
+    "VAR",
+    "VAR1",
+    "VARA",
+    "VARS",
+    "Entry",
+    "LogHeader",
+    "encode_count",
+    "encode_entry",
+    "encode_header",
+    "encode_vara",
+    "encode_varn",
+    "encode_vars",
+    "itype_of",
+    "memory_dtype",
+]
+
+META_MAGIC = DATA_MAGIC = b"PnetCDF1"
+"""First bytes of both logs. The digit tells the layout."""
+
+FIRST_DATA = len(DATA_MAGIC)
+"""Where the data of the first entry starts in the data log."""
+
+CDF5 = b"CDF5\0\0\0\0"
+"""``format`` of a log for a CDF-5 file."""
+
+NATIVE = "<" if sys.byteorder == "little" else ">"
+
+VAR, VAR1, VARA, VARS = -1, -2, -3, -4
+KINDS = {VAR: "var", VAR1: "var1", VARA: "vara", VARS: "vars"}
+"""Names of the codes of ``api_kind`` below zero; a number above zero is ``varn`` with that many sub-requests."""
+
+LONG = 13
+"""``itype`` of a C ``long``: in the C library, not in its document."""
+
+ITYPES = {
+    1: "S1", 2: "i1", 3: "u1", 4: "i2", 5: "u2", 6: "i4", 7: "u4", 8: "f4", 9: "f8", 10: "i8", 11: "u8", LONG: "i8",
+}  # fmt: skip
+"""numpy's type of each code of ``itype``, the type of the values in memory."""
+
+_CODES = {np.dtype(text).str[1:]: code for code, text in ITYPES.items() if code != LONG}
+
+NUM_ENTRIES_AT = 48
+"""Offset of ``num_entries`` in a header of this layout."""
+
+ENTRY_BYTES = 40
+"""Bytes of an entry before its coordinates."""
+
+
+class LogHeader(NamedTuple):
+    """The header of a metadata log.
+
+    path : str, the file that the log is for, as its user named it. Never followed; a check only.
+    processor : str, name of the node.
+    num_ranks, rank_id : int, ranks of the job, and whose log this is.
+    max_ndims : int, the most dimensions of any entry.
+    num_entries : int, entries that the log says it holds.
+    entry_begin : int, offset of the first entry; `encode_header` finds it itself.
+    byteorder : str, ``"<"`` or ``">"``, of all numbers in both logs.
+    is_external : bool, data is in the file's type and big-endian already.
+    format : bytes[8], kind of file, `CDF5` for ours.
+    version : int, the digit of the magic.
+    """
+
+    path: str
+    processor: str = ""
+    num_ranks: int = 1
+    rank_id: int = 0
+    max_ndims: int = 0
+    num_entries: int = 0
+    entry_begin: int = 0
+    byteorder: str = NATIVE
+    is_external: bool = False
+    format: bytes = CDF5
+    version: int = 1
+
+    @property
+    def big_endian(self) -> bool:
+        """True if numbers are big-endian."""
+        return self.byteorder == ">"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One entry: a write of one variable.
+
+    kind : str, ``"var"``, ``"var1"``, ``"vara"``, ``"vars"`` or ``"varn"``.
+    itype : int, type of the values in memory, a key of `ITYPES`.
+    varid, ndims : int
+    data_off, data_len : int, bytes of its values in the data log.
+    start, count : int64[n, ndims], one row for each sub-request of ``varn``, else one. A ``var`` without coordinates
+        has counts of -1: the whole of each dimension.
+    stride : int64[ndims] or None, of ``vars``.
+    offset, size : int, where the entry stands in the metadata log.
+    """
+
+    kind: str
+    itype: int
+    varid: int
+    ndims: int
+    data_off: int
+    data_len: int
+    start: Int64
+    count: Int64
+    stride: Int64 | None = None
+    offset: int = 0
+    size: int = 0
+
+
+def itype_of(dtype: npt.DTypeLike) -> int:
+    """The code of a numpy type.
+
+    Raises
+    ------
+    LogError
+        The log has no such type.
+
+    Examples
+    --------
+    >>> itype_of("f8"), itype_of("S1")
+    (9, 1)
+    """
+    try:
+        return _CODES[np.dtype(dtype).str[1:]]
+    except KeyError:
+        raise LogError(f"a log holds no values of type {np.dtype(dtype)}", field="itype", value=dtype) from None
+
+
+def memory_dtype(itype: int, byteorder: str = NATIVE) -> np.dtype[Any]:
+    """numpy's type of the code `itype`, in a log of that byte order."""
+    return np.dtype(byteorder + ITYPES[itype])
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+def encode_header(header: LogHeader) -> bytes:
+    """The bytes of a header; the first entry follows them.
+
+    Parameters
+    ----------
+    header : LogHeader
+        ``entry_begin`` and ``version`` are not used: the first is what it comes to, the second 1.
+
+    Raises
+    ------
+    LogError
+        A field does not fit.
+
+    Examples
+    --------
+    >>> len(encode_header(LogHeader("out.nc", "node1")))
+    88
+    """
+    order = header.byteorder
+    names = b"".join(
+        _name(text, order, field) for text, field in ((header.path, "basename"), (header.processor, "proc_name"))
+    )
+    if len(header.format) != 8:
+        raise LogError(f"format is 8 bytes, not {header.format!r}", offset=8, field="format", value=header.format)
+    numbers = (header.num_ranks, header.rank_id, header.max_ndims, header.num_entries, 64 + len(names))
+    for field, number in zip(("num_ranks", "rank_id", "max_ndims", "num_entries"), numbers, strict=False):
+        if not 0 <= number < 2**63:
+            raise LogError(f"{field} cannot be {number}", field=field, value=number)
+    flags = (int(header.big_endian), int(header.is_external))
+    return Struct(f"{order}8s8s2i5q").pack(META_MAGIC, header.format, *flags, *numbers) + names
+
+
+def _name(text: str, order: str, field: str) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise LogError(f"{field} {text!r} holds a NUL", field=field, value=text)
+    return Struct(f"{order}i").pack(len(data)) + data + bytes(-len(data) % 4)
+
+
+def encode_count(num_entries: int, byteorder: str = NATIVE) -> bytes:
+    """The 8 bytes that belong at `NUM_ENTRIES_AT`."""
+    return num_entries.to_bytes(8, "little" if byteorder == "<" else "big")
+
+
+class _Packers(dict[int, Callable[..., bytes]]):
+    """By number of dimensions: what packs an entry with two rows of coordinates."""
+
+    def __missing__(self, ndims: int) -> Callable[..., bytes]:
+        pack = self[ndims] = Struct(f"{NATIVE}q4i2q{2 * ndims}q").pack
+        return pack
+
+
+_PACKERS = _Packers()
+
+
+def encode_vara(
+    itype: int, varid: int, start: Sequence[int], count: Sequence[int], data_off: int, data_len: int
+) -> bytes:
+    """One ``vara`` entry in native byte order: the way of nearly every post, so nothing is checked.
+
+    Examples
+    --------
+    >>> len(encode_vara(9, 0, (0, 0), (2, 6), 8, 96))
+    72
+    """
+    n = len(start)
+    return _PACKERS[n](40 + 16 * n, VARA, itype, varid, n, data_off, data_len, *start, *count)
+
+
+def encode_vars(
+    itype: int,
+    varid: int,
+    start: Sequence[int],
+    count: Sequence[int],
+    stride: Sequence[int],
+    data_off: int,
+    data_len: int,
+    *,
+    byteorder: str = NATIVE,
+) -> bytes:
+    """One ``vars`` entry.
+
+    Examples
+    --------
+    >>> len(encode_vars(4, 3, [0], [3], [2], 128, 6))
+    64
+    """
+    n = len(start)
+    pack = Struct(f"{byteorder}q4i2q{3 * n}q").pack
+    return pack(40 + 24 * n, VARS, itype, varid, n, data_off, data_len, *start, *count, *stride)
+
+
+def encode_varn(
+    itype: int,
+    varid: int,
+    starts: npt.ArrayLike,
+    counts: npt.ArrayLike,
+    data_off: int,
+    data_len: int,
+    *,
+    byteorder: str = NATIVE,
+) -> bytes:
+    """One ``varn`` entry.
+
+    Parameters
+    ----------
+    itype, varid : int
+    starts, counts : int64[n, ndims], one row for each sub-request, in the order of the data; n at least 1.
+    data_off, data_len : int, bytes of the values in the data log.
+    byteorder : str
+
+    Raises
+    ------
+    LogError
+        The arrays do not fit each other.
+
+    Examples
+    --------
+    >>> len(encode_varn(9, 0, [[3, 0], [3, 2]], [[1, 1], [1, 1]], 138, 16))
+    104
+    """
+    start, count = (np.asarray(a, byteorder + "i8") for a in (starts, counts))
+    if start.ndim != 2 or start.shape != count.shape or not 1 <= start.shape[0] < 2**31:
+        raise LogError(f"starts {start.shape} and counts {count.shape} must be two arrays (n, ndims)", field="start")
+    n, ndims = start.shape
+    fixed = Struct(f"{byteorder}q4i2q").pack(40 + 16 * start.size, n, itype, varid, ndims, data_off, data_len)
+    return fixed + start.tobytes() + count.tobytes()
+
+
+def encode_entry(entry: Entry, *, byteorder: str = NATIVE) -> bytes:
+    """The bytes of any entry; its ``offset`` and ``size`` are not used.
+
+    Raises
+    ------
+    LogError
+        Its arrays do not fit its kind.
+    """
+    e = entry
+    if e.kind == "varn":
+        return encode_varn(e.itype, e.varid, e.start, e.count, e.data_off, e.data_len, byteorder=byteorder)
+    codes = {name: code for code, name in KINDS.items()}
+    if e.kind not in codes or e.start.shape != (1, e.ndims) or e.count.shape != (1, e.ndims):
+        raise LogError(f"no entry of kind {e.kind!r} with start {e.start.shape}", field="api_kind", value=e.kind)
+    start, count = e.start[0].tolist(), e.count[0].tolist()
+    if e.kind == "vars":
+        if e.stride is None or e.stride.shape != (e.ndims,):
+            raise LogError("a vars entry needs a stride for each dimension", field="stride", value=e.stride)
+        return encode_vars(
+            e.itype, e.varid, start, count, e.stride.tolist(), e.data_off, e.data_len, byteorder=byteorder
+        )
+    if -1 in count:  # a whole variable: the document lets coordinates be absent
+        start, count = [], []
+    size = ENTRY_BYTES + 8 * (len(start) + len(count))
+    pack = Struct(f"{byteorder}q4i2q{len(start) + len(count)}q").pack
+    return pack(size, codes[e.kind], e.itype, e.varid, e.ndims, e.data_off, e.data_len, *start, *count)
