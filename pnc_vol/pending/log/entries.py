@@ -93,7 +93,7 @@ class Entries:
 
     Examples
     --------
-    >>> from pnc_vol.pending.log.layout import encode_vara
+    >>> from pnc_vol.pending.log.layout import NATIVE, encode_vara
     >>> log = encode_vara(9, 0, (0, 0), (2, 6), 8, 96) + encode_vara(6, 2, (), (), 104, 4)
     >>> entries, fault = follow(log, 0, data_size=108, byteorder=NATIVE)
     >>> len(entries), entries.varid.tolist(), entries[0].count.tolist(), fault
