@@ -9,7 +9,8 @@ Rules
    every rank gets the bytes of all. A file's open, flush, close and collective reads begin with one.
 2. If any rank gave an error, every rank raises it. If ranks gave different operations, every rank raises
    `CollectiveMismatchError`. If a rank does not come in time, those that came raise `CollectiveTimeout`.
-3. A rank that leaves a file by an exception says so (`abandon`); whoever waits for it hears it at once.
+3. A rank that leaves a file by an exception says so (`abandon`) and how far it came; whoever waits for it hears it at
+   once, and what it took part in before is complete on all ranks, however late they are.
 4. Nothing is pickled, and waiting ranks sleep: on a machine with more ranks than cores, spinning is most
    of the cost of a collective.
 """
@@ -20,14 +21,18 @@ import builtins
 import json
 import struct
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from pnc_vol import errors
 
 __all__ = ["Comm", "MpiComm", "over", "serial"]
 
+_Error = TypeVar("_Error", bound=BaseException)
+
 _RECORD = struct.Struct("<24sqqq")
 _RECORD_BYTES = 256
+_LAST_CALL = struct.Struct("<q")
 _INLINE = _RECORD_BYTES - _RECORD.size
 _TAG_LEFT = 4001
 _TAG_HERE = 4002
@@ -72,6 +77,14 @@ class Comm:
         """Bytes of rank 0, on all ranks; an error of any rank is raised on all."""
         return self.exchange(operation, payload, error=error)[0]
 
+    def in_step(self, error: BaseException) -> bool:
+        """Whether every rank raised this error, out of the same call, so that all may go on together."""
+        return True
+
+    def on_all(self, error: _Error) -> _Error:
+        """Note that every rank raises `error` now; returns it."""
+        return error
+
     def abandon(self, reason: str) -> None:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
 
@@ -96,12 +109,35 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
     ------
     TypeError
         `mpi` is no intracommunicator of mpi4py.
+    CollectiveTimeout
+        Not all ranks came in time.
     """
     from mpi4py import MPI
 
     if not isinstance(mpi, MPI.Intracomm):
         raise TypeError(f"comm={mpi!r}: an mpi4py intracommunicator (such as MPI.COMM_WORLD) is needed")
-    return MpiComm(mpi.Dup(), timeout=timeout)
+    private, request = mpi.Idup()
+    for _ in _patiently(timeout):
+        if request.Test():
+            return MpiComm(private, timeout=timeout)
+    raise errors.CollectiveTimeout(
+        f"open: not all {mpi.Get_size()} ranks came within {timeout:g} s; every rank must open the file "
+        "(collective_timeout= sets the patience)"
+    )
+
+
+def _patiently(timeout: float | None) -> Iterator[int]:
+    """Turns of waiting until the time is up, with sleeps that grow longer the longer it takes."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause, turn = 0.0, 0
+    while True:
+        yield turn
+        turn += 1
+        if turn % 16 == 0 and deadline is not None and time.monotonic() > deadline:
+            return
+        if turn > 64:
+            pause = min(0.001, pause + 0.00002)
+        time.sleep(pause)
 
 
 class MpiComm(Comm):
@@ -116,7 +152,11 @@ class MpiComm(Comm):
         self.size = mpi.Get_size()
         self.timeout = timeout
         self._sequence = 0
+        self._completed = 0
         self._broken: errors.RankError | None = None
+        self._told: BaseException | None = None
+        # Who left, after which call, and why.
+        self._farewells: list[tuple[int, int, str]] = []
         # Requests that were given up: MPI may still write to their buffers.
         self._given_up: list[Any] = []
 
@@ -125,6 +165,7 @@ class MpiComm(Comm):
             raise type(self._broken)(str(self._broken), self._broken.ranks)
         body = payload if error is None else _pack_error(error)
         self._sequence += 1
+        self._heed_farewells(operation)
         record = bytearray(_RECORD_BYTES)
         _RECORD.pack_into(record, 0, operation.encode()[:24], self._sequence, int(error is not None), len(body))
         inline = body[:_INLINE]
@@ -132,19 +173,29 @@ class MpiComm(Comm):
         everyone = bytearray(_RECORD_BYTES * self.size)
         self._wait(operation, self.mpi.Iallgather(record, everyone), (record, everyone))
         heads = [_RECORD.unpack_from(everyone, r * _RECORD_BYTES) for r in range(self.size)]
-        self._check_operations(heads)
+        if len({(head[0], head[1]) for head in heads}) > 1:
+            self._completed = self._sequence
+            raise self._mismatch(heads)
         lengths = [head[3] for head in heads]
         if max(lengths) > _INLINE:
             bodies = self._exchange_long(operation, body, lengths)
         else:
             starts = [r * _RECORD_BYTES + _RECORD.size for r in range(self.size)]
             bodies = [bytes(everyone[at : at + n]) for at, n in zip(starts, lengths, strict=True)]
+        self._completed = self._sequence
         failed = [r for r, head in enumerate(heads) if head[2]]
         if failed:
-            if error is not None and self.rank == failed[0] and self.size == 1:
-                raise error
-            raise _unpack_error(bodies[failed[0]], failed, self.size) from error
+            if error is not None and self.size == 1:
+                raise self.on_all(error)
+            raise self.on_all(_unpack_error(bodies[failed[0]], failed, self.size)) from error
         return bodies
+
+    def in_step(self, error: BaseException) -> bool:
+        return error is self._told
+
+    def on_all(self, error: _Error) -> _Error:
+        self._told = error
+        return error
 
     def _exchange_long(self, operation: str, body: bytes, lengths: list[int]) -> list[bytes]:
         sent = bytearray(body)
@@ -157,50 +208,54 @@ class MpiComm(Comm):
             at += n
         return bodies
 
-    def _check_operations(self, heads: list[Any]) -> None:
-        operations = [head[0].rstrip(b"\0").decode() for head in heads]
-        if len(set(operations)) > 1 or len({head[1] for head in heads}) > 1:
-            by_name: dict[str, list[int]] = {}
-            for r, name in enumerate(operations):
-                by_name.setdefault(name, []).append(r)
-            what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in by_name.items())
-            raise errors.CollectiveMismatchError(
-                f"ranks called different collective operations ({what}); "
-                "open, flush, close and collective reads must be called by all ranks in the same order",
-                [r for ranks in list(by_name.values())[1:] for r in ranks],
-            )
+    def _mismatch(self, heads: list[Any]) -> errors.CollectiveMismatchError:
+        by_name: dict[str, list[int]] = {}
+        for r, head in enumerate(heads):
+            by_name.setdefault(head[0].rstrip(b"\0").decode(), []).append(r)
+        what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in by_name.items())
+        return errors.CollectiveMismatchError(
+            f"ranks called different collective operations ({what}); "
+            "open, flush, close and collective reads must be called by all ranks in the same order",
+            [r for ranks in list(by_name.values())[1:] for r in ranks],
+        )
 
     def _wait(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
-        """Complete `request`, hearing the farewells of other ranks, sleeping longer the longer it takes."""
-        deadline = None if self.timeout is None else time.monotonic() + self.timeout
-        pause, turns = 0.0, 0
-        while not request.Test():
-            turns += 1
-            if turns % 16 == 0:
-                self._hear_farewells(operation, request, buffers)
-                if deadline is not None and time.monotonic() > deadline:
-                    self._give_up(operation, request, buffers)
-            if turns > 64:
-                pause = min(0.001, pause + 0.00002)
-            time.sleep(pause)
-        # A rank that comes late may find all messages of the others already there, and the others gone.
-        self._hear_farewells(operation, request, buffers)
+        """Complete `request`, hearing the farewells of other ranks."""
+        for turn in _patiently(self.timeout):
+            if request.Test():
+                # A rank that comes late may find all messages of the others already there, and the others gone.
+                self._listen(operation, request, buffers)
+                return
+            if turn % 16 == 15:
+                self._listen(operation, request, buffers)
+        self._give_up(operation, request, buffers)
 
-    def _hear_farewells(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
+    def _listen(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
+        """Hear who left, and who ran out of patience."""
         status = self._MPI.Status()
-        if self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_LEFT, status):
+        while self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_LEFT, status):
             note = bytearray(_LONGEST_NOTE)
             self.mpi.Recv([note, self._MPI.BYTE], status.Get_source(), _TAG_LEFT, status)
-            reason = bytes(note[: status.Get_count(self._MPI.BYTE)]).decode(errors="replace")
-            left = status.Get_source()
+            (last,) = _LAST_CALL.unpack_from(note)
+            reason = bytes(note[_LAST_CALL.size : status.Get_count(self._MPI.BYTE)]).decode(errors="replace")
+            self._farewells.append((status.Get_source(), last, reason))
+        try:
+            self._heed_farewells(operation)
+        except errors.RankError:
             self._given_up.append((request, buffers))
-            self._broken = errors.RankError(
-                f"{operation} cannot be completed: rank {left} left the file: {reason}", [left]
-            )
-            raise self._broken
+            raise
         if self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_HERE, status) and self.timeout is not None:
             # Others have run out of patience with this rank, which came late: their call has failed.
             self._give_up(operation, request, buffers)
+
+    def _heed_farewells(self, operation: str) -> None:
+        """Raise if a rank left before this call."""
+        for left, last, reason in self._farewells:
+            if last < self._sequence:
+                self._broken = errors.RankError(
+                    f"{operation} cannot be completed: rank {left} left the file: {reason}", [left]
+                )
+                raise self._broken
 
     def _give_up(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
         """Name the ranks that did not come: all that are here say so to all, and listen for a while."""
@@ -232,7 +287,7 @@ class MpiComm(Comm):
     def abandon(self, reason: str) -> None:
         if self._broken is None:
             self._broken = errors.RankError(f"this rank left the file: {reason}", [self.rank])
-            note = bytearray(reason.encode(errors="replace")[:_LONGEST_NOTE])
+            note = bytearray((_LAST_CALL.pack(self._completed) + reason.encode(errors="replace"))[:_LONGEST_NOTE])
             for other in range(self.size):
                 if other != self.rank:
                     request = self.mpi.Isend([note, self._MPI.BYTE], other, _TAG_LEFT)

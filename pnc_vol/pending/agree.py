@@ -123,12 +123,16 @@ def _name_difference(comm: Comm, header: Header | None) -> None:
         if len(seen) > 1:
             what = "; ".join(f"{name} on {ranks_text(ranks)}" for (name, _), ranks in seen.items())
             odd = min(seen.values(), key=len)
-            raise DefinitionMismatchError(
-                f"ranks defined different things. The first difference: {what}. "
-                "Every rank must create the same objects and attributes, in the same order",
-                odd,
-            )
-    raise DefinitionMismatchError("ranks defined different things", range(comm.size))
+            break
+    else:
+        what, odd = "not to be told from the header", list(range(comm.size))
+    raise comm.on_all(
+        DefinitionMismatchError(
+            f"ranks defined different things. The first difference: {what}. "
+            "Every rank must create the same objects and attributes, in the same order",
+            odd,
+        )
+    )
 
 
 def _objects(header: Header) -> list[list[str]]:

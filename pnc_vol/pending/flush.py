@@ -87,8 +87,17 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.placed.records = agreed.records
     session.placed.virgin &= not agreed.spoilt
     target = session.target(_laid_out(session, flat, closing=closing), flat.uids)
-    _move_if_needed(session, target)
-    _fill(session, target)
+    copy = _moved(session, target)
+    try:
+        _fill(session, target, copy or session.driver)
+    except BaseException:
+        if copy is not None:
+            session.drop_copy(copy)
+        else:
+            session.placed.spoil()
+        raise
+    if copy is not None:
+        session.use_copy(copy)
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
@@ -98,7 +107,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         _cut(session)
     session.counts["seconds_flush"] += time.perf_counter() - started
     if failures:
-        raise _flush_error(failures)
+        raise comm.on_all(_flush_error(failures))
 
 
 def _mine(session: Session) -> Agreement:
@@ -185,17 +194,17 @@ def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
 # ------------------------------------------------------------------------------------------ moving
 
 
-def _move_if_needed(session: Session, target: Placed) -> None:
-    """Copy the data to where the new layout has it, in a new file (collective)."""
+def _moved(session: Session, target: Placed) -> Driver | None:
+    """A new file with the data where the new layout has it; None if nothing has to move (collective)."""
     if target is session.placed:
-        return
+        return None
     base, base_uids = session.placed.with_pins(session.tree)
     at = {uid: i for i, uid in enumerate(base_uids)}
     origin = [at.get(uid) for uid in target.uids]
     # Only records that are in the file are carried along.
     new = replace(target.header, numrecs=base.numrecs)
     if not base.vars or not needs_move(base, new, origin):
-        return
+        return None
     driver = session.copy_driver()
     error: BaseException | None = None
     try:
@@ -208,9 +217,9 @@ def _move_if_needed(session: Session, target: Placed) -> None:
     except BaseException:
         session.drop_copy(driver)
         raise
-    session.use_copy(driver)
     target.virgin = True
     session.counts["moves"] += 1
+    return driver
 
 
 def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
@@ -230,7 +239,7 @@ def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int)
 # ----------------------------------------------------------------------------------------- filling
 
 
-def _fill(session: Session, target: Placed) -> None:
+def _fill(session: Session, target: Placed, driver: Driver) -> None:
     """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective)."""
     tree, placed = session.tree, session.placed
     records = target.header.numrecs
@@ -247,11 +256,11 @@ def _fill(session: Session, target: Placed) -> None:
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
             if records > first:
                 tasks.append(
-                    _fill_task(session, node, at.begin, at.inner * at.itemsize, first, records, target.record_size)
+                    _fill_task(driver, node, at.begin, at.inner * at.itemsize, first, records, target.record_size)
                 )
         elif not old and not (pattern is None and placed.drained and placed.clean and uid in placed.places):
             nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
-            tasks.append(_fill_task(session, node, at.begin, nbytes, 0, 1, 0))
+            tasks.append(_fill_task(driver, node, at.begin, nbytes, 0, 1, 0))
     if not tasks:
         return
     error: BaseException | None = None
@@ -259,11 +268,7 @@ def _fill(session: Session, target: Placed) -> None:
         _run(tasks[session.comm.rank :: session.comm.size])
     except OSError as reason:
         error = reason
-    try:
-        session.comm.exchange("flush fill", error=error)
-    except Exception:
-        placed.spoil()
-        raise
+    session.comm.exchange("flush fill", error=error)
 
 
 def _run(tasks: Iterable[Callable[[], None]]) -> None:
@@ -272,7 +277,7 @@ def _run(tasks: Iterable[Callable[[], None]]) -> None:
 
 
 def _fill_task(
-    session: Session, node: DatasetNode, begin: int, nbytes: int, first: int, last: int, record_size: int
+    driver: Driver, node: DatasetNode, begin: int, nbytes: int, first: int, last: int, record_size: int
 ) -> Callable[[], None]:
     """Writes `nbytes` of the node's fill value at `begin`, in the records from `first` to `last`."""
 
@@ -287,7 +292,7 @@ def _fill_task(
             for some in range(0, len(starts), _FILL_BYTES // 64):
                 offset = starts[some : some + _FILL_BYTES // 64] + at
                 zeros = np.zeros(len(offset), np.int64)
-                session.driver.write(Extents(offset, zeros + n, zeros), memory)
+                driver.write(Extents(offset, zeros + n, zeros), memory)
 
     return run
 

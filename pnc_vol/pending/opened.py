@@ -19,13 +19,21 @@ import struct
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pnc_vol.comm import Comm
+from pnc_vol.comm import Comm, ranks_text
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file
-from pnc_vol.errors import FormatError, FormatWarning, NeedBytes, NotCDFError, PncVolWarning, ShortFileWarning
+from pnc_vol.errors import (
+    CollectiveMismatchError,
+    FormatError,
+    FormatWarning,
+    NeedBytes,
+    NotCDFError,
+    PncVolWarning,
+    ShortFileWarning,
+)
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
@@ -46,6 +54,19 @@ _FIRST_READ = 64 << 10
 _SIZE = struct.Struct("<q")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _SHOWN = 4
+# Options that decide where data lie, or which calls are collective.
+_SHARED = (
+    "version",
+    "buffer_size",
+    "var_align",
+    "record_align",
+    "header_reserve",
+    "publish",
+    "ordered",
+    "durable",
+    "separator",
+    "transport",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +94,7 @@ class Opened:
 def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> Opened:
     """Open or create a file (collective); see `session.open_session`."""
     spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    _same_on_all(comm, {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED})
     keeps_file = root_keeps_file(spec)
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
@@ -115,6 +137,27 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
         virgin=size <= max(data_end(header), len(first)),
         collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
     )
+
+
+def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:
+    """Compare what ranks ask for (collective).
+
+    Raises
+    ------
+    CollectiveMismatchError
+        They ask for different things.
+    """
+    if comm.size == 1:
+        return
+    everyone = [json.loads(told) for told in comm.exchange("open", json.dumps(wishes).encode())]
+    for key in wishes:
+        by_value: dict[str, list[int]] = {}
+        for rank, told in enumerate(everyone):
+            by_value.setdefault(repr(told[key]), []).append(rank)
+        if len(by_value) > 1:
+            what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
+            text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
+            raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
 
 
 def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:

@@ -28,7 +28,6 @@ from pnc_vol.errors import (
     ClosedFileError,
     FlushError,
     ForkedFileError,
-    PncVolError,
     ReadOnlyError,
     RequestFailure,
     RequestPendingError,
@@ -84,7 +83,14 @@ def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -
     OSError
         FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError, `FormatError`...; the same on all ranks.
     """
-    return Session(open_file(path, mode, options=options, comm=comm), options, comm)
+    try:
+        return Session(open_file(path, mode, options=options, comm=comm), options, comm)
+    except BaseException as error:
+        if comm.in_step(error):
+            comm.close()
+        else:
+            comm.abandon(f"{type(error).__name__}: {error}")
+        raise
 
 
 class Session:
@@ -445,7 +451,8 @@ class Session:
 
     def drop_copy(self, driver: Driver) -> None:
         """Forget the copy: it could not be made."""
-        driver.close()
+        with suppress(OSError):
+            driver.close()
         if self._copy is not None and self.comm.rank == 0:
             self._copy.discard()
         self._copy = None
@@ -459,7 +466,6 @@ class Session:
         if self.location is not None and self.comm.rank == 0:
             self.location.discard()
         self.location, self._copy = self._copy, None
-        self.placed.virgin = True
         self.disk_bytes = b""
 
     # --------------------------------------------------------------------------------------- closing
@@ -481,14 +487,22 @@ class Session:
                 if self.writable:
                     flush(self, durable=self.options.durable, closing=True)
                 else:
-                    fetch.complete(self, self.take_reads())
-            except PncVolError:
-                self._let_go(orderly=not getattr(self.comm, "broken", False))
-                raise
-            except BaseException:
-                self._let_go(orderly=self.comm.size == 1)
+                    self._close_reading()
+            except BaseException as error:
+                orderly = self.comm.in_step(error)
+                if not orderly:
+                    self.comm.abandon(f"{type(error).__name__}: {error}")
+                self._let_go(orderly=orderly)
                 raise
             self._let_go(orderly=True)
+
+    def _close_reading(self) -> None:
+        error: BaseException | None = None
+        try:
+            fetch.complete(self, self.take_reads())
+        except Exception as reason:
+            error = reason
+        self.comm.exchange("close", error=error)
 
     def abort(self, reason: str) -> None:
         """Let go of the file without a flush and without waiting; the other ranks are told why."""
