@@ -28,6 +28,7 @@ __all__ = [
     "FormatWarning",
     "LimitError",
     "LinkExistsError",
+    "LogError",
     "NameExistsError",
     "NeedBytes",
     "NotCDFError",
@@ -101,6 +102,10 @@ class LimitError(FormatError):
 
 class ShortFileError(FormatError):
     """Data that the header promises is beyond the end of the file (``strict=True``)."""
+
+
+class LogError(FormatError):
+    """The bytes of a burst-buffer log, or of its companion, are wrong; `offset` counts in that file."""
 
 
 class FormatWarning(PncVolWarning):
