@@ -20,3 +20,13 @@ default_role = "code"
 
 html_theme = "furo"
 html_title = f"pnc_vol {version}"
+
+
+def setup(app):
+    # Napoleon takes what stands before a colon in the first line of a property's docstring for its type.
+    app.connect("autodoc-process-docstring", begin_with_nothing, priority=400)
+
+
+def begin_with_nothing(app, what, name, found, options, lines):
+    if what == "property":
+        lines.insert(0, "\\ ")

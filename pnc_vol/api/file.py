@@ -39,6 +39,8 @@ _open: weakref.WeakSet[Handle] = weakref.WeakSet()
 class File(Group):
     """A NetCDF file, with h5py's interface.
 
+    Keywords that are not listed are h5py's; they are checked, and most mean nothing for CDF.
+
     Parameters
     ----------
     name : str, bytes or path-like
@@ -57,8 +59,6 @@ class File(Group):
     **kwds
         Options: ``format`` ("CDF-5", "CDF-2", "CDF-1"), ``buffer_size``, ``header_reserve``, ``var_align``,
         ``publish``, ``on_overflow``, ``durable``, ``ordered``, ``strict``, ...; see `pnc_vol.options.Options`.
-
-    The other keywords are h5py's; they are checked, and most mean nothing for CDF.
 
     Raises
     ------
