@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pnc_vol.api.echo import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import Element, decode, element_for, encode
+from pnc_vol.mapping.dtypes import Element, decode, element_for, encode, numbers
 from pnc_vol.mapping.special import is_empty, string_dtype
 
 __all__ = ["Plan", "fill_bytes", "fill_value", "plan"]
@@ -125,8 +125,10 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
             array = data
         elif element.is_string:
             array = encode(data, element)
+        elif element.kind == "bool":
+            array = np.asarray(data, dtype=bool)
         else:
-            array = np.asarray(data, dtype=wanted)
+            array = numbers(data, wanted)
     if element.kind == "vlen_string":
         # wide enough from the start, so that the first flush needs not lay it out anew
         array = encode(array, element)

@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, RangeError
 from pnc_vol.format.model import Attr
-from pnc_vol.mapping.dtypes import Element, element_for, encode
+from pnc_vol.mapping.dtypes import Element, element_for, encode, numbers
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import spell, unspell
 
@@ -111,9 +111,9 @@ def make_attribute(
 def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
     """The value as an array, and the type to store."""
     if wanted is not None:
-        element_for(wanted)
-        half = wanted.kind == "f" and wanted.itemsize == 2
-        if half or not isinstance(value, np.ndarray):
+        if element_for(wanted).kind in ("number", "enum", "complex", "float16"):
+            return numbers(value, wanted), wanted
+        if not isinstance(value, np.ndarray):
             return np.asarray(value, dtype=wanted, order="C"), wanted
         return np.asarray(value, order="C"), wanted
     item = _item_type(value)
@@ -153,18 +153,21 @@ def _as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}")
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}; take .real")
-    if (array.dtype.kind == "f" and dtype.kind in "iu") or (array.dtype.kind in "iu" and dtype.kind in "iu"):
-        _check_range(array, dtype)
-    return array.astype(dtype)
+    if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.size:
+        limits = np.iinfo(dtype)
+        low, high = array.min(), array.max()
+        if not (int(limits.min) <= low and high <= int(limits.max)):
+            raise _too_large(array, dtype)
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        raise _too_large(array, dtype) from None
 
 
-def _check_range(array: NDArray[Any], dtype: Dtype) -> None:
-    if not array.size:
-        return
-    limits = np.iinfo(dtype)
-    low, high = array.min(), array.max()
-    if not (int(limits.min) <= low and high <= int(limits.max)):
-        raise RangeError(f"values from {low} to {high} do not fit {dtype!r}")
+def _too_large(array: NDArray[Any], dtype: Dtype) -> RangeError:
+    values = f"{array.item()}" if array.size == 1 else f"values from {array.min()} to {array.max()}"
+    return RangeError(f"{values} cannot be stored as {dtype}: out of its range; give a wider dtype=")
 
 
 def _texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:

@@ -32,6 +32,7 @@ __all__ = [
     "decode",
     "element_for",
     "encode",
+    "numbers",
 ]
 
 Kind = Literal["number", "bool", "string", "vlen_string", "enum", "complex", "float16"]
@@ -222,7 +223,7 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
         return _fixed_strings(values, element)
     if element.kind == "bool":
         return _booleans(values)
-    array = _numbers(values, element.dtype)
+    array = numbers(values, element.dtype)
     if array.dtype.kind == "c" and element.kind != "complex":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
     if array.dtype.kind == "f" and element.kind == "enum":
@@ -236,18 +237,50 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
     return array
 
 
-def _numbers(values: Any, dtype: Dtype) -> NDArray[Any]:
-    """An array of numbers; anything but an array is read as `dtype`, as h5py does."""
-    if not isinstance(values, np.ndarray):
+def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
+    """Turn what the user gives for numbers into an array of numbers, of a type that loses nothing.
+
+    Parameters
+    ----------
+    values : array-like of numbers, or of what numpy reads as numbers (text)
+    dtype : dtype-like, the type that will be stored
+
+    Returns
+    -------
+    ndarray
+        Arrays, and what gives one, as they are; Python's own numbers of `dtype` if they fit. Whether the values fit
+        `dtype` is left to the conversion to the file.
+
+    Raises
+    ------
+    ConversionError
+        No numbers.
+    RangeError
+        Text, or an integer beyond 64 bits, that `dtype` cannot hold.
+
+    Examples
+    --------
+    >>> numbers([1, 300], "u1")
+    array([  1, 300])
+    """
+    dt = np.dtype(dtype)
+    if type(values) in (int, float, bool):
+        # the short way of ``ds[i] = 3``; what does not fit takes the long one
         try:
             with np.errstate(over="raise"):
-                return np.asarray(values, order="C", dtype=dtype.newbyteorder("="))
-        except (OverflowError, FloatingPointError):
-            # beyond the stored type: keep the values as they are, the conversion to the file decides
-            wide = np.asarray(values, order="C")
-            if wide.dtype.kind not in "biuf":
-                raise
-            return wide
+                return np.asarray(values, dtype=dt.newbyteorder("="))
+        except (OverflowError, FloatingPointError, ValueError):
+            pass
+    if not isinstance(values, np.ndarray):
+        # not `dtype=`: numpy would wrap its own scalars, and what has an `__array__`, into the smaller type
+        array = np.asarray(values, order="C")
+        if array.dtype.kind in "biufc":
+            return array
+        try:
+            with np.errstate(over="raise"):
+                return np.asarray(values, order="C", dtype=dt.newbyteorder("="))
+        except (OverflowError, FloatingPointError) as problem:
+            raise RangeError(f"a value does not fit {dt}: {problem}; store a wider type") from None
     if values.dtype.kind not in "biufc":
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dtype!r}")
     return values

@@ -352,6 +352,74 @@ def test_overflow_and_clip(impl: Any) -> None:
         assert f["x"][()].tolist() == [-128, 127]
 
 
+class HasArray:
+    """Gives an array when numpy asks, as other libraries' arrays do."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.array if dtype is None else self.array.astype(dtype)
+
+
+@pytest.mark.parametrize("big", [2**40, 1e12, -1], ids=str)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda a: a,
+        lambda a: a[0],
+        lambda a: a[0].item(),
+        lambda a: [a[0], a[1]],
+        lambda a: a.tolist(),
+        lambda a: [np.array(x) for x in a],
+        HasArray,
+        memoryview,
+        np.ma.array,
+    ],
+    ids=["array", "scalar", "number", "scalars", "numbers", "arrays", "has_array", "memoryview", "masked"],
+)
+def test_what_does_not_fit_is_refused_however_it_comes(tmp_path: pathlib.Path, wrap: Any, big: Any) -> None:
+    value = wrap(np.array([big, big]))
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        ds = f.create_dataset("x", (2,), "u1", fillvalue=7)
+        with pytest.raises(ValueError, match="does not fit uint8"):
+            ds[...] = value
+        with pytest.raises(ValueError, match="does not fit uint8"):
+            f.create_dataset("y", data=value, dtype="u1")
+        with pytest.raises(ValueError, match="cannot be stored as uint8"):
+            f.attrs.create("a", value, dtype="u1")
+        assert ds[()].tolist() == [7, 7]
+        assert "y" not in f
+        assert "a" not in f.attrs
+    with pnc_vol.File(tmp_path / "x.nc", "w", on_overflow="clip") as f:
+        ds = f.create_dataset("x", (2,), "u1")
+        ds[...] = value
+        assert set(ds[()].tolist()) == {0 if big < 0 else 255}
+
+
+def test_a_dataset_is_written_into_another_with_its_values_or_not_at_all(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["big"] = np.array([1, 2**40])
+        f["small"] = np.zeros(2, "i4")
+        with pytest.raises(ValueError, match="1099511627776"):
+            f["small"][...] = f["big"]
+        f["big"][...] = [3, 4]
+        f["small"][...] = f["big"]
+        assert f["small"][()].tolist() == [3, 4]
+
+
+def test_numbers_beyond_numpys_are_refused_in_words(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        ds = f.create_dataset("x", (2,), "i4")
+        for value in (2**70, [2**70, 1], float("nan"), "3000000000"):
+            with pytest.raises(ValueError, match="does not fit int32"):
+                ds[...] = value
+        ds[...] = "300"
+        assert ds[0] == 300
+        with pytest.raises(ValueError, match="cannot be stored as float32"):
+            f.attrs.create("a", 1e300, dtype="f4")
+
+
 def test_empty_datasets_cannot_be_written(impl: Any) -> None:
     with impl.open("w") as f:
         f["e"] = impl.h5.Empty("f4")
