@@ -12,7 +12,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,9 +27,10 @@ from pnc_vol.pending.plan import Place, Plan, Rows, unmerged
 from pnc_vol.pending.queue import keep_rows, same_width
 from pnc_vol.pending.stream import write_lent
 
-__all__ = ["Carried", "carry"]
+__all__ = ["Carried", "carry", "meeting"]
 
 Bytes = npt.NDArray[np.uint8]
+Write = Callable[[Extents, Bytes], None]
 
 
 _NO_BYTES = np.empty(0, np.uint8)
@@ -50,6 +52,31 @@ class Carried:
     nbytes: int = 0
 
 
+@contextmanager
+def meeting(driver: Driver) -> Iterator[Write]:
+    """A collective write: a rank that makes none, as it has nothing or fails before, makes an empty one at the end.
+
+    Examples
+    --------
+    ::
+
+        with meeting(driver) as write:
+            carry(batches, places, record_size, driver, room, write=write)
+    """
+    met = False
+
+    def write(extents: Extents, memory: Bytes) -> None:
+        nonlocal met
+        met = True
+        driver.write(extents, memory, collective=True)
+
+    try:
+        yield write
+    finally:
+        if not met:
+            driver.write(_NO_PLAN.extents, _NO_BYTES, collective=True)
+
+
 def carry(
     batches: list[Batch],
     places: Mapping[int, Place],
@@ -57,7 +84,7 @@ def carry(
     driver: Driver,
     room: Bytes,
     *,
-    collective: bool = False,
+    write: Write | None = None,
 ) -> Carried:
     """Write the rows of all variables that have a place; the others stay.
 
@@ -68,21 +95,25 @@ def carry(
     record_size : int, bytes from one record to the next.
     driver : Driver
     room : uint8[n], memory for a batch that is not in memory.
-    collective : bool
-        Every rank calls this now with exactly one batch, maybe an empty one.
+    write : function of extents and memory, optional
+        What is left to a `meeting`; with one, there is at most one batch.
 
     Returns
     -------
     Carried
     """
     result = Carried()
+    write = write or driver.write
     held: set[int] = set()
     for batch in batches:
         mine = [uid for uid in batch.uids() if uid in places]
         kept = {uid: batch.rows(uid) for uid in batch.uids() if uid not in places}
         tables = {uid: batch.rows(uid) for uid in mine}
         try:
-            _write(batch, tables, places, record_size, driver, room, result, collective=collective)
+            plan, memory = _write_alone(batch, tables, places, record_size, driver, room, result)
+            if plan.requests:
+                write(plan.extents, memory)
+                _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
             failed: dict[tuple[int, int], OSError] = {}
         except OSError as error:
             failed = _one_by_one(batch, tables, places, record_size, driver, room, error)
@@ -96,27 +127,6 @@ def carry(
                 held.add(uid)
         result.left.append(keep_rows(batch, kept))
     return result
-
-
-def _write(
-    batch: Batch,
-    tables: Mapping[int, Rows],
-    places: Mapping[int, Place],
-    record_size: int,
-    driver: Driver,
-    room: Bytes,
-    result: Carried,
-    *,
-    collective: bool,
-) -> None:
-    """Write one batch. The other ranks of a collective write are met there in any case, whatever failed before."""
-    plan, memory = _NO_PLAN, _NO_BYTES
-    try:
-        plan, memory = _write_alone(batch, tables, places, record_size, driver, room, result)
-    finally:
-        if collective or plan.requests:
-            driver.write(plan.extents, memory, collective=collective)
-            _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
 
 
 def _write_alone(
@@ -140,7 +150,7 @@ def _write_alone(
         if bool((rows[:, 4] == places[uid].itemsize).all()):
             even[uid] = rows
         else:
-            rows, padded = same_width(batch, rows, places[uid].itemsize)
+            rows, padded = same_width(batch, uid, rows, places[uid].itemsize)
             plan = Plan.of([places[uid]], [rows], record_size)
             driver.write(plan.extents, padded.load(room))
             _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
@@ -174,7 +184,7 @@ def _one_by_one(
     except OSError as unreadable:
         return {(int(r), uid): unreadable for uid, rows in tables.items() for r in np.unique(rows[:, 0])}
     for uid, rows in tables.items():
-        wide, source = same_width(batch, rows, places[uid].itemsize)
+        wide, source = same_width(batch, uid, rows, places[uid].itemsize)
         bytes_of = memory if source is batch else source.load(room)
         extents, requests = unmerged([places[uid]], [wide], record_size)
         for request in np.unique(requests).tolist():

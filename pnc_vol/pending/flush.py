@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,7 @@ from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
-from pnc_vol.pending.batches import MemoryBatch
-from pnc_vol.pending.carry import Carried, carry
+from pnc_vol.pending.carry import Carried, carry, meeting
 from pnc_vol.pending.commit import write_bytes
 from pnc_vol.pending.fetch import complete
 from pnc_vol.pending.placed import Placed
@@ -310,11 +310,10 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
     for turn in turns:
         if turn == comm.rank:
             try:
-                batches = queue.batches()
-                if collective and not batches:
-                    batches = [MemoryBatch({}, np.empty(0, np.uint8))]
-                room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
-                done = carry(batches, target.places, target.record_size, session.driver, room, collective=collective)
+                with meeting(session.driver) if collective else nullcontext(session.driver.write) as write:
+                    batches = queue.batches()
+                    room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
+                    done = carry(batches, target.places, target.record_size, session.driver, room, write=write)
                 queue.replace(done.left)
             except Exception as reason:
                 error = reason
