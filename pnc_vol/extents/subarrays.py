@@ -14,7 +14,7 @@ from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionVal
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.ragged import spread
 
-__all__ = ["flatten", "join_runs"]
+__all__ = ["as_subarrays", "flatten", "join_runs"]
 
 
 def flatten(shape: tuple[int, ...], starts: npt.ArrayLike, counts: npt.ArrayLike | None) -> tuple[Runs, int]:
@@ -65,6 +65,33 @@ def flatten(shape: tuple[int, ...], starts: npt.ArrayLike, counts: npt.ArrayLike
         step, at = np.divmod(step, number[owner, outer])
         start += at * weight[outer]
     return join_runs(Runs(start, number[owner, axis] * inner)), total
+
+
+def as_subarrays(shape: tuple[int, ...], runs: Runs) -> tuple[Int64, Int64]:
+    """Runs as blocks of a dataset, each within one row of the last axis.
+
+    Returns
+    -------
+    starts, counts : int64[n, ndim]
+
+    Examples
+    --------
+    >>> starts, counts = as_subarrays((4, 6), Runs(np.array([4]), np.array([4])))
+    >>> starts.tolist(), counts.tolist()
+    ([[0, 4], [1, 0]], [[1, 2], [1, 2]])
+    """
+    if not shape:
+        return np.empty((len(runs.start), 0), np.int64), np.empty((len(runs.start), 0), np.int64)
+    row = max(shape[-1], 1)
+    first, last = runs.start // row, (runs.start + runs.length - 1) // row
+    owner, step = spread(last - first + 1)
+    line = first[owner] + step
+    low = np.maximum(runs.start[owner], line * row)
+    high = np.minimum((runs.start + runs.length)[owner], (line + 1) * row)
+    starts = np.stack(np.unravel_index(low, shape), axis=1).astype(np.int64)
+    counts = np.ones_like(starts)
+    counts[:, -1] = high - low
+    return starts, counts
 
 
 def join_runs(runs: Runs, inner: int | None = None) -> Runs:

@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.pending.plan import COLUMNS, Rows
 
-__all__ = ["Batch", "LentBatch", "MemoryBatch", "SpilledBatch"]
+__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -39,8 +39,8 @@ class Batch(Protocol):
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
         """The same bytes with other rows."""
 
-    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        """``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements."""
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        """``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
 
     def load(self, room: Bytes) -> Bytes:
         """All bytes, indexed by address; `room` may be used to hold them."""
@@ -50,7 +50,9 @@ class Batch(Protocol):
         """Bytes that `load` needs room for."""
 
 
-class _Rows:
+class RowsOf:
+    """Rows by variable."""
+
     def __init__(self, rows: Mapping[int, Rows]) -> None:
         self._rows = dict(rows)
 
@@ -62,7 +64,7 @@ class _Rows:
         return np.empty((0, COLUMNS), np.int64) if found is None else found
 
 
-class MemoryBatch(_Rows):
+class MemoryBatch(RowsOf):
     """Bytes in the queue's arena; an address is an index into it."""
 
     size = 0
@@ -74,14 +76,14 @@ class MemoryBatch(_Rows):
     def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
         return MemoryBatch(rows, self.arena)
 
-    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         copy_pieces(target, target_place, self.arena, address, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
         return self.arena
 
 
-class LentBatch(_Rows):
+class LentBatch(RowsOf):
     """An array that the user lent to ``iput`` until the request is complete.
 
     array : uint8[n], its bytes, in C order and the machine's byte order.
@@ -100,7 +102,7 @@ class LentBatch(_Rows):
     def keep(self, rows: Mapping[int, Rows]) -> LentBatch:
         return LentBatch(rows, self.array, self.swap)
 
-    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         ends = np.cumsum(nbytes)
         packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
@@ -137,7 +139,7 @@ class SpilledBatch:
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
         return _SpilledSome(self, rows)
 
-    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.spill.read(Extents(address + self.base, nbytes, target_place), target)
 
     def load(self, room: Bytes) -> Bytes:
@@ -146,7 +148,7 @@ class SpilledBatch:
         return whole
 
 
-class _SpilledSome(_Rows):
+class _SpilledSome(RowsOf):
     """What is left of a spilled batch when some of its requests are done."""
 
     def __init__(self, whole: SpilledBatch, rows: Mapping[int, Rows]) -> None:
@@ -157,8 +159,8 @@ class _SpilledSome(_Rows):
     def keep(self, rows: Mapping[int, Rows]) -> _SpilledSome:
         return _SpilledSome(self.whole, rows)
 
-    def copy(self, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        self.whole.copy(target, target_place, address, nbytes)
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.whole.copy(uid, target, target_place, address, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
         return self.whole.load(room)

@@ -112,15 +112,17 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
 
 def _mine(session: Session) -> Agreement:
     placed, queue = session.placed, session.queue
+    batches = queue.batches()
+    runs, nbytes = queue.weight()
     return Agreement(
         drained=placed.drained,
         widened=bool(session.widened),
         changed=session.dirty,
         spoilt=not placed.virgin,
         records=placed.records,
-        runs=queue.rows,
-        nbytes=queue.position,
-        batches=len(queue.batches()),
+        runs=runs,
+        nbytes=nbytes,
+        batches=len(batches),
     )
 
 
@@ -158,6 +160,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         at = placed.places.get(uid)
         tree.datasets[uid].element = element.widened(at.itemsize if at else 1)
     flat = to_header(tree, version=session.version)
+    flat = flat._replace(header=replace(flat.header, numrecs=numrecs_of(tree)))
     for uid, element in grown.items():
         tree.datasets[uid].element = element
     check_limits(flat.header)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,9 @@ class Queue:
         Opens a driver on a new, private file for what does not fit.
     """
 
+    logged = False
+    """True if a drain alone does not make room, because what is posted is kept until the header is written."""
+
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
         self.budget = max(budget, LEAST_BUDGET)
         self.tables: dict[int, array[int]] = {}
@@ -58,7 +62,7 @@ class Queue:
         self.position = 0
         """Bytes of the arena that are in use."""
         self.rows = 0
-        self._settled: dict[int, Settled] = {}
+        self._sorted: dict[int, Sorted] = {}
         self._arena: Bytes | None = None
         self._open_spill = open_spill
         self._spill: Driver | None = None
@@ -189,13 +193,17 @@ class Queue:
         """The rows of a variable in the open batch, not copied: gone before the next post."""
         return np.frombuffer(self.tables[uid], np.int64).reshape(-1, COLUMNS)
 
+    def _open_batch(self, uid: int) -> Batch:
+        """The bytes of the open batch."""
+        return MemoryBatch({}, self.arena)
+
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
         if self.tables:
             rows = {uid: rows_of(table) for uid, table in self.tables.items()}
             self.closed.append(MemoryBatch(rows, self.arena))
             self.tables = {}
-            self._settled = {}
+            self._sorted = {}
 
     # -------------------------------------------------------------------------- looking and carrying
 
@@ -283,12 +291,27 @@ class Queue:
         self._spill_end = end
         self.replace([spilled.get(id(batch), batch) for batch in self.closed])
 
+    def weight(self) -> tuple[int, int]:
+        """Posted runs and bytes that a flush would write."""
+        return self.rows, self.position
+
+    def about_to_flush(self) -> None:
+        """A flush begins."""
+
+    def settled(self) -> None:
+        """What was carried out is in the file, header included."""
+
+    def stop_logging(self) -> None:
+        """Wait in memory from now on; that is where this queue waits anyway."""
+
     def close(self) -> None:
         """Give back the memory and the spill file."""
-        self.tables, self._settled, self.closed = {}, {}, []
+        self.tables, self._sorted, self.closed = {}, {}, []
         self.rows, self.position, self._arena = 0, 0, None
         if self._spill is not None:
-            self._spill.close()
+            with suppress(OSError):
+                # Nobody will read it again.
+                self._spill.close()
             self._spill = None
 
     # --------------------------------------------------------------------------------- reading back
@@ -310,18 +333,18 @@ class Queue:
         high = -(-int((wanted.offset + wanted.length).max()) // itemsize)
         # The open batch stays open: a program that reads after each post would leave one batch a post behind.
         for batch in self.closed:
-            _lay(batch, near(batch.rows(uid), low, high, before_request), wanted, target, itemsize)
+            _lay(batch, uid, near(batch.rows(uid), low, high, before_request), wanted, target, itemsize)
         if uid in self.tables:
             rows = self._open_rows(uid)
-            batch = MemoryBatch({}, self.arena)
+            batch = self._open_batch(uid)
             if before_request <= int(rows[-1, 0]):
-                _lay(batch, near(rows, low, high, before_request), wanted, target, itemsize)
+                _lay(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
                 return
-            settled = self._settled.get(uid)
-            if settled is None or len(rows) - settled.count > max(LEAST_TAIL, settled.count // 8):
-                settled = self._settled[uid] = Settled.of(rows)
-            _lay(batch, settled.near(low, high), wanted, target, itemsize)
-            _lay(batch, near(rows[settled.count :], low, high, before_request), wanted, target, itemsize)
+            known = self._sorted.get(uid)
+            if known is None or len(rows) - known.count > max(LEAST_TAIL, known.count // 8):
+                known = self._sorted[uid] = Sorted.of(rows)
+            _lay(batch, uid, known.near(low, high), wanted, target, itemsize)
+            _lay(batch, uid, near(rows[known.count :], low, high, before_request), wanted, target, itemsize)
 
 
 LEAST_TAIL = 512
@@ -329,7 +352,7 @@ LEAST_TAIL = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Sorted:
     """The first rows of a variable, sorted and without what later ones of them overwrote.
 
     Reads that come between posts would otherwise look through all rows each time.
@@ -342,7 +365,7 @@ class Settled:
     rows: Rows
 
     @classmethod
-    def of(cls, rows: Rows) -> Settled:
+    def of(cls, rows: Rows) -> Sorted:
         """Sort rows that stand in the order of posting."""
         widths = rows[:, 4]
         if not len(rows) or bool((widths != widths[0]).any()):
@@ -369,16 +392,16 @@ def near(rows: Rows, low: int, high: int, before_request: int) -> Rows:
     return rows[(rows[:, 1] < high) & (rows[:, 1] + rows[:, 2] > low) & (rows[:, 0] < before_request)]
 
 
-def _lay(batch: Batch, rows: Rows, wanted: Extents, target: Bytes, itemsize: int) -> None:
+def _lay(batch: Batch, uid: int, rows: Rows, wanted: Extents, target: Bytes, itemsize: int) -> None:
     """Copy what the rows hold of the wanted bytes."""
     if not len(rows):
         return
-    rows, source = same_width(batch, rows, itemsize)
+    rows, source = same_width(batch, uid, rows, itemsize)
     posted = last_wins(Extents(rows[:, 1] * itemsize, rows[:, 2] * itemsize, np.ascontiguousarray(rows[:, 3])))
     i, j, offset, length = intersect(wanted.offset, wanted.length, posted.offset, posted.length)
     if len(offset):
         place = wanted.place[i] + (offset - wanted.offset[i])
-        source.copy(target, place, posted.place[j] + (offset - posted.offset[j]), length)
+        source.copy(uid, target, place, posted.place[j] + (offset - posted.offset[j]), length)
 
 
 def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
@@ -392,7 +415,7 @@ def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
     return rows
 
 
-def same_width(batch: Batch, rows: Rows, itemsize: int) -> tuple[Rows, Batch]:
+def same_width(batch: Batch, uid: int, rows: Rows, itemsize: int) -> tuple[Rows, Batch]:
     """Rows and bytes with all elements `itemsize` wide: strings posted before their variable grew are padded."""
     if bool((rows[:, 4] == itemsize).all()):
         return rows, batch
@@ -403,7 +426,7 @@ def same_width(batch: Batch, rows: Rows, itemsize: int) -> tuple[Rows, Batch]:
         mine = np.flatnonzero(rows[:, 4] == width)
         n = counts[mine]
         got = np.empty((int(n.sum()), width), np.uint8)
-        batch.copy(got.reshape(-1), before(n) * width, rows[mine, 3], n * width)
+        batch.copy(uid, got.reshape(-1), before(n) * width, rows[mine, 3], n * width)
         to = np.repeat(first[mine] - before(n), n) + np.arange(len(got))
         packed[to, : min(width, itemsize)] = got[:, :itemsize]
     even = rows.copy()

@@ -95,7 +95,7 @@ def write_lent(batch: LentBatch, extents: Extents, driver: Driver) -> None:
                 packed[:] = batch.array[at : at + len(packed)]
                 swap_in_place(packed, batch.swap)
             else:
-                batch.copy(packed, ends - length, block.place, length)
+                batch.copy(0, packed, ends - length, block.place, length)
             driver.write(Extents(block.offset, length, ends - length), packed)
 
         return run
