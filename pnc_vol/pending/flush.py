@@ -68,6 +68,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     flat: Flat | None = None
     try:
         session.check_durable(durable)
+        session.queue.about_to_flush()
         complete(session, session.take_reads())
         session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
         flat = _definitions(session, common=comm.size > 1)
@@ -103,6 +104,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
     _header(session, replace(target.header, numrecs=numrecs), durable=durable)
+    session.queue.settled()
     if session.shrunk and not failures:
         _cut(session)
     session.counts["seconds_flush"] += time.perf_counter() - started
