@@ -16,6 +16,7 @@ from typing import Any
 __all__ = [
     "AlreadyDoneError",
     "ClosedFileError",
+    "ClosedKeyError",
     "CollectiveMismatchError",
     "CollectiveTimeout",
     "ConversionError",
@@ -196,8 +197,11 @@ class ConversionError(PncVolError, TypeError, OSError):
     """
 
 
-class ReadOnlyError(PncVolError, OSError, ValueError):
-    """A change was asked of a file that is open for reading."""
+class ReadOnlyError(PncVolError, OSError, ValueError, RuntimeError):
+    """A change was asked of a file that is open for reading.
+
+    h5py raises OSError, ValueError or RuntimeError, as the operation has it; this class is caught as any of them.
+    """
 
 
 class ReadOnlyKeyError(ReadOnlyError, KeyError):
@@ -207,8 +211,18 @@ class ReadOnlyKeyError(ReadOnlyError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-class ClosedFileError(PncVolError, ValueError):
-    """The file, or the file of this object, is closed."""
+class ClosedFileError(PncVolError, ValueError, RuntimeError):
+    """The file, or the file of this object, is closed.
+
+    h5py raises ValueError in some of these places and RuntimeError in others; this class is caught as either.
+    """
+
+
+class ClosedKeyError(ClosedFileError, KeyError):
+    """The same, where a name was looked up: ``file["x"]``, ``obj.attrs["x"]``."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class AlreadyDoneError(PncVolError, ValueError):

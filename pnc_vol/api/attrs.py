@@ -49,7 +49,7 @@ class AttributeManager(MutableMappingHDF5):
         self._id = parent.id
 
     def _open(self) -> tuple[Session, Attributes]:
-        session = self._id.check()
+        session = self._id.check_for_name()
         return session, self._id.node.attrs
 
     def __getitem__(self, name: str | bytes) -> Any:
@@ -72,7 +72,7 @@ class AttributeManager(MutableMappingHDF5):
         session, attrs = self._open()
         with session.lock:
             if not session.writable:
-                raise ReadOnlyKeyError("Unable to delete attribute (no write intent on file)")
+                raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
             text = text_of(name)
             self._find(attrs, text)
             del attrs[text]
@@ -104,7 +104,11 @@ class AttributeManager(MutableMappingHDF5):
         session, attrs = self._open()
         text = _named(name)
         with session.lock:
-            session.check_writable("create attribute")
+            if not session.writable:
+                # in HDF5 an attribute is replaced by deleting it first: that is where h5py's KeyError comes from
+                raise ReadOnlyKeyError(
+                    f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
+                )
             attrs[text] = make_attribute(data, shape=shape, dtype=dtype)
             self._id.node.tree.touch()
 

@@ -71,7 +71,7 @@ class Group(Creating):
         """
         if not isinstance(name, (str, bytes)):
             raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
-        session = self._check()
+        session = self._id.check_for_name()
         with session.lock:
             return self._wrap(paths.find(self._node, name))
 
@@ -150,7 +150,7 @@ class Group(Creating):
             if node.parent is None:
                 raise NotFoundError("Couldn't delete link (the root group cannot be deleted)")
             if not session.writable:
-                raise ReadOnlyKeyError("Couldn't delete link (no write intent on file)")
+                raise ReadOnlyKeyError(f"Couldn't delete link {name!r} (no write intent on file)")
             session.tree.remove(node)
 
     def __len__(self) -> int:

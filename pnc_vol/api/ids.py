@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.errors import ClosedFileError
+from pnc_vol.errors import ClosedFileError, ClosedKeyError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
@@ -85,6 +85,19 @@ class ObjectID:
         if not attached(self.node):
             raise ClosedFileError(f"{self.node.name!r} was deleted from the file; open it again by name")
         return session
+
+    def check_for_name(self) -> Session:
+        """The session, if a name can be looked up in the object.
+
+        Raises
+        ------
+        ClosedKeyError
+            As `check`, and a KeyError, as h5py has it.
+        """
+        try:
+            return self.check()
+        except ClosedFileError as closed:
+            raise ClosedKeyError(str(closed)) from None
 
     def check_node(self) -> Any:
         """The node, if the object can be used; see `check`."""

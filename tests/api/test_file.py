@@ -192,6 +192,78 @@ def test_closing_makes_everything_false(impl: Any) -> None:
                 use()
 
 
+def test_uses_of_a_closed_file_raise_what_h5py_raises(both: Any) -> None:
+    both.same("""
+        d = f.create_dataset('d', data=[1, 2]); g = f.create_group('g'); a = d.attrs; m = d.dims; a['u'] = 1
+        f.close()
+        f['d']
+        g['x']
+        f.get('d')
+        f.get('d', 5)
+        list(f)
+        f.attrs['u']
+        a['u']
+        a['u'] = 2
+        list(a)
+        'u' in a
+        a.get('u')
+        del a['u']
+        d[()]
+        d[0] = 1
+        d.shape
+        d.size
+        len(d)
+        d.resize((1,))
+        np.asarray(d)
+        m[0].label
+        f.flush()
+        f.copy('d', 'e')
+        f.create_group('h')
+        f.create_dataset('h', data=1)
+        f['h'] = 1
+        f.filename
+        f.mode
+        d.file
+        d.parent
+        f.visit(print)
+        d.name
+        bool(d), bool(g), bool(f)
+    """)
+
+
+def test_changes_of_a_file_that_is_read_raise_what_h5py_raises(both: Any) -> None:
+    both.same("""
+        f['d'] = np.arange(3); f['s'] = np.arange(3); f['s'].make_scale('s'); f['d'].dims[0].attach_scale(f['s'])
+        f['d'].attrs['u'] = 1; f['t'] = np.arange(3); g = f.create_group('g')
+        r = f.create_dataset('r', (2,), 'f4', maxshape=(None,))
+    """)
+    both.again("r")
+    both.same("""
+        d, t, r, g = f['d'], f['t'], f['r'], f['g']
+        d[0] = 1
+        d.attrs['u'] = 2
+        d.attrs['new'] = 2
+        del d.attrs['u']
+        del f['d']
+        f.move('d', 'e')
+        f.create_group('h')
+        f.create_dataset('h', data=1)
+        f['h'] = 1
+        f.require_group('h')
+        f.require_dataset('h', (1,), 'f4')
+        r.resize((3,))
+        t.make_scale()
+        t.dims[0].label = 'x'
+        t.dims[0].attach_scale(f['s'])
+        d.dims[0].detach_scale(f['s'])
+        list(f), d[()], d.attrs['u']
+    """)
+    ours = both.names[1]["f"]
+    with pytest.raises(RuntimeError, match="no write intent"):
+        # HDF5 copies into the file's cache and then cannot close the file
+        ours.copy("d", "e")
+
+
 def test_an_exception_closes_the_file(impl: Any) -> None:
     with pytest.raises(KeyError), impl.open("w") as f:
         f["x"] = [1, 2]
