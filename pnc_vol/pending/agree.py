@@ -55,7 +55,7 @@ class Agreement:
 def digest(header: Header) -> bytes:
     """16 bytes that tell one set of definitions from another; begins and widths play no part in it."""
     return hashlib.blake2b(
-        repr((header.version, header.dims, header.attrs, header.vars)).encode(), digest_size=16
+        repr((header.version, header.numrecs, header.dims, header.attrs, header.vars)).encode(), digest_size=16
     ).digest()
 
 
@@ -143,6 +143,7 @@ def _objects(header: Header) -> list[list[str]]:
         found.append([f"variable {var.name!r} ({shape}) of type {var.type}", repr(var[:2] + var[3:4])])
         found += [[f"attribute {attr.name!r} of variable {var.name!r}", repr(attr)] for attr in var.attrs]
     found += [[f"attribute {attr.name!r} of the file", repr(attr)] for attr in header.attrs]
+    found.append([f"a length of {header.numrecs} records", ""])
     return found
 
 

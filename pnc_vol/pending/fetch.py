@@ -43,6 +43,7 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 _LATEST = 1 << 62
+_Spots = list[tuple[int, int, "Place | None"]]
 
 
 @dataclass(slots=True)
@@ -136,11 +137,46 @@ def _direct(session: Session, node: DatasetNode, selection: Selection) -> Bytes 
 
 
 def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, collective: bool = False) -> list[Bytes]:
-    """What the file holds of some runs, in file form; one read of the driver for all of them."""
+    """What the file holds of some runs, in file form; one read of the driver for all of them.
+
+    With `collective`, every rank does this now: whether all are ready is agreed before any one reads.
+    """
+    error: BaseException | None = None
+    memory, extents = np.empty(0, np.uint8), _NOTHING
+    spots: _Spots = []
+    try:
+        memory, extents, spots = _prepared(session, wanted)
+    except Exception as reason:
+        if not collective:
+            raise
+        error = reason
+    if collective:
+        session.comm.exchange("read", error=error)
+    together = collective and session.collective_driver
+    got = session.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
+    if got < extents.nbytes and session.strict:
+        raise ShortFileError(
+            f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
+            "without strict=True they read as the fill value"
+        )
     raws: list[Bytes] = []
+    for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
+        raw = memory[first : first + nbytes]
+        width = node.element.itemsize
+        if at is not None and at.itemsize != width:
+            # A string variable that grew here since the last flush.
+            wide = np.zeros((nbytes // at.itemsize, width), np.uint8)
+            wide[:, : at.itemsize] = raw.reshape(-1, at.itemsize)
+            raw = wide.reshape(-1)
+        raws.append(raw)
+    return raws
+
+
+def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple[Bytes, Extents, _Spots]:
+    """Memory that holds fill values, what to read into it, and for each wanted thing first byte, bytes and place."""
     parts: list[Extents] = []
     room = 0
-    spots: list[tuple[int, int, Place | None]] = []
+    spots: _Spots = []
     for node, found in wanted:
         at = _place_in_file(session, node)
         width = at.itemsize if at is not None else node.element.itemsize
@@ -163,22 +199,7 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
         _fill(memory[first : first + nbytes], node, at.itemsize if at else node.element.itemsize)
     extents = Extents(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else _NOTHING
-    got = session.driver.read(extents, memory, collective=collective) if collective or len(extents.offset) else 0
-    if got < extents.nbytes and session.strict:
-        raise ShortFileError(
-            f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
-            "without strict=True they read as the fill value"
-        )
-    for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
-        raw = memory[first : first + nbytes]
-        width = node.element.itemsize
-        if at is not None and at.itemsize != width:
-            # A string variable that grew here since the last flush.
-            wide = np.zeros((nbytes // at.itemsize, width), np.uint8)
-            wide[:, : at.itemsize] = raw.reshape(-1, at.itemsize)
-            raw = wide.reshape(-1)
-        raws.append(raw)
-    return raws
+    return memory, extents, spots
 
 
 _NOTHING = Extents(*(np.empty(0, np.int64) for _ in range(3)))

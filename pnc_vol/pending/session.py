@@ -40,14 +40,14 @@ from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending import fetch, post
-from pnc_vol.pending.batches import LentBatch, MemoryBatch
+from pnc_vol.pending.batches import SpilledBatch, SpilledSome
 from pnc_vol.pending.carry import Carried, carry
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.flush import flush
-from pnc_vol.pending.opened import Opened, memory_copy, open_copy, open_file, open_spill
+from pnc_vol.pending.log.queue import LogBatch
+from pnc_vol.pending.opened import Opened, memory_copy, open_copy, open_file, open_queue
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.plan import Rows
-from pnc_vol.pending.queue import Queue
 from pnc_vol.pending.request import Request, as_out
 
 __all__ = ["Session", "open_session"]
@@ -115,7 +115,7 @@ class Session:
         self.placed.virgin = opened.virgin
         self.placed.adopt(opened.header, tuple(self.tree.datasets), self.tree.datasets)
         self.tree.history.clear()
-        self.queue = Queue(options.buffer_size, lambda: open_spill(self))
+        self.queue = open_queue(self)
         self.next_request = 1
         self.widened: set[int] = set()
         self.digest = b""
@@ -231,10 +231,7 @@ class Session:
 
     def read(self, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""
-        if not collective or self.comm.size == 1:
-            return fetch.read(self, node, selection)
-        self.comm.exchange("read")
-        return fetch.read(self, node, selection, collective=self.collective_driver)
+        return fetch.read(self, node, selection, collective=collective and self.comm.size > 1)
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
@@ -356,12 +353,17 @@ class Session:
             The spill file could not be written.
         """
         fetch.complete(self, self.take_reads())
+        if self.queue.logged and self.comm.size == 1:
+            # A log is emptied only when the header is written, and one process may do that at any time.
+            self.flush()
+            return
         batches = self.queue.batches()
-        held = {u for batch in batches if not isinstance(batch, (MemoryBatch, LentBatch)) for u in batch.uids()}
+        held = {u for batch in batches if isinstance(batch, (SpilledBatch, SpilledSome)) for u in batch.uids()}
         uids = sorted({u for batch in batches for u in batch.uids()} - held)
         places = self.placed.writable(self.tree, uids)
         if places:
-            done = carry(batches, places, self.placed.record_size, self.driver, np.empty(0, np.uint8))
+            room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
+            done = carry(batches, places, self.placed.record_size, self.driver, room)
             self.placed.wrote(self.tree, list(places))
             self.queue.replace(done.left)
             self.counts["drains"] += 1
@@ -372,6 +374,7 @@ class Session:
                     "what was posted stays posted",
                     failures,
                 )
+        self.queue.stop_logging()
         self.queue.spill()
 
     def settle(self, done: Carried) -> tuple[list[RequestFailure], int]:
