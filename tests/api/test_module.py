@@ -135,7 +135,19 @@ def test_patch(tmp_path: pathlib.Path) -> None:
         import h5py._hl.dataset, h5py._hl.base, h5py.version
         from h5py import h5s
         from h5py._hl.dataset import AsStrView
-        assert h5py is pnc_vol and h5py._hl.dataset.Dataset is pnc_vol.Dataset
+        assert h5py._hl.dataset.Dataset is pnc_vol.Dataset and h5py._hl.files.File is h5py.File is pnc_vol.File
+        assert h5py.__version__ == h5py.version.version != pnc_vol.__version__
+        assert all(getattr(h5py, n) is getattr(pnc_vol, n) for n in pnc_vol.__all__ if n != "__version__")
+        assert h5py.Datatype is pnc_vol.Datatype and "File" in dir(h5py) and "Datatype" in dir(h5py)
+        import importlib.util
+        for name in ("h5py", "h5py._hl", "h5py._hl.files", "h5py.h5s"):
+            assert importlib.util.find_spec(name).name == name
+        try:
+            h5py.no_such_name
+        except AttributeError as error:
+            assert "no_such_name" in str(error)
+        pnc_vol.patch().undo()
+        assert sys.modules["h5py"] is h5py
         assert h5s.UNLIMITED == h5py.UNLIMITED and h5py._hl.base.is_hdf5 is pnc_vol.is_hdf5
         with h5py.File({str(tmp_path / "x.nc")!r}, "w") as f:
             f["x"] = ["a"]
@@ -163,7 +175,7 @@ def test_patch_refuses_to_replace_the_real_one() -> None:
             raise SystemExit("not refused")
         with pnc_vol.patch(force=True):
             import h5py
-            assert h5py is pnc_vol
+            assert h5py.File is pnc_vol.File
         import h5py
         assert h5py is real and sys.modules["h5py._hl.files"].File is real.File
     """)
