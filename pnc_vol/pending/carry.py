@@ -6,8 +6,8 @@ Rules
 -----
 1. A batch is one write. If it fails, its requests are written one by one, in order: each failure belongs to a
    request, and what can be written is written.
-2. A failed request stays, and so does every later one of the same variable: written now, they are written
-   again after it, so that the order of posting holds when the failed one succeeds at last.
+2. A failed request stays, and so does every later one that overlaps it: written now, they are written again after
+   it, so that the order of posting holds when the failed one succeeds at last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.merge import last_wins
+from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.pending.batches import Batch, LentBatch
 from pnc_vol.pending.plan import Place, Plan, Rows, unmerged
@@ -104,7 +104,7 @@ def carry(
     """
     result = Carried()
     write = write or driver.write
-    held: set[int] = set()
+    held: dict[int, Rows] = {}
     for batch in batches:
         mine = [uid for uid in batch.uids() if uid in places]
         kept = {uid: batch.rows(uid) for uid in batch.uids() if uid not in places}
@@ -119,14 +119,32 @@ def carry(
             failed = _one_by_one(batch, tables, places, record_size, driver, room, error)
         result.failed.update(failed)
         for uid, rows in tables.items():
-            first = min((request for request, of in failed if of == uid), default=None)
-            if uid in held:
-                kept[uid] = rows
-            elif first is not None:
-                kept[uid] = rows[rows[:, 0] >= first]
-                held.add(uid)
+            again = _again(rows, [request for request, of in failed if of == uid], held.get(uid, rows[:0]))
+            if len(again):
+                kept[uid] = again
+                held[uid] = np.concatenate((held.get(uid, rows[:0]), again))
         result.left.append(keep_rows(batch, kept))
     return result
+
+
+def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
+    """The rows of failed requests, and of later ones that overlap what will be written again.
+
+    Parameters
+    ----------
+    rows : int64[n, 5], of one variable in one batch.
+    failed : list of int, those of its requests that failed.
+    held : int64[m, 5], rows of earlier batches that will be written again.
+    """
+    chosen = np.isin(rows[:, 0], failed)
+    later = rows[:, 0] >= (min(failed, default=0) if not len(held) else 0)
+    found = -1
+    while found != (found := int(np.count_nonzero(chosen))):
+        start, count = np.concatenate((held, rows[chosen]))[:, 1:3].T
+        union = last_wins(Extents(start, count, np.zeros_like(start)))
+        met = intersect(rows[:, 1], rows[:, 2], union.offset, union.length)[0]
+        chosen |= later & np.isin(rows[:, 0], rows[met, 0])
+    return rows[chosen]
 
 
 def _write_alone(

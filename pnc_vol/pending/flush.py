@@ -36,7 +36,6 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
 from pnc_vol.pending.carry import Carried, carry, meeting
 from pnc_vol.pending.commit import write_bytes
-from pnc_vol.pending.fetch import complete
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.stream import blocks_of
 
@@ -69,7 +68,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     try:
         session.check_durable(durable)
         session.queue.about_to_flush()
-        complete(session, session.take_reads())
+        session.complete_reads()
         session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
         flat = _definitions(session, common=comm.size > 1)
     except Exception as reason:
@@ -103,7 +102,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
-    _header(session, replace(target.header, numrecs=numrecs), durable=durable)
+    _header(session, _with_records(session, target.header, numrecs), durable=durable)
     session.queue.settled()
     if session.shrunk and not failures:
         _cut(session)
@@ -415,6 +414,20 @@ def _publish(session: Session, *, durable: bool) -> None:
             error = reason
     session.comm.exchange("flush publish", error=error)
     location.work = location.path
+
+
+def _with_records(session: Session, header: Header, numrecs: int) -> Header:
+    """`header` with a record count; if that is smaller than wanted, no dataset says that it is longer."""
+    if numrecs < header.numrecs:
+        longer = {node: node.shape for node in session.tree.datasets.values() if node.is_record and node.shape}
+        for node, shape in longer.items():
+            node.shape = (min(shape[0], numrecs), *shape[1:])
+        flat = to_header(session.tree, version=session.version).header
+        for node, shape in longer.items():
+            node.shape = shape
+        placed = zip(flat.vars, header.vars, strict=True)
+        header = replace(flat, vars=tuple(var._replace(begin=at.begin) for var, at in placed))
+    return replace(header, numrecs=numrecs)
 
 
 def _same_but_numrecs(one: Header, other: Header) -> bool:

@@ -74,7 +74,8 @@ class Request:
         RequestPendingError
             A write, under MPI, to a variable that has no place in the file before the next flush.
         """
-        self._session.wait([self])
+        if not self.test():
+            self._session.wait([self])
         return self._array
 
     def test(self) -> bool:

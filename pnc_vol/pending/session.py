@@ -221,7 +221,7 @@ class Session:
         with self.lock:
             old, new = (node.shape or (0,))[0], shape[0]
             if new < old:
-                fetch.complete(self, self.take_reads())
+                self.complete_reads()
                 self.queue.cut(node.uid, new * math.prod(shape[1:]))
                 there = max(self.disk_numrecs, self.placed.records)
                 if there > new:
@@ -283,12 +283,23 @@ class Session:
         """Variables that have posted rows."""
         return [uid for batch in self.queue.batches() for uid in batch.uids()]
 
-    def take_reads(self) -> list[fetch.PostedRead]:
-        """The posted reads, which the caller completes now."""
-        reads, self._reads = self._reads, []
-        for read in reads:
-            self._handles.pop(read.request.id, None)
-        return reads
+    def complete_reads(self, requests: Iterable[Request] | None = None) -> None:
+        """Fill the arrays of posted reads: all, or those of some requests.
+
+        Raises
+        ------
+        OSError
+            The file could not be read; they stay posted.
+        """
+        wanted = None if requests is None else {request.id for request in requests}
+        mine = [read for read in self._reads if wanted is None or read.request.id in wanted]
+        fetch.complete(self, mine)
+        self._forget_reads({read.request.id for read in mine})
+
+    def _forget_reads(self, numbers: set[int]) -> None:
+        self._reads = [read for read in self._reads if read.request.id not in numbers]
+        for number in numbers:
+            self._handles.pop(number, None)
 
     def wait(self, requests: Sequence[Request] | None = None) -> None:
         """Complete requests: all of them with a flush (collective), or some, without any other rank.
@@ -303,12 +314,7 @@ class Session:
             if requests is None:
                 self.flush()
                 return
-            wanted = {request.id for request in requests}
-            mine = [read for read in self._reads if read.request.id in wanted]
-            self._reads = [read for read in self._reads if read.request.id not in wanted]
-            for read in mine:
-                self._handles.pop(read.request.id, None)
-            fetch.complete(self, mine)
+            self.complete_reads(requests)
             if any(not request.test() for request in requests):
                 self.drain()
             late = [request for request in requests if not request.test()]
@@ -352,7 +358,7 @@ class Session:
         OSError
             The spill file could not be written.
         """
-        fetch.complete(self, self.take_reads())
+        self.complete_reads()
         if self.queue.logged and self.comm.size == 1:
             # A log is emptied only when the header is written, and one process may do that at any time.
             self.flush()
@@ -415,7 +421,7 @@ class Session:
             if self.writable:
                 flush(self, durable=self.options.durable if durable is None else durable)
             else:
-                fetch.complete(self, self.take_reads())
+                self.complete_reads()
 
     def target(self, header: Header, uids: tuple[int, ...]) -> Placed:
         """The layout of `header`; the one in force if that is the same."""
@@ -485,6 +491,7 @@ class Session:
             if self.closed or self.forked:
                 self.closed = True
                 return
+            unread = self._read_last()
             try:
                 self.keep_unpublished = False
                 if self.writable:
@@ -498,11 +505,23 @@ class Session:
                 self._let_go(orderly=orderly)
                 raise
             self._let_go(orderly=True)
+            if unread is not None:
+                raise unread
+
+    def _read_last(self) -> OSError | None:
+        """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
+        if self.comm.size == 1:
+            try:
+                self.complete_reads()
+            except OSError as error:
+                self._forget_reads({read.request.id for read in self._reads})
+                return error
+        return None
 
     def _close_reading(self) -> None:
         error: BaseException | None = None
         try:
-            fetch.complete(self, self.take_reads())
+            self.complete_reads()
         except Exception as reason:
             error = reason
         self.comm.exchange("close", error=error)

@@ -7,6 +7,7 @@ as it was before the step or after it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import os
@@ -195,10 +196,8 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
                 except Exception as error:
                     raise AssertionError(f"{what}: after {failure!r} the steps cannot be repeated") from error
         if context.f is not None:
-            try:
+            with contextlib.suppress(OSError):
                 w.closing(context)
-            except OSError:
-                pass
             trial.check(done, what)
         assert descriptors() == before, f"{what}: descriptors stay open"
         if clean:
