@@ -235,7 +235,12 @@ class Entries:
             ("varid", self.varid, (self.varid < 0) | (self.varid >= 2**31), "is no variable"),
             ("ndims", ndims, ndims != nd, "is no number of dimensions"),
             ("esize", self.size, ~fits, "does not fit the kind and the dimensions of the entry"),
-            ("data_off", self.data_off, (self.data_off < FIRST_DATA), "is before the first data"),
+            (
+                "data_off",
+                self.data_off,
+                (self.data_off < FIRST_DATA) | (self.data_off > data_size),
+                "is outside the data",
+            ),
             ("data_len", self.data_len, (self.data_len < 0) | (self.data_len > room), "reaches beyond the data log"),
         ]
 

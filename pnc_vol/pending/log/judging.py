@@ -26,7 +26,7 @@ from pnc_vol.extents.model import Int64
 from pnc_vol.format.model import Finding
 from pnc_vol.pending.log.companion import COMMIT, FILL, FLUSHED, RESET, TOMBSTONE, WHOLE, Companion
 from pnc_vol.pending.log.entries import Bytes
-from pnc_vol.pending.log.layout import FIRST_DATA
+from pnc_vol.pending.log.layout import FIRST_DATA, NUM_ENTRIES_AT
 from pnc_vol.pending.log.reading import Log
 
 __all__ = [
@@ -126,12 +126,25 @@ def committed_entries(
     """
     if companion is not None:
         return _Judge(log, companion, read_data).verdict()
-    n = len(log.entries)
+    return _by_count(log, uncounted)
+
+
+def _by_count(log: Log, uncounted: bool) -> Verdict:
+    n, counted, promised = len(log.entries), log.counted, log.header.num_entries
     state = np.full(n, UNCOUNTED, np.int8)
-    state[: log.counted] = COMMITTED
-    replay = np.arange(n if uncounted else log.counted)
-    damaged = log.counted < log.header.num_entries
-    return Verdict(state, replay, (), np.full(n, -1), np.zeros(n, np.int64), damaged, ())
+    state[:counted] = COMMITTED
+    findings = []
+    if counted < promised:
+        at = NUM_ENTRIES_AT if log.layout == "documented" else 56
+        text = f"the header counts {promised} entries, {counted} can be read"
+        findings.append(Finding("error", at, "num_entries", promised, text))
+    elif counted < n:
+        at = int(log.entries.offset[counted])
+        text = f"{n - counted} entries beyond the {counted} of the header's count: flushed, or never counted"
+        findings.append(Finding("warning", at, f"entry[{counted}]", counted, text))
+    replay = np.arange(n if uncounted else counted)
+    no_request = np.full(n, -1, np.int64)
+    return Verdict(state, replay, (), no_request, np.zeros(n, np.int64), counted < promised, tuple(findings))
 
 
 class _Judge:

@@ -17,7 +17,7 @@ Source: PnetCDF, README.burst_buffering.md, its older form, and behaviour of its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any, NamedTuple, NoReturn
 
@@ -46,7 +46,7 @@ class Log(NamedTuple):
     entries : Entries, all that can be believed, also those beyond the count.
     layout : str, ``"documented"``, ``"c-library"`` or ``"older"``.
     writer : str, who writes such bytes, as far as they tell.
-    findings : tuple of Finding; an ``"error"`` is damage, a ``"warning"`` is worth knowing.
+    findings : tuple of Finding, what is odd. Whether it is damage is for `judging` to say, which knows the companion.
     torn_bytes : int, bytes after the last entry, dropped.
     counted : int, entries that the header counts and that are there.
     meta : bytes-like, what was decoded.
@@ -135,23 +135,11 @@ def _log(meta: Bytes, reading: _Reading, entries: Entries, fault: Fault | None) 
     counted = min(header.num_entries, len(entries))
     if reading.note:
         found.append(Finding("warning", 56, "entry_begin", header.num_entries, reading.note))
-    if counted < header.num_entries:
-        text = f"the header counts {header.num_entries} entries, {counted} can be read"
-        found.append(
-            Finding("error", 56 if reading.layout != "documented" else 48, "num_entries", header.num_entries, text)
-        )
-    elif counted < len(entries):
-        text = f"{len(entries) - counted} entries beyond the {counted} of the header's count: flushed, or never counted"
-        found.append(Finding("warning", int(entries.offset[counted]), f"entry[{counted}]", counted, text))
     end = int(entries.end[-1]) if len(entries) else header.entry_begin
     torn = len(meta) - end
     if fault is not None:
-        severity = "error" if counted < header.num_entries else "warning"
-        found.append(
-            Finding(
-                severity, fault.offset, fault.field, fault.value, f"{fault.message}; the last {torn} bytes are dropped"
-            )
-        )
+        text = f"{fault.message}; the last {torn} bytes are dropped"
+        found.append(Finding("warning", fault.offset, fault.field, fault.value, text))
     return Log(header, entries, reading.layout, reading.writer, tuple(found), torn, counted, meta)
 
 
@@ -212,7 +200,7 @@ def _readings(meta: Bytes, order: str, flag: bytes, version: int, refused: list[
     if not new and not (old and version == 0):
         _refuse(16, "big_endian", flag, f"contradicts num_ranks, which is {'big' if big else 'little'}-endian")
     if new:
-        ways = [_documented] if version == 1 else [_documented, _sized, _counted, _first_release]
+        ways = [_documented] if version == 1 else [*_C_LIBRARY, _first_release, _documented]
     else:
         ways = [_older]
     for way in ways:
@@ -309,13 +297,18 @@ def _c_library(meta: Bytes, order: str, version: int, width: str, writer: str, r
     return _Reading("c-library", writer, header, note=note)
 
 
-def _sized(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
-    yield _c_library(meta, order, version, "q", "PnetCDF 1.13 or later", 16)
+def _release(width: str, rounded: int, writer: str) -> Callable[[Bytes, str, int], Iterator[_Reading]]:
+    def way(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
+        yield _c_library(meta, order, version, width, writer, rounded)
+
+    return way
 
 
-def _counted(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
-    yield _c_library(meta, order, version, "i", "PnetCDF 1.12.3", 16)
-    yield _c_library(meta, order, version, "i", "PnetCDF 1.11 to 1.12.2", 4)
+_C_LIBRARY = [
+    _release("q", 16, "PnetCDF 1.13 or later"),
+    _release("i", 16, "PnetCDF 1.12.3"),
+    _release("i", 4, "PnetCDF 1.11 to 1.12.2"),
+]
 
 
 def _first_release(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:

@@ -24,7 +24,7 @@ from pnc_vol.pending.log.companion import (
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.judging import STATES, Fill, Verdict, committed_entries
+from pnc_vol.pending.log.judging import CANCELLED, COMMITTED, STATES, Fill, Verdict, committed_entries
 from pnc_vol.pending.log.layout import LogHeader, encode_header, encode_vara, encode_varn
 from pnc_vol.pending.log.printing import log_text
 from pnc_vol.pending.log.reading import read_log
@@ -152,7 +152,7 @@ def test_a_cancelled_request_does_not_come_back() -> None:
     w.posts(3)
     w.record(TOMBSTONE, request=102, meta_end=w.ends[1])
     verdict = w.judge()
-    assert (states(verdict), verdict.replay.tolist()) == ("ctc".replace("t", "c"), [0, 2])
+    assert (verdict.state.tolist(), verdict.replay.tolist()) == ([COMMITTED, CANCELLED, COMMITTED], [0, 2])
     assert verdict.totals() == {"committed": 2, "cancelled": 1}
     w.record(FLUSHED, meta_end=w.at)
     assert w.judge().totals() == {"cancelled": 1, "flushed": 2}

@@ -186,7 +186,7 @@ def check_rows(found: Any, entries: list[Entry]) -> None:
         assert seen[i] == [[s, c, stride] for s, c in zip(e.start.tolist(), e.count.tolist(), strict=True)]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(logs())
 def test_cut_at_every_byte(made: tuple[LogHeader, list[Entry]]) -> None:
     header, entries = made

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from pnc_vol.errors import FormatError, LogError
+from pnc_vol.pending.log.judging import committed_entries
 from pnc_vol.pending.log.layout import LogHeader, encode_header, encode_vara
 from pnc_vol.pending.log.printing import log_text
 from pnc_vol.pending.log.reading import SHARED_BLOCK, Log, count_channels, read_log, shared_pieces, values_of
@@ -199,6 +200,13 @@ def test_entries_of_before_a_flush_are_known_to_be_stale() -> None:
     new = [c_entry("vara", 9, 0, 8, 96, [2, 0], [2, 6], [0, 0])]
     log = read_log(c_log([*new, *old[1:]], count=1), len(data))
     assert (log.counted, len(log.entries)) == (1, 4)
+    verdict = committed_entries(log)
+    assert (verdict.replay.tolist(), verdict.totals(), verdict.damaged) == (
+        [0],
+        {"committed": 1, "uncounted": 3},
+        False,
+    )
+    assert committed_entries(log, uncounted=True).replay.tolist() == [0, 1, 2, 3]
     # Another shape: the old entries do not line up, and their data does not follow.
     log = read_log(c_log([c_entry("vara", 9, 0, 8, 8, [5], [1], [0]), *old[1:]], count=1), len(data))
     assert (log.counted, len(log.entries), log.torn_bytes) == (1, 1, sum(map(len, old[1:])))
@@ -208,10 +216,13 @@ def test_entries_of_before_a_flush_are_known_to_be_stale() -> None:
 def test_a_count_beyond_the_entries_is_damage() -> None:
     entries, data = three()
     log = read_log(c_log(entries, count=6), len(data))
-    assert (log.counted, [f.field for f in log.findings if f.severity == "error"]) == (4, ["num_entries"])
+    verdict = committed_entries(log)
+    assert (log.counted, verdict.damaged, verdict.replay.tolist()) == (4, True, [0, 1, 2, 3])
+    assert [(f.severity, f.offset, f.field, f.value) for f in verdict.findings] == [("error", 56, "num_entries", 6)]
     log = read_log(c_log(entries), 104)
     assert (log.counted, log.torn_bytes) == (1, sum(map(len, entries[1:])))
-    assert {f.field for f in log.findings if f.severity == "error"} == {"num_entries", "entry[1].data_len"}
+    assert "entry[1].data_len" in {f.field for f in log.findings}
+    assert committed_entries(log).damaged
 
 
 @pytest.mark.parametrize("order", "<>")
