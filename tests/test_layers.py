@@ -48,7 +48,7 @@ def test_the_floors_hold() -> None:
 
 def test_every_room_is_on_a_floor() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    for room in {path.parent.name if path.parent != PACKAGE else path.stem for path in MODULES} - {
+    for room in {Path(path.relative_to(PACKAGE).parts[0]).stem for path in MODULES} - {
         "pnc_vol",
         "__init__",
     }:
