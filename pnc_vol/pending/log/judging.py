@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
@@ -151,7 +152,7 @@ class _Judge:
     """One log, one companion, and what was found so far."""
 
     def __init__(self, log: Log, companion: Companion, read_data: ReadData | None) -> None:
-        self.log, self.read_data = log, read_data
+        self.log, self.read_data, self.meta = log, read_data, memoryview(log.meta)
         ours, theirs = log.header, companion.header
         for field, a, b in (("rank", theirs.rank, ours.rank_id), ("num_ranks", theirs.num_ranks, ours.num_ranks)):
             if a != b:
@@ -162,7 +163,7 @@ class _Judge:
         resets = np.flatnonzero(companion.records["kind"] == RESET)
         first = int(resets[-1]) if resets.size else 0
         self.records = companion.records[first:]
-        self.ends = log.entries.end
+        self.ends: list[int] = log.entries.end.tolist()
         self.meta_end, self.data_end = ours.entry_begin, FIRST_DATA
         n = len(log.entries)
         self.state = np.full(n, TORN, np.int8)
@@ -199,7 +200,7 @@ class _Judge:
             return self._wrong(sequence, max(row), "a field is beyond what a file can hold")
         if kind == RESET:
             self.meta_end, self.data_end = meta_end, data_end
-            self.done = int(np.searchsorted(self.ends, meta_end, "right"))
+            self.done = bisect_right(self.ends, meta_end)
             self.state[: self.done] = DONE
             return True
         if kind == COMMIT:
@@ -213,7 +214,7 @@ class _Judge:
         if meta_end > self.meta_end:
             return self._wrong(sequence, meta_end, f"a record is about byte {meta_end}, commits end at {self.meta_end}")
         if kind == FLUSHED:
-            n = int(np.searchsorted(self.ends, meta_end, "right"))
+            n = bisect_right(self.ends, meta_end)
             self.state[:n] = np.where(self.state[:n] == CANCELLED, CANCELLED, DONE)
             self.fills = [fill for fill in self.fills if fill.before > n]
             return True
@@ -235,7 +236,7 @@ class _Judge:
             return self._wrong(sequence, meta_end, f"a commit ends at {meta_end}, before the one before it")
         if meta_end > self.flushed_end and not self._whole(sequence, meta_end, data_end, meta_crc, data_crc):
             return False
-        n = int(np.searchsorted(self.ends, meta_end, "right"))
+        n = bisect_right(self.ends, meta_end)
         if meta_end > self.flushed_end and (n - self.done != number or (n and self.ends[n - 1] != meta_end)):
             text = f"a commit of {number} entries ends at byte {meta_end}, where {n - self.done} can be read"
             return self._wrong(sequence, meta_end, text)
@@ -248,7 +249,7 @@ class _Judge:
 
     def _whole(self, sequence: int, meta_end: int, data_end: int, meta_crc: int, data_crc: int) -> bool:
         """True if the bytes that the commit vouches for are those that were written."""
-        meta = memoryview(self.log.meta)[self.meta_end : meta_end]
+        meta = self.meta[self.meta_end : meta_end]
         if len(meta) != meta_end - self.meta_end or crc32(meta) != meta_crc:
             return self._torn(sequence, self.meta_end, meta_end, "metadata")
         if self.read_data is None:
@@ -262,7 +263,7 @@ class _Judge:
         return (at == data_end and crc == data_crc) or self._torn(sequence, self.data_end, data_end, "data")
 
     def _cancel(self, sequence: int, meta_end: int) -> bool:
-        i = int(np.searchsorted(self.ends, meta_end))
+        i = bisect_left(self.ends, meta_end)
         if i >= self.done or self.ends[i] != meta_end:
             return self._wrong(sequence, meta_end, f"no entry that could be cancelled ends at byte {meta_end}")
         if self.state[i] == DONE:
