@@ -1,0 +1,142 @@
+"""What goes wrong on one rank is told to all, alike and in time, and no rank is left waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pnc_vol as h5py
+from pnc_vol.testing.mpi import find_mpiexec, missing, run_mpi
+
+PROGRAM = Path(__file__).with_name("ranks_faults.py")
+ENDINGS = Path(__file__).with_name("ranks_endings.py")
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def scenarios() -> list[str]:
+    lines = PROGRAM.read_text().splitlines()
+    return [lines[i + 1].split()[1].partition("(")[0] for i, line in enumerate(lines) if line == "@scenario"]
+
+
+# What does not touch files, or chooses its driver itself, is the same on both.
+ONCE = {"many_failed_opens", "different_drivers"}
+
+
+class Launch:
+    """All scenarios in one job; what each came to."""
+
+    def __init__(self, folder: Path, driver: str, nprocs: int) -> None:
+        wanted = [name for name in scenarios() if driver == "mpio" or name not in ONCE]
+        self.job = run_mpi(nprocs, PROGRAM, folder, driver, *wanted, timeout=150, check=False)
+        told = (json.loads(line) for line in self.job.stdout.splitlines() if line.startswith('["'))
+        self.results = {name: (failure, seconds) for name, failure, seconds in told}
+        self.wanted = wanted
+
+    def check(self, name: str) -> None:
+        if name not in self.wanted:
+            pytest.skip("is the same for every driver")
+        if name not in self.results:
+            last = list(self.results)[-1:]
+            raise AssertionError(f"the job ended after {last}:\n{self.job.stdout[-2000:]}\n{self.job.stderr[-8000:]}")
+        failure, seconds = self.results[name]
+        assert not failure, failure
+        assert seconds < 20
+
+
+@pytest.fixture(scope="module")
+def mpio(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return Launch(tmp_path_factory.mktemp("mpio"), "mpio", 3)
+
+
+@pytest.fixture(scope="module")
+def posix(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return Launch(tmp_path_factory.mktemp("posix"), "posix", 2)
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_mpio_on_three_ranks(mpio: Launch, name: str) -> None:
+    mpio.check(name)
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_posix_on_two_ranks(posix: Launch, name: str) -> None:
+    posix.check(name)
+
+
+def test_the_jobs_end_in_order(mpio: Launch, posix: Launch) -> None:
+    """Files and communicators that could not be closed together do not keep MPI from ending."""
+    assert mpio.job.returncode == 0, mpio.job.stderr
+    assert posix.job.returncode == 0, posix.job.stderr
+
+
+# ------------------------------------------------------------------------------------------------- endings
+
+
+class Ended:
+    """A job of two ranks that ends in some way; with plain ``python``, so that nothing but this package helps."""
+
+    def __init__(self, folder: Path, case: str, driver: str, *, helped: bool = False) -> None:
+        self.path = folder / "file.nc"
+        launcher = find_mpiexec()
+        assert launcher is not None
+        command = [launcher, "-n", "2", sys.executable, *(["-m", "mpi4py"] if helped else []), ENDINGS]
+        environment = {**os.environ, "MPIEXEC_TIMEOUT": "20", "PYTHONFAULTHANDLER": "1"}
+        started = time.monotonic()
+        job = subprocess.Popen(
+            [*map(str, command), case, driver, str(self.path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            self.out, self.err = job.communicate(timeout=25)
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.communicate()
+        self.seconds = time.monotonic() - started
+        self.returncode = job.returncode
+
+    def holds(self, values: list[int]) -> None:
+        with h5py.File(self.path, "r") as f:
+            assert np.array_equal(f["x"][...], values)
+            assert "y" not in f
+        # Python writes no more than a notice of what died; a temporary file would be this package's.
+        assert [p.name for p in self.path.parent.iterdir() if p.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("driver", ["mpio", "posix"])
+@pytest.mark.parametrize("case", ["all_open", "one_open", "one_raises", "one_exits", "finalized_first"])
+def test_endings(tmp_path: Path, case: str, driver: str) -> None:
+    """The interpreter ends with the file open: what was flushed is there, and the job ends."""
+    job = Ended(tmp_path, case, driver)
+    assert "in time" not in job.err, job.err
+    assert job.seconds < 15, job.err
+    job.holds([1, 2])
+    if case in ("all_open", "one_open"):
+        assert job.returncode == 0, job.err
+        assert "was not closed" in job.err
+    if case == "one_raises":
+        assert "ZeroDivisionError" in job.err
+        assert job.out.count("RankError [1]") == 1, job.out + job.err
+        assert job.returncode != 0
+
+
+@pytest.mark.parametrize("case", ["one_raises", "one_killed"])
+def test_endings_that_abort_the_job(tmp_path: Path, case: str) -> None:
+    """With ``python -m mpi4py`` an exception ends the job, as a killed rank does; the flushed file is whole."""
+    job = Ended(tmp_path, case, "mpio", helped=True)
+    assert job.returncode != 0
+    assert job.seconds < 15
+    job.holds([1, 2])
