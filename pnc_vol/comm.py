@@ -21,12 +21,12 @@ import builtins
 import json
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from pnc_vol import errors
 
-__all__ = ["Comm", "MpiComm", "over", "serial"]
+__all__ = ["Comm", "MpiComm", "on_root", "over", "serial"]
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -140,6 +140,17 @@ def _patiently(timeout: float | None) -> Iterator[int]:
         time.sleep(pause)
 
 
+def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
+    """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
+    result, error = b"", None
+    if comm.rank == 0:
+        try:
+            result = do()
+        except Exception as reason:
+            error = reason
+    return comm.from_root(operation, result, error=error)
+
+
 class MpiComm(Comm):
     """The ranks of an MPI communicator, which this object owns."""
 
@@ -163,6 +174,9 @@ class MpiComm(Comm):
     def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
         if self._broken is not None:
             raise type(self._broken)(str(self._broken), self._broken.ranks)
+        if self._MPI.Is_finalized():
+            self._broken = errors.RankError(f"{operation} comes after MPI has ended; close files before MPI.Finalize()")
+            raise self._broken
         body = payload if error is None else _pack_error(error)
         self._sequence += 1
         self._heed_farewells(operation)
@@ -285,7 +299,7 @@ class MpiComm(Comm):
         raise self._broken
 
     def abandon(self, reason: str) -> None:
-        if self._broken is None:
+        if self._broken is None and not self._MPI.Is_finalized():
             self._broken = errors.RankError(f"this rank left the file: {reason}", [self.rank])
             note = bytearray((_LAST_CALL.pack(self._completed) + reason.encode(errors="replace"))[:_LONGEST_NOTE])
             for other in range(self.size):

@@ -50,6 +50,15 @@ class Options:
     durable : bool, every flush and close is ``durable=True``.
     separator : str, between the names of a path in a variable's name.
     transport : "auto", "collective" or "independent": how ranks write at a flush.
+    burst_buf : bool, keep posted writes in a log on fast storage until a flush (``nc_burst_buf``).
+    burst_buf_dirname : str, folder for the log; "" is the file's.
+    burst_buf_del_on_close : bool, remove the log at the close.
+    burst_buf_flush_buffer_size : int, bytes of memory that a flush reads the log with; 0 is `buffer_size`.
+    burst_buf_overwrite : bool, remove logs that a killed job of the same file left.
+    burst_buf_shared_logs : bool, the ranks of a node share one pair of log files.
+    burst_buf_sync : "none", "flush" or "each", when the log is brought to stable storage.
+    burst_buf_capacity : int, bytes that a rank's log may take; 0 is no limit.
+    recover : bool, replay the logs that a killed job left before the file is used.
     hints : mapping, hints that MPI-IO may know.
     system : System, the door to the operating system's files.
     """
@@ -68,6 +77,15 @@ class Options:
     durable: bool = False
     separator: str = "_"
     transport: str = "auto"
+    burst_buf: bool = False
+    burst_buf_dirname: str = ""
+    burst_buf_del_on_close: bool = True
+    burst_buf_flush_buffer_size: int = 0
+    burst_buf_overwrite: bool = False
+    burst_buf_shared_logs: bool = False
+    burst_buf_sync: str = "none"
+    burst_buf_capacity: int = 0
+    recover: bool = False
     hints: Mapping[str, str] = field(default_factory=dict)
     system: System = REAL
 
@@ -160,6 +178,15 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "durable": _flag,
     "separator": _separator,
     "transport": _choice("auto", "collective", "independent"),
+    "burst_buf": _flag,
+    "burst_buf_dirname": _text,
+    "burst_buf_del_on_close": _flag,
+    "burst_buf_flush_buffer_size": _size,
+    "burst_buf_overwrite": _flag,
+    "burst_buf_shared_logs": _flag,
+    "burst_buf_sync": _choice("none", "flush", "each"),
+    "burst_buf_capacity": _size,
+    "recover": _flag,
 }
 
 _HINT_NAMES = {
@@ -177,6 +204,14 @@ _HINT_NAMES = {
     "pnc_separator": "separator",
     "pnc_transport": "transport",
     "pnc_driver": "driver",
+    "nc_burst_buf": "burst_buf",
+    "nc_burst_buf_dirname": "burst_buf_dirname",
+    "nc_burst_buf_del_on_close": "burst_buf_del_on_close",
+    "nc_burst_buf_flush_buffer_size": "burst_buf_flush_buffer_size",
+    "nc_burst_buf_overwrite": "burst_buf_overwrite",
+    "nc_burst_buf_shared_logs": "burst_buf_shared_logs",
+    "nc_burst_buf_sync": "burst_buf_sync",
+    "nc_burst_buf_capacity": "burst_buf_capacity",
 }
 
 _KEYWORDS = {"format": "version", "alignment_interval": "var_align"}

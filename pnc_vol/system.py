@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,7 @@ _NO_COPY_RANGE = (
 CALLS = (
     "open", "close", "pread_into", "preadv", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
     "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "chmod", "fchmod",
-    "flock", "copy_range", "realpath", "getpid", "umask", "token",
+    "flock", "mmap", "copy_range", "realpath", "getpid", "umask", "token",
 )  # fmt: skip
 
 
@@ -111,6 +112,10 @@ class System:
     def fallocate(self, fd: int, offset: int, nbytes: int) -> None:
         """Reserve the space now, so that a full disk is met here; the file grows to hold it."""
         os.posix_fallocate(fd, offset, nbytes)
+
+    def mmap(self, fd: int, nbytes: int, offset: int) -> mmap.mmap:
+        """A shared, writable window on a file; the space behind it is to be reserved first with `fallocate`."""
+        return mmap.mmap(fd, nbytes, offset=offset)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)

@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.pending.plan import COLUMNS, Rows
 
-__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch"]
+__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -137,7 +137,7 @@ class SpilledBatch:
         return found
 
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        return _SpilledSome(self, rows)
+        return SpilledSome(self, rows)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.spill.read(Extents(address + self.base, nbytes, target_place), target)
@@ -148,7 +148,7 @@ class SpilledBatch:
         return whole
 
 
-class _SpilledSome(RowsOf):
+class SpilledSome(RowsOf):
     """What is left of a spilled batch when some of its requests are done."""
 
     def __init__(self, whole: SpilledBatch, rows: Mapping[int, Rows]) -> None:
@@ -156,8 +156,8 @@ class _SpilledSome(RowsOf):
         self.whole = whole
         self.size = whole.size
 
-    def keep(self, rows: Mapping[int, Rows]) -> _SpilledSome:
-        return _SpilledSome(self.whole, rows)
+    def keep(self, rows: Mapping[int, Rows]) -> SpilledSome:
+        return SpilledSome(self.whole, rows)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.whole.copy(uid, target, target_place, address, nbytes)

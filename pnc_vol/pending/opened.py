@@ -17,11 +17,11 @@ import os
 import stat
 import struct
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.comm import Comm, ranks_text
+from pnc_vol.comm import Comm, on_root, ranks_text
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file
@@ -43,12 +43,14 @@ from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.commit import Location, recover, write_bytes
+from pnc_vol.pending.log.opening import begin_log, look_after_leftovers
+from pnc_vol.pending.queue import Queue
 from pnc_vol.system import System, read_at, scratch_folder
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["Opened", "open_copy", "open_file", "open_spill"]
+__all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill"]
 
 _FIRST_READ = 64 << 10
 _SIZE = struct.Struct("<q")
@@ -66,6 +68,8 @@ _SHARED = (
     "durable",
     "separator",
     "transport",
+    "burst_buf",
+    "recover",
 )
 
 
@@ -98,7 +102,7 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
     keeps_file = root_keeps_file(spec)
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
-    create = on_root(comm, "open", lambda: _decide(options.system, path, mode, keeps_file)) == b"create"
+    create = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file)) == b"create"
     location: Location | None = None
     findings: tuple[Finding, ...] = ()
     if create:
@@ -160,29 +164,20 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:
             raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
 
 
-def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
-    """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
-    result, error = b"", None
-    if comm.rank == 0:
-        try:
-            result = do()
-        except Exception as reason:
-            error = reason
-    return comm.from_root(operation, result, error=error)
-
-
-def _decide(system: System, path: str | None, mode: str, keeps_file: bool) -> bytes:
+def _decide(options: Options, path: str | None, mode: str, keeps_file: bool) -> bytes:
     """Whether to create the file."""
     there: os.stat_result | None = None
     if path is not None:
         try:
-            there = system.stat(path)
+            there = options.system.stat(path)
         except FileNotFoundError:
             there = None
     if there is not None and stat.S_ISDIR(there.st_mode):
         raise IsADirectoryError(errno.EISDIR, "this is a directory, not a file", path)
     if mode in ("r", "r+") and there is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
+    if path is not None and keeps_file and there is not None:
+        look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
         return b"create"
     return b"create" if there is None else b"open"
@@ -308,6 +303,14 @@ def open_spill(session: Session) -> Driver:
         system.close(fd)
         raise
     return PosixDriver(fd, name, writable=True, system=system)
+
+
+def open_queue(session: Session) -> Queue:
+    """The queue that the options ask for: in memory, or in a log (collective)."""
+    options = session.options
+    if not options.burst_buf or not session.writable or session.location is None:
+        return Queue(options.buffer_size, lambda: open_spill(session))
+    return begin_log(session.location.path, options, session.comm, lambda: open_spill(session))
 
 
 def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:

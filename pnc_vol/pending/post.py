@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +27,9 @@ from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.parts import parts, pieces, run_elements
 from pnc_vol.pending.plan import Place
-from pnc_vol.pending.queue import ROW_COST
+from pnc_vol.pending.queue import ROW_COST, Queue
 from pnc_vol.pending.stream import BLOCK, in_parallel
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ Bytes = npt.NDArray[np.uint8]
 
 LEAST_LENT = 1 << 20
 """Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
+
+LEAST_RUN = 512
+"""Bytes of a run, on average, from which on an array is lent."""
+
+_STREAM_RUNS = 1 << 15
+"""Runs of a block that goes straight to the file, at most: planning one takes about 100 bytes for a moment."""
 
 
 def write(session: Session, node: DatasetNode, selection: Selection, values: Any) -> int:
@@ -66,17 +73,26 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
         inner = math.prod(selection.shape[1:])
         if one[0] // inner != (one[0] + nelems - 1) // inner:
             one = None
-    found = None if one is not None else runs(selection, record=node.is_record)
-    overflow = session.on_overflow
-    if session.queue.put(node, number, values, selection, one, found, overflow):
-        return number
-    if one is not None:
-        found = Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
-    assert found is not None
-    session.drain()
-    if not session.queue.put(node, number, values, selection, None, found, overflow):
-        _post_blocks(session, node, number, found, values)
+    queue = session.queue
+    if one is not None or not _too_many(queue, node, selection, nelems):
+        found = None if one is not None else runs(selection, record=node.is_record)
+        if queue.put(node, number, values, selection, one, found, session.on_overflow):
+            return number
+        session.drain()
+        if queue.put(node, number, values, selection, one, found, session.on_overflow):
+            return number
+    else:
+        session.drain()
+    _post_blocks(session, node, number, selection, values)
     return number
+
+
+def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> bool:
+    """Whether a selection's runs are so many that they are better made part by part."""
+    if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
+        return False
+    count = nelems // run_elements(selection)
+    return nelems * node.element.itemsize + count * ROW_COST > queue.budget // 2
 
 
 def prepared(session: Session, node: DatasetNode, selection: Selection, values: Any) -> Array:
@@ -95,38 +111,43 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     return array
 
 
-def _post_blocks(session: Session, node: DatasetNode, number: int, found: Runs, values: Array) -> None:
+def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Selection, values: Array) -> None:
     """Let a request that is larger than the budget through in blocks; the queue was drained."""
+    element, queue = node.element, session.queue
+    if session.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
+        _check_all(session, node, selection, values)
     at = session.placed.writable(node.tree, [node.uid]).get(node.uid)
-    if at is not None and not session.queue.has(node.uid):
-        _stream(session, node, at, found, values)
+    if at is not None and not queue.has(node.uid):
+        _stream(session, node, at, selection, values)
         return
-    limit = max(1, min(BLOCK, session.queue.budget // 4) // (node.element.itemsize + ROW_COST))
-    if len(found.start) == 1:
-        limit = max(1, session.queue.budget // 4 // node.element.itemsize)
-    for first, part in pieces(values, limit):
-        some = slice_runs(found, first, part.size)
-        if session.queue.put(node, number, part, None, None, some, session.on_overflow):
+    quarter = queue.budget // 4
+    elements, most_runs = max(1, quarter // element.itemsize), max(1, quarter // ROW_COST)
+    for found, part in parts(selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs):
+        if queue.put(node, number, part, None, None, found, session.on_overflow):
             continue
         session.drain()
-        if not session.queue.put(node, number, part, None, None, some, session.on_overflow):
-            raise AssertionError("a block of a quarter of the budget fits after a drain")
+        if not queue.put(node, number, part, None, None, found, session.on_overflow):
+            raise AssertionError("a block of half the budget fits after a drain")
 
 
-def _stream(session: Session, node: DatasetNode, at: Place, found: Runs, values: Array) -> None:
+def _check_all(session: Session, node: DatasetNode, selection: Selection, values: Array) -> None:
+    """Raise if any value cannot be stored, before the first one is."""
+    limit = max(1, BLOCK // node.element.itemsize)
+    room = np.empty(limit * node.element.itemsize, np.uint8)
+    for _, part in pieces(values, limit):
+        to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
+
+
+def _stream(session: Session, node: DatasetNode, at: Place, selection: Selection, values: Array) -> None:
     """Convert and write block by block, without the queue."""
     element, record_size = node.element, session.placed.record_size
 
-    def task(first: int, part: Array) -> Callable[[Bytes], None]:
+    def task(found: Runs, part: Array) -> Callable[[Bytes], None]:
         def run(memory: Bytes) -> None:
             room = memory[: part.size * element.itemsize]
             to_file(part, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
             extents = place(
-                slice_runs(found, first, part.size),
-                begin=at.begin,
-                itemsize=at.itemsize,
-                inner=at.inner or None,
-                record_size=record_size,
+                found, begin=at.begin, itemsize=at.itemsize, inner=at.inner or None, record_size=record_size
             )
             session.driver.write(extents, room)
 
@@ -134,43 +155,9 @@ def _stream(session: Session, node: DatasetNode, at: Place, found: Runs, values:
 
     session.placed.wrote(node.tree, [node.uid])
     limit = max(1, BLOCK // element.itemsize)
-    in_parallel(session.driver, (task(*piece) for piece in pieces(values, limit)), limit * element.itemsize)
+    blocks = parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
+    in_parallel(session.driver, (task(*block) for block in blocks), limit * element.itemsize)
     session.counts["bytes_drained"] += values.size * element.itemsize
-
-
-def pieces(values: Array, limit: int) -> Iterator[tuple[int, Array]]:
-    """The array in C order, in parts of at most `limit` elements, with the number of each part's first element.
-
-    Parts are views; a part that has several rows is not contiguous if the array is not.
-    """
-    if values.size <= limit:
-        if values.size:
-            yield 0, values
-        return
-    row = math.prod(values.shape[1:])
-    if row > limit:
-        for i in range(values.shape[0]):
-            for first, part in pieces(values[i], limit):
-                yield i * row + first, part
-        return
-    step = limit // row
-    for i in range(0, values.shape[0], step):
-        yield i * row, values[i : i + step]
-
-
-def slice_runs(whole: Runs, first: int, count: int) -> Runs:
-    """The runs of elements `first` to ``first + count`` of what the runs enumerate."""
-    if len(whole.start) == 1:
-        return Runs(whole.start + first, np.array([count], np.int64))
-    begins = before(whole.length)
-    low = int(np.searchsorted(begins, first, side="right")) - 1
-    high = int(np.searchsorted(begins, first + count, side="left"))
-    start, length = whole.start[low:high].copy(), whole.length[low:high].copy()
-    skipped = first - int(begins[low])
-    start[0] += skipped
-    length[0] -= skipped
-    length[-1] -= int(begins[high - 1] + whole.length[high - 1]) - (first + count)
-    return Runs(start, length)
 
 
 def lend(session: Session, node: DatasetNode, selection: Selection, values: Any) -> tuple[int, int]:
@@ -191,7 +178,9 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
         and dtype.kind == wanted.kind
         and dtype.itemsize == wanted.itemsize
     )
-    if not plain:
+    # Rows are kept in memory until the flush: they must be little beside the array.
+    few = nbytes // max(1, array.size // run_elements(selection)) >= LEAST_RUN
+    if not plain or not few or session.queue.logged:
         return write(session, node, selection, array if node.element.kind != "vlen_string" else values), nbytes
     number = session.next_request
     session.next_request = number + 1
