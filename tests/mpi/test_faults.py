@@ -127,6 +127,9 @@ def test_endings(tmp_path: Path, case: str, driver: str) -> None:
     if case in ("all_open", "one_open"):
         assert job.returncode == 0, job.err
         assert "was not closed" in job.err
+    if case == "finalized_first":
+        assert job.returncode == 0, job.err
+        assert job.out.split() == ["RankError", "RankError"]
     if case == "one_raises":
         assert "ZeroDivisionError" in job.err
         assert job.out.count("RankError [1]") == 1, job.out + job.err
