@@ -17,8 +17,9 @@ import hashlib
 import os
 import re
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
+from pnc_vol.pending.log.reading import SHARED_BLOCK, shared_pieces
 from pnc_vol.system import System, is_folder, read_whole, write_all
 
 __all__ = ["LogFiles", "Tail", "folder_for", "left_behind", "logs_in", "pointer_path", "remove_folder", "stem_of"]
@@ -101,7 +102,7 @@ def logs_in(system: System, folder: str) -> list[str]:
 def is_alive(system: System, folder: str) -> bool:
     """Whether the job of a folder still runs on this machine."""
     for name in system.listdir(folder):
-        if name.endswith(".commit"):
+        if ".commit" in name:
             fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 system.flock(fd, exclusive=True)
@@ -120,6 +121,33 @@ def remove_folder(system: System, folder: str) -> None:
     system.rmdir(folder)
 
 
+class Share(NamedTuple):
+    """A file that the ranks of a node share: block i of rank c of n is block ``i * n + c`` of the file.
+
+    channel, channels : int, c and n.
+    """
+
+    channel: int
+    channels: int
+
+    def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
+        """Where a rank's own bytes stand in the file."""
+        return shared_pieces(self.channel, self.channels, offset, nbytes)
+
+    def size_of(self, physical: int) -> int:
+        """Bytes that a rank may have in a file of so many bytes."""
+        rounds, rest = divmod(physical, self.channels * SHARED_BLOCK)
+        return rounds * SHARED_BLOCK + min(max(rest - self.channel * SHARED_BLOCK, 0), SHARED_BLOCK)
+
+    def part_of(self, whole: bytes) -> bytes:
+        """A rank's own bytes of a whole file."""
+        return b"".join(whole[at : at + n] for at, n in self.pieces(0, self.size_of(len(whole))))
+
+    def cuts(self, offset: int, end: int) -> bool:
+        """Whether bytes of one post lie in two blocks."""
+        return offset // SHARED_BLOCK != (end - 1) // SHARED_BLOCK
+
+
 class Tail:
     """The end of a file that grows, through a window of memory.
 
@@ -132,12 +160,15 @@ class Tail:
     system : System
     fd : int
     window : int, bytes, a multiple of the page size.
+    share : Share
+        How the file is shared with other ranks; offsets are those of this rank's own bytes.
     """
 
-    def __init__(self, system: System, fd: int, window: int) -> None:
+    def __init__(self, system: System, fd: int, window: int, share: Share | None = None) -> None:
         self.system = system
         self.fd = fd
         self.window = window
+        self.share = share
         self.end = 0
         self._base = self._limit = 0
         self._map: Any = None
@@ -153,27 +184,38 @@ class Tail:
         end = self.end
         after = end + len(data)
         if after > self._limit:
-            if len(data) > self.window // 2:
+            if len(data) > self.window // 2 or (self.share is not None and self.share.cuts(end, after)):
                 # Large ones go their own way.
-                write_all(self.system, self.fd, data, end)
+                view, done = memoryview(data), 0
+                for at, nbytes in self.pieces(end, len(data)):
+                    write_all(self.system, self.fd, view[done : done + nbytes], at)
+                    done += nbytes
                 self.end = after
                 return
             self._move(end)
         self._map[end - self._base : after - self._base] = data
         self.end = after
 
+    def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
+        """Where bytes stand in the file: (offset, nbytes) pairs."""
+        return [(offset, nbytes)] if self.share is None else self.share.pieces(offset, nbytes)
+
     def _move(self, end: int) -> None:
         """Open the window at `end`."""
         base = end // _PAGE * _PAGE
-        self.system.fallocate(self.fd, base, self.window)
-        moved = self.system.mmap(self.fd, self.window, base)
+        (at, nbytes), *_ = self.pieces(base, self.window)
+        self.system.fallocate(self.fd, at, nbytes)
+        moved = self.system.mmap(self.fd, nbytes, at)
         self._unmap()
-        self._map, self._base, self._limit = moved, base, base + self.window
+        self._map, self._base, self._limit = moved, base, base + nbytes
 
     def cut(self, end: int) -> None:
-        """Let the file end at `end`."""
-        self._unmap()
-        self.system.ftruncate(self.fd, end)
+        """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more."""
+        if self.share is None:
+            self._unmap()
+            self.system.ftruncate(self.fd, end)
+        elif end < self._base:
+            self._unmap()
         self.end = end
 
     def _unmap(self) -> None:
@@ -184,8 +226,9 @@ class Tail:
     def close(self) -> None:
         """Give up the window, and what was reserved beyond the end."""
         self._unmap()
-        with suppress(OSError):
-            self.system.ftruncate(self.fd, self.end)
+        if self.share is None:
+            with suppress(OSError):
+                self.system.ftruncate(self.fd, self.end)
         self.system.close(self.fd)
 
 
@@ -197,27 +240,38 @@ class LogFiles:
     system : System
     base : str
         Their path without suffix.
+    share : Share, optional
+        Entries and data are in files that other ranks of the node write to as well.
 
     Attributes
     ----------
     meta, data, commit, defs : Tail
     """
 
-    def __init__(self, system: System, base: str) -> None:
+    def __init__(self, system: System, base: str, share: Share | None = None) -> None:
         self.system = system
         self.base = base
+        self.share = share
         self._tails: dict[str, Tail] = {}
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             for suffix in SUFFIXES:
-                fd = system.open(base + suffix, flags, 0o600)
-                self._tails[suffix] = Tail(system, fd, _DATA_WINDOW if suffix == ".data" else _WINDOW)
+                shared = share if suffix in (".meta", ".data") else None
+                exclusive = os.O_EXCL if shared is None else 0
+                fd = system.open(self.path(suffix), flags | exclusive, 0o600)
+                window = _DATA_WINDOW if suffix == ".data" else _WINDOW
+                self._tails[suffix] = Tail(system, fd, window, shared)
             with suppress(OSError):
                 system.flock(self._tails[".commit"].fd, exclusive=True)
         except OSError:
             self.close(delete=True)
             raise
         self.meta, self.data, self.commit, self.defs = (self._tails[suffix] for suffix in SUFFIXES)
+
+    def path(self, suffix: str) -> str:
+        """The path of one file; ranks that share a pair of logs have commit records of their own."""
+        own = self.share is not None and suffix in (".commit", ".defs")
+        return self.base + suffix + (f".{self.share.channel}" if own and self.share is not None else "")
 
     @property
     def nbytes(self) -> int:
@@ -234,7 +288,7 @@ class LogFiles:
         for suffix, tail in self._tails.items():
             if delete:
                 with suppress(OSError):
-                    self.system.unlink(self.base + suffix)
+                    self.system.unlink(self.path(suffix))
             tail.close()
         self._tails = {}
         if delete:

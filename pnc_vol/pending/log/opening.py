@@ -15,7 +15,7 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.options import Options
-from pnc_vol.pending.log.files import folder_for, left_behind, logs_in, pointer_path, remove_folder, stem_of
+from pnc_vol.pending.log.files import Share, folder_for, left_behind, logs_in, pointer_path, remove_folder, stem_of
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.log.replay import ReplayReport, replay_into
 from pnc_vol.system import exists, write_whole
@@ -95,16 +95,21 @@ def begin_log(path: str, options: Options, comm: Comm, open_spill: Callable[[], 
         return folder.encode()
 
     folder = on_root(comm, "open log", make).decode()
+    name, share = f"{stem_of(path)}_0_{comm.rank}", None
+    if options.burst_buf_shared_logs:
+        channel, channels, lowest = comm.node()
+        name, share = f"{stem_of(path)}_0_{lowest}", Share(channel, channels)
     queue: LogQueue | None = None
     error: BaseException | None = None
     try:
         queue = LogQueue(
             options,
             open_spill,
-            base=os.path.join(folder, f"{stem_of(path)}_0_{comm.rank}"),
+            base=os.path.join(folder, name),
             path=path,
             rank=comm.rank,
             size=comm.size,
+            share=share,
         )
     except Exception as reason:
         error = reason

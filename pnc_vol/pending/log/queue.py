@@ -48,7 +48,7 @@ from pnc_vol.pending.log.companion import (
     encode_record,
 )
 from pnc_vol.pending.log.definitions import encode_definition
-from pnc_vol.pending.log.files import LogFiles, pointer_path
+from pnc_vol.pending.log.files import LogFiles, Share, pointer_path
 from pnc_vol.pending.log.layout import (
     DATA_MAGIC,
     NUM_ENTRIES_AT,
@@ -133,19 +133,28 @@ class LogQueue(Queue):
     base : str, path of the log files without suffix.
     path : str, the file that the log is for.
     rank, size : int, of the job.
+    share : Share, optional, how ranks of the node share the files.
     """
 
     logged = True
 
     def __init__(
-        self, options: Options, open_spill: Callable[[], Driver], *, base: str, path: str, rank: int, size: int
+        self,
+        options: Options,
+        open_spill: Callable[[], Driver],
+        *,
+        base: str,
+        path: str,
+        rank: int,
+        size: int,
+        share: Share | None = None,
     ) -> None:
         super().__init__(options.buffer_size, open_spill)
         self.options = options
         self.system: System = options.system
         self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
         self.capacity = options.burst_buf_capacity or sys.maxsize
-        self.files = LogFiles(self.system, base)
+        self.files = LogFiles(self.system, base, share)
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.log_id = os.urandom(16)
         self.sequence = 0
@@ -162,7 +171,8 @@ class LogQueue(Queue):
         about = CompanionHeader(self.log_id, bytes(16), rank, size, path)
         self.files.commit.append(encode_companion_header(about))
         self._begin_meta, self._begin_data = self.files.meta.end, self.files.data.end
-        self._page = self.system.mmap(self.files.meta.fd, _PAGE, 0)
+        ((counter, _),) = self.files.meta.pieces(0, _PAGE)
+        self._page = self.system.mmap(self.files.meta.fd, _PAGE, counter)
         self._counter = memoryview(self._page)[NUM_ENTRIES_AT : NUM_ENTRIES_AT + 8].cast("q")
 
     # ------------------------------------------------------------------------------------- posting
@@ -318,8 +328,10 @@ class LogQueue(Queue):
         """
         view = memory.data
         for offset, length, place in zip(*(column.tolist() for column in extents), strict=True):
-            if read_at(self.system, self.files.data.fd, view[place : place + length], offset) < length:
-                raise PncVolError(f"{self.files.base}.data was cut by somebody else: posted data is lost")
+            for at, nbytes in self.files.data.pieces(offset, length):
+                if read_at(self.system, self.files.data.fd, view[place : place + nbytes], at) < nbytes:
+                    raise PncVolError(f"{self.files.base}.data was cut by somebody else: posted data is lost")
+                place += nbytes
 
     def stop_logging(self) -> None:
         """Let later posts wait in memory: the log is full and cannot be emptied now."""

@@ -30,15 +30,35 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.log.companion import COMMIT, FLUSHED, RESET, Companion, decode_companion, encode_record
 from pnc_vol.pending.log.definitions import Definition, read_definitions
+from pnc_vol.pending.log.files import Share
 from pnc_vol.pending.log.judging import Verdict, committed_entries
 from pnc_vol.pending.log.layout import Entry
-from pnc_vol.pending.log.reading import Log, read_log
-from pnc_vol.system import System, read_at, read_whole, write_all
+from pnc_vol.pending.log.reading import Log, count_channels, read_log
+from pnc_vol.system import System, exists, read_at, read_whole, write_all
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["LogSource", "ReplayReport", "replay_into"]
+__all__ = ["LogSource", "ReplayReport", "replay_into", "sources_of"]
+
+
+def sources_of(system: System, path: str) -> list[LogSource]:
+    """The logs in the files of one name: one, or one for each rank of the node that shares them.
+
+    Parameters
+    ----------
+    path : str, of the metadata log, with or without the suffix ``.meta``.
+    """
+    base = path[: -len(".meta")] if path.endswith(".meta") else path
+    folder, name = os.path.split(base)
+    own = [found for found in system.listdir(folder or ".") if found.startswith(f"{name}.commit.")]
+    channels = len(own)
+    if not own and not exists(system, base + ".commit"):
+        # The C library says nowhere how many ranks share its files; their headers do.
+        channels = count_channels(read_whole(system, base + ".meta"))
+    if channels <= 1 and not own:
+        return [LogSource(system, base)]
+    return [LogSource(system, base, Share(channel, channels)) for channel in range(channels)]
 
 
 @dataclass(slots=True)
@@ -65,18 +85,24 @@ class ReplayReport:
 class LogSource:
     """One log, opened for reading.
 
-    base : str, its path with or without the suffix ``.meta``.
+    base : str, its path without suffix.
+    share : Share or None, how ranks of a node share the files.
     """
 
-    def __init__(self, system: System, base: str) -> None:
+    def __init__(self, system: System, base: str, share: Share | None = None) -> None:
         self.system = system
-        self.base = base[: -len(".meta")] if base.endswith(".meta") else base
+        self.base = base
+        self.share = share
+        self._own = "" if share is None else f".{share.channel}"
         meta = read_whole(system, self.base + ".meta")
+        if share is not None:
+            meta = share.part_of(meta)
         self._fd = system.open(self.base + ".data", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._commit = -1
         try:
             self._lock()
-            self.data_size = system.fstat(self._fd).st_size
+            physical = system.fstat(self._fd).st_size
+            self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
             self.companion: Companion | None = self._beside(".commit", decode_companion)
             found = self._beside(".defs", read_definitions)
@@ -88,7 +114,7 @@ class LogSource:
     def _lock(self) -> None:
         """Keep the writer, if it lives, and other replays away; the C library's logs have nothing to lock."""
         with suppress(FileNotFoundError):
-            self._commit = self.system.open(self.base + ".commit", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._commit = self.system.open(self.base + ".commit" + self._own, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 self.system.flock(self._commit, exclusive=True)
             except BlockingIOError:
@@ -98,7 +124,7 @@ class LogSource:
 
     def _beside(self, suffix: str, decode: Any) -> Any:
         try:
-            data = read_whole(self.system, self.base + suffix)
+            data = read_whole(self.system, self.base + suffix + self._own)
         except FileNotFoundError:
             return None
         return decode(data)
@@ -106,8 +132,11 @@ class LogSource:
     def read(self, offset: int, nbytes: int) -> bytes:
         """Bytes of the data log; fewer where it ends."""
         found = bytearray(max(0, min(nbytes, self.data_size - offset)))
-        del found[read_at(self.system, self._fd, memoryview(found), offset) :]
-        return bytes(found)
+        view, done = memoryview(found), 0
+        pieces = [(offset, len(found))] if self.share is None else self.share.pieces(offset, len(found))
+        for at, length in pieces:
+            done += read_at(self.system, self._fd, view[done : done + length], at)
+        return bytes(view[:done])
 
     def judge(self, *, uncounted: bool = False) -> Verdict:
         """Which entries are to be replayed."""
@@ -170,11 +199,12 @@ def replay_into(
     from pnc_vol.pending.session import open_session
 
     comm = comm or serial()
-    report = ReplayReport(logs=len(logs))
+    report = ReplayReport()
     with ExitStack() as stack:
-        sources = [LogSource(options.system, log) for log in logs]
+        sources = [source for log in logs for source in sources_of(options.system, log)]
         for source in sources:
             stack.callback(source.close)
+        report.logs = len(sources)
         sources.sort(key=lambda source: (source.log.header.rank_id, source.base))
         verdicts = [source.judge(uncounted=uncounted) for source in sources]
         for source, verdict in zip(sources, verdicts, strict=True):
