@@ -1,0 +1,129 @@
+"""What is durable was put on stable storage in the right order, and a failed fsync ends the promise."""
+
+from __future__ import annotations
+
+import errno
+import pathlib
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem, TraceSystem
+
+SYNCS = {"fsync", "fdatasync", "fsync_dir"}
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "x.nc"
+
+
+def test_data_then_header_then_names(path: pathlib.Path) -> None:
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system) as f:
+        f["x"] = np.arange(1000.0)
+        system.log.clear()
+        f.flush(durable=True)
+        at = f.id.handle.session.header.vars[0].begin
+        journal, folder = str(path.with_name(".x.nc.pncj")), str(path.parent)
+        data = {"name": "pwrite", "path": str(path), "offset": lambda offset: offset >= at}
+        header = {"name": "pwrite", "path": str(path), "offset": 0}
+        synced = [call.number for call in system.matching(name={"fsync", "fdatasync"}, path=str(path))]
+        assert synced
+        first, last = system.matching(**data)[-1].number, system.matching(**header)[0].number
+        assert any(first < number < last for number in synced), "the data are not safe before the header"
+        assert last < synced[-1], "the header is not synced"
+        system.assert_order(
+            {"name": "fsync", "path": journal},
+            {"name": "fsync_dir", "path": folder},
+            header,
+            {"name": "unlink", "path": journal, "result": None},
+        )
+        after_header = [n for n in synced if n > last]
+        assert after_header[0] < system.matching(name="unlink", path=journal)[-1].number
+
+
+def test_records_then_their_count(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("r", (1, 100), "f8", maxshape=(None, 100))
+    system = TraceSystem()
+    with pnc_vol.File(path, "r+", system=system, durable=True) as f:
+        f["r"].resize(4, axis=0)
+        f["r"][1:] = 1
+        f.flush()
+        count = {"name": "pwrite", "offset": 4, "nbytes": 8}
+        data = system.matching(name={"pwrite", "pwritev"}, offset=lambda offset: offset > 8)
+        syncs = system.matching(name={"fsync", "fdatasync"})
+        assert data[-1].number < syncs[0].number < system.matching(**count)[0].number < syncs[-1].number
+
+
+def test_a_moved_file_gets_its_name_when_all_of_it_is_safe(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.arange(1000.0)
+    system = TraceSystem()
+    with pnc_vol.File(path, "r+", system=system) as f:
+        f.attrs["long"] = np.arange(5000)
+        f.flush(durable=True)
+        (rename,) = system.matching(name="rename")
+        writes = [call for call in system.matching(name={"pwrite", "pwritev"}) if call.path.endswith("pnctmp")]
+        syncs = [call for call in system.matching(name={"fsync", "fdatasync"}) if call.path.endswith("pnctmp")]
+        assert writes[-1].offset == 0
+        assert writes[-2].number < syncs[0].number < writes[-1].number < syncs[-1].number < rename.number
+        assert system.matching(name="fsync_dir")[0].number > rename.number
+
+
+@pytest.mark.parametrize("publish", ["create", "close"])
+def test_a_durable_close(path: pathlib.Path, publish: str) -> None:
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system, durable=True, publish=publish) as f:
+        f["x"] = np.arange(10)
+    syncs = system.matching(name=SYNCS)
+    writes = [call for call in system.matching(name={"pwrite", "pwritev"}) if "pncj" not in call.path]
+    assert writes[-1].number < system.matching(name={"fsync", "fdatasync"})[-1].number
+    assert system.matching(name="rename")[0].number < system.matching(name="fsync_dir")[-1].number
+    assert syncs
+
+
+def test_nothing_is_synced_without_being_asked(path: pathlib.Path) -> None:
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system) as f:
+        f["x"] = np.arange(1000.0)
+        f.flush()
+        f.attrs["long"] = np.arange(5000)
+    assert system.matching(name=SYNCS) == []
+
+
+@pytest.mark.parametrize("which", [1, 2, 3, 4])
+def test_after_a_failed_fsync_of_the_file_nothing_is_durable_any_more(path: pathlib.Path, which: int) -> None:
+    system = FaultSystem(REAL, fail_at=which, errno=errno.EIO, calls={"fdatasync"})
+    f = pnc_vol.File(path, "w", system=system)
+    f["x"] = np.arange(1000.0)
+    with pytest.raises(OSError) as caught:
+        for i in range(5):
+            f.attrs["i"] = i
+            f.flush(durable=True)
+    assert caught.value.errno == errno.EIO
+    f["y"] = [1, 2]
+    f.flush()
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"earlier f?sync failed") as caught:
+            f.flush(durable=True)
+        assert caught.value.errno == errno.EIO
+    f.close()
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == list(range(1000))
+        assert f["y"][:].tolist() == [1, 2]
+
+
+def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"fdatasync"})
+    with pnc_vol.File(path, "w", system=system) as f:
+        f["x"] = [1]
+        with pytest.raises(OSError):
+            f.flush(durable=True)
+        with pnc_vol.File(path) as other:
+            assert list(other) == [], "a header that promises what may be lost"
+        with pytest.raises(OSError, match="durability is no longer promised"):
+            f.flush(durable=True)
