@@ -30,10 +30,17 @@ from pnc_vol.errors import PncVolWarning
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.system import System, read_at, write_all
 
-__all__ = ["Location", "recover"]
+__all__ = ["Location", "check_place", "recover"]
 
 _JOURNAL = struct.Struct("<8sQQQI")
 _MAGIC = b"PNCJ0001"
+_NO_FILES = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 class Location:
@@ -78,7 +85,13 @@ class Location:
         location = cls(system, target, _beside(system, target, "pnctmp"))
         location._exclusive = exclusive
         with _named(path):
-            _write_new(system, location.work, header, mode)
+            try:
+                _write_new(system, location.work, header, mode)
+            except FileNotFoundError:
+                folder = os.path.dirname(target)
+                raise FileNotFoundError(
+                    errno.ENOENT, f"there is no folder {folder!r} to make the file in; make it first", path
+                ) from None
         if publish:
             try:
                 location.publish()
@@ -253,13 +266,32 @@ def _mode_for(system: System, target: str, *, exclusive: bool) -> int:
         there = system.stat(target)
     except FileNotFoundError:
         return 0o666 & ~system.umask()
-    if stat.S_ISDIR(there.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "a directory is in the place of the file to be made", target)
+    check_place(there, target, exclusive=exclusive)
+    return there.st_mode & 0o7777
+
+
+def check_place(there: os.stat_result, path: str, *, exclusive: bool) -> None:
+    """Complain if what has a file's name is no file; with `exclusive`, if there is anything.
+
+    A device or a pipe would be lost if a new file were renamed over it, and opening a pipe may wait for ever.
+
+    Raises
+    ------
+    FileExistsError, IsADirectoryError, OSError
+    """
+    what = next((name for test, name in _NO_FILES if test(there.st_mode)), "")
     if exclusive:
         raise FileExistsError(
-            errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", target
+            errno.EEXIST,
+            f"{what} has this name"
+            if what
+            else "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'",
+            path,
         )
-    return there.st_mode & 0o7777
+    if stat.S_ISDIR(there.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "this is a directory, not a file", path)
+    if what:
+        raise OSError(errno.EINVAL, f"this is {what}, not a regular file; give another name", path)
 
 
 def _beside(system: System, target: str, suffix: str) -> str:

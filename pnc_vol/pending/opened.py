@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 import struct
 import warnings
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
-from pnc_vol.pending.commit import Location, recover, write_bytes
+from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
 from pnc_vol.pending.log.opening import begin_log, look_after_leftovers
 from pnc_vol.pending.queue import Queue
 from pnc_vol.system import System, read_at, scratch_folder
@@ -55,6 +54,9 @@ __all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill"]
 _FIRST_READ = 64 << 10
 _SIZE = struct.Struct("<q")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
+_PACKED = {
+    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\3\4": "zip",
+}  # fmt: skip
 _SHOWN = 4
 # Options that decide where data lie, or which calls are collective.
 _SHARED = (
@@ -102,7 +104,8 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
     keeps_file = root_keeps_file(spec)
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
-    create = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file)) == b"create"
+    decided = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file))
+    create = decided != b"open"
     location: Location | None = None
     findings: tuple[Finding, ...] = ()
     if create:
@@ -110,7 +113,7 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
         first = encode(header)
         size = len(first)
         if keeps_file:
-            location = _create(path or "", first, mode, options, comm)
+            location = _create(path or "", first, decided == b"create", options, comm)
     else:
         told = on_root(comm, "open header", lambda: _read_header(path or "", mode, options))
         (size,) = _SIZE.unpack_from(told)
@@ -165,31 +168,34 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:
 
 
 def _decide(options: Options, path: str | None, mode: str, keeps_file: bool) -> bytes:
-    """Whether to create the file."""
+    """Whether to open the file, to create it where none is, or to put a new one in its place."""
     there: os.stat_result | None = None
     if path is not None:
         try:
             there = options.system.stat(path)
         except FileNotFoundError:
             there = None
-    if there is not None and stat.S_ISDIR(there.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "this is a directory, not a file", path)
+    if there is not None:
+        check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
     if mode in ("r", "r+") and there is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
     if path is not None and keeps_file and there is not None:
         look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
+        return b"replace" if mode == "w" else b"create"
+    if there is None:
         return b"create"
-    return b"create" if there is None else b"open"
+    # as h5py: an empty file, such as `tempfile` makes, is no file yet
+    return b"replace" if mode == "a" and there.st_size == 0 else b"open"
 
 
-def _create(path: str, header: bytes, mode: str, options: Options, comm: Comm) -> Location:
+def _create(path: str, header: bytes, exclusive: bool, options: Options, comm: Comm) -> Location:
     """Make the file on rank 0 (collective)."""
     made: list[Location] = []
 
     def do() -> bytes:
         publish = options.publish == "create"
-        made.append(Location.create(options.system, path, header, exclusive=mode != "w", publish=publish))
+        made.append(Location.create(options.system, path, header, exclusive=exclusive, publish=publish))
         return json.dumps([made[0].path, made[0].work]).encode()
 
     target, work = json.loads(on_root(comm, "create", do))
@@ -232,6 +238,11 @@ def _read_header(path: str, mode: str, options: Options) -> bytes:
 
 def _what_it_is(system: System, fd: int, size: int) -> str | None:
     """What a file that is not NetCDF classic is, if it can be told: HDF5's signature may stand at 0, 512, 1024..."""
+    first = bytearray(min(size, 8))
+    read_at(system, fd, memoryview(first), 0)
+    for signature, name in _PACKED.items():
+        if first.startswith(signature):
+            return f"this is a file packed with {name}, not a NetCDF classic one; unpack it first"
     offset = 0
     while offset + len(_HDF5) <= size:
         found = bytearray(len(_HDF5))

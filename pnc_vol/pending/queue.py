@@ -304,8 +304,13 @@ class Queue:
     def stop_logging(self) -> None:
         """Wait in memory from now on; that is where this queue waits anyway."""
 
-    def close(self) -> None:
-        """Give back the memory and the spill file."""
+    def close(self, *, flushed: bool = True) -> None:
+        """Give back the memory and the spill file.
+
+        Parameters
+        ----------
+        flushed : bool, all that was posted on all ranks is in the file.
+        """
         self.tables, self._sorted, self.closed = {}, {}, []
         self.rows, self.position, self._arena = 0, 0, None
         if self._spill is not None:

@@ -485,7 +485,8 @@ class Session:
         Raises
         ------
         FlushError
-            Requests failed. The file is closed nevertheless: what they should have written is lost.
+            Requests failed. The file is closed nevertheless: what they should have written is lost, unless it is
+            in a log (``nc_burst_buf``), which is kept.
         """
         with self.lock:
             if self.closed or self.forked:
@@ -502,9 +503,9 @@ class Session:
                 orderly = self.comm.in_step(error)
                 if not orderly:
                     self.comm.abandon(f"{type(error).__name__}: {error}")
-                self._let_go(orderly=orderly)
+                self._let_go(orderly=orderly, flushed=False)
                 raise
-            self._let_go(orderly=True)
+            self._let_go(orderly=True, flushed=True)
             if unread is not None:
                 raise unread
 
@@ -531,11 +532,12 @@ class Session:
         with self.lock:
             if not self.closed and not self.forked:
                 self.comm.abandon(reason)
-                self._let_go(orderly=self.comm.size == 1)
+                self._let_go(orderly=self.comm.size == 1, flushed=False)
 
-    def _let_go(self, *, orderly: bool) -> None:
+    def _let_go(self, *, orderly: bool, flushed: bool) -> None:
         self.closed = True
-        self.queue.close()
+        # A log is removed only if all ranks' posts are in the file.
+        self.queue.close(flushed=flushed)
         if self.location is not None and self.comm.rank == 0:
             self.location.discard()
         # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.

@@ -117,7 +117,7 @@ def begin_log(path: str, options: Options, comm: Comm, open_spill: Callable[[], 
         comm.exchange("open logs", error=error)
     except BaseException:
         if queue is not None:
-            queue.close()
+            queue.close(flushed=True)
         raise
     assert queue is not None
     return queue

@@ -358,10 +358,10 @@ class LogQueue(Queue):
         if self.options.burst_buf_sync == "flush":
             self.files.sync()
 
-    def close(self) -> None:
+    def close(self, *, flushed: bool = True) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
-        whole = self.empty and not self.entries
-        super().close()
+        whole = flushed and self.empty and not self.entries
+        super().close(flushed=flushed)
         if not self._page.closed:
             self._counter.release()
             self._page.close()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["LogSource", "ReplayReport", "replay_into", "sources_of"]
 
 
-def sources_of(system: System, path: str) -> list[LogSource]:
+def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSource]:
     """The logs in the files of one name: one, or one for each rank of the node that shares them.
 
     Parameters
@@ -57,8 +57,8 @@ def sources_of(system: System, path: str) -> list[LogSource]:
         # The C library says nowhere how many ranks share its files; their headers do.
         channels = count_channels(read_whole(system, base + ".meta"))
     if channels <= 1 and not own:
-        return [LogSource(system, base)]
-    return [LogSource(system, base, Share(channel, channels)) for channel in range(channels)]
+        return [LogSource(system, base, lock=lock)]
+    return [LogSource(system, base, Share(channel, channels), lock=lock) for channel in range(channels)]
 
 
 @dataclass(slots=True)
@@ -87,9 +87,10 @@ class LogSource:
 
     base : str, its path without suffix.
     share : Share or None, how ranks of a node share the files.
+    lock : bool, keep the writer, if it lives, and other replays away.
     """
 
-    def __init__(self, system: System, base: str, share: Share | None = None) -> None:
+    def __init__(self, system: System, base: str, share: Share | None = None, *, lock: bool = True) -> None:
         self.system = system
         self.base = base
         self.share = share
@@ -100,7 +101,8 @@ class LogSource:
         self._fd = system.open(self.base + ".data", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._commit = -1
         try:
-            self._lock()
+            if lock:
+                self._lock()
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
@@ -201,7 +203,7 @@ def replay_into(
     comm = comm or serial()
     report = ReplayReport()
     with ExitStack() as stack:
-        sources = [source for log in logs for source in sources_of(options.system, log)]
+        sources = _open_all(options.system, logs, comm)
         for source in sources:
             stack.callback(source.close)
         report.logs = len(sources)
@@ -229,6 +231,23 @@ def replay_into(
             for source in sources:
                 source.mark_flushed()
     return report
+
+
+def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource]:
+    """The logs, on every rank; rank 0 keeps others away from them (collective)."""
+    sources: list[LogSource] = []
+    error: BaseException | None = None
+    try:
+        sources = [source for log in logs for source in sources_of(system, log, lock=comm.rank == 0)]
+    except Exception as reason:
+        error = reason
+    try:
+        comm.exchange("replay logs", error=error)
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+    return sources
 
 
 def _count(report: ReplayReport, source: LogSource, verdict: Verdict) -> None:
