@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
+import gzip
+import lzma
 import os
 import pathlib
 import shutil
+import socket
+import stat
 import subprocess
 import sys
 import textwrap
@@ -17,6 +22,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import ClosedFileError, NotCDFError, NotYetError
+from pnc_vol.pending.commit import check_place
 
 
 def test_modes(both: Any) -> None:
@@ -262,6 +268,58 @@ def test_changes_of_a_file_that_is_read_raise_what_h5py_raises(both: Any) -> Non
     with pytest.raises(RuntimeError, match="no write intent"):
         # HDF5 copies into the file's cache and then cannot close the file
         ours.copy("d", "e")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "directory"])
+def test_what_is_no_file_is_never_replaced_nor_waited_for(tmp_path: pathlib.Path, kind: str) -> None:
+    path = tmp_path / "x"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    else:
+        os.mkfifo(path)
+    # somebody at the other end, so that a reader that opens the pipe does not wait for ever
+    other_end = os.open(path, os.O_RDWR | os.O_NONBLOCK) if kind == "pipe" else None
+    before = path.lstat().st_mode, path.lstat().st_ino
+    try:
+        for mode in ("r", "r+", "a", "w", "w-", "x"):
+            with pytest.raises(FileExistsError if mode in ("w-", "x") else OSError, match=f"a {kind}"):
+                pnc_vol.File(path, mode)
+    finally:
+        if other_end is not None:
+            os.close(other_end)
+    assert (path.lstat().st_mode, path.lstat().st_ino) == before
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_device_is_no_place_for_a_file() -> None:
+    # asked of the check alone: a failure of the whole way would cost the machine its /dev/null
+    with pytest.raises(OSError, match="a device"):
+        check_place(os.stat(os.devnull), os.devnull, exclusive=False)
+
+
+def test_an_empty_file_is_no_file_yet(impl: Any) -> None:
+    pathlib.Path(impl.path).touch(0o600)
+    with impl.open("a") as f:
+        f["x"] = [1, 2]
+    with impl.open() as f:
+        assert f["x"][()].tolist() == [1, 2]
+    assert stat.S_IMODE(os.stat(impl.path).st_mode) == 0o600
+    pathlib.Path(impl.path).write_bytes(b"")
+    with pytest.raises(OSError):
+        impl.open("r")
+
+
+def test_packed_files_and_missing_folders_are_named(tmp_path: pathlib.Path) -> None:
+    for pack, name in ((gzip.compress, "gzip"), (bz2.compress, "bzip2"), (lzma.compress, "xz")):
+        (tmp_path / "x").write_bytes(pack(b"CDF" + bytes(99)))
+        with pytest.raises(OSError, match=f"packed with {name}"):
+            pnc_vol.File(tmp_path / "x")
+    for mode in ("w", "a", "x"):
+        with pytest.raises(FileNotFoundError, match="no folder"):
+            pnc_vol.File(tmp_path / "no" / "x.nc", mode)
 
 
 def test_an_exception_closes_the_file(impl: Any) -> None:
