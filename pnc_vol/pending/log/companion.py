@@ -94,13 +94,15 @@ class Companion(NamedTuple):
 
     header : CompanionHeader
     records : ndarray of `RECORD`, the valid prefix.
-    torn_bytes : int, bytes after it.
+    end : int, where it ends in the file.
+    torn_bytes : int, bytes after it that are not just reserved.
     damaged : bool, valid records stand after one that is not: more than a torn tail.
     findings : tuple of Finding
     """
 
     header: CompanionHeader
     records: npt.NDArray[np.void]
+    end: int
     torn_bytes: int
     damaged: bool
     findings: tuple[Finding, ...]
@@ -232,6 +234,9 @@ def decode_companion(data: Bytes) -> Companion:
     valid &= whole["sequence"] == np.arange(1, whole.size + 1)
     n = int(valid.argmin()) if not valid.all() else whole.size
     torn = len(view) - n * RECORD_BYTES
+    if not any(view[n * RECORD_BYTES :]):
+        # Space that the writer had reserved, and did not come to use.
+        torn = 0
     findings = []
     if torn:
         place = begin + n * RECORD_BYTES
@@ -242,7 +247,7 @@ def decode_companion(data: Bytes) -> Companion:
     if later:
         text = f"{later} good records stand after one that is not: more than the end of the companion is damaged"
         findings.append(Finding("error", begin + n * RECORD_BYTES, f"record[{n + 1}]", later, text))
-    return Companion(header, whole[:n], torn, bool(later), tuple(findings))
+    return Companion(header, whole[:n], begin + n * RECORD_BYTES, torn, bool(later), tuple(findings))
 
 
 def _header(data: Bytes) -> tuple[CompanionHeader, int]:

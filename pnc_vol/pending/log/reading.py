@@ -137,6 +137,9 @@ def _log(meta: Bytes, reading: _Reading, entries: Entries, fault: Fault | None) 
         found.append(Finding("warning", 56, "entry_begin", header.num_entries, reading.note))
     end = int(entries.end[-1]) if len(entries) else header.entry_begin
     torn = len(meta) - end
+    if torn >= 8 and not any(memoryview(meta)[end:]):
+        # Space that the writer had reserved, and did not come to use.
+        torn, fault = 0, None
     if fault is not None:
         text = f"{fault.message}; the last {torn} bytes are dropped"
         found.append(Finding("warning", fault.offset, fault.field, fault.value, text))

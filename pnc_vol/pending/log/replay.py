@@ -157,8 +157,7 @@ class LogSource:
             meta_end=int(ends["meta_end"].sum()),
             data_end=int(ends["data_end"].sum()),
         )
-        end = self.system.fstat(self._commit).st_size - self.companion.torn_bytes
-        write_all(self.system, self._commit, record, end)
+        write_all(self.system, self._commit, record, self.companion.end)
         self.system.fdatasync(self._commit)
 
     def close(self) -> None:
