@@ -356,7 +356,9 @@ def ranks_text(ranks: list[int]) -> str:
 def _pack_error(error: BaseException) -> bytes:
     return json.dumps(
         {
-            "type": next(c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None),
+            "type": next(
+                (c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None), "RankError"
+            ),
             "text": getattr(error, "strerror", None) or str(error),
             "errno": getattr(error, "errno", None) or 0,
             "filename": _text_or_none(getattr(error, "filename", None)),

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -100,7 +101,7 @@ class Options:
 
 def _size(name: str, text: Any) -> int:
     try:
-        value = int(text)
+        value = int(text) if isinstance(text, str) else operator.index(text)
     except (TypeError, ValueError):
         value = -1
     if value < 0:
