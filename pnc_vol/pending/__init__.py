@@ -9,6 +9,7 @@
 `carry`     doing a plan, and finding out which request failed when one does
 `commit`    how a file comes under its name, and how its header is replaced, so that a kill harms nothing
 `agree`     what ranks tell one another at a flush
+`header`    what ends a flush: the header, the record count, the file's name and length
 `flush`     the order of a flush: agree, move, fill, data, header, record count
 `session`   one open file: what `api` talks to
 ==========  =====================================================================================

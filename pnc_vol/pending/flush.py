@@ -25,17 +25,16 @@ import numpy as np
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FlushError, PncVolError, RequestFailure
 from pnc_vol.extents.model import Extents
-from pnc_vol.format.encode import encode, header_size, numrecs_bytes
+from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.format.moving import moves, needs_move
 from pnc_vol.format.placing import Alignment, grow, place
-from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
 from pnc_vol.pending.carry import Carried, carry, meeting
-from pnc_vol.pending.commit import write_bytes
+from pnc_vol.pending.header import cut_tail, with_records, write_header
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.stream import blocks_of
 
@@ -102,10 +101,10 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
-    _header(session, _with_records(session, target.header, numrecs), durable=durable)
+    write_header(session, with_records(session, target.header, numrecs), durable=durable)
     session.queue.settled()
     if session.shrunk and not failures:
-        _cut(session)
+        cut_tail(session)
     session.counts["seconds_flush"] += time.perf_counter() - started
     if failures:
         raise comm.on_all(_flush_error(failures))
@@ -348,106 +347,3 @@ def _flush_error(failures: list[RequestFailure]) -> PncVolError:
         f"{first.message}{more} (see .errors). They stay pending: flush again when the cause is gone, or cancel them",
         failures,
     )
-
-
-# ------------------------------------------------------------------------------------------ header
-
-
-def _header(session: Session, new: Header, *, durable: bool) -> None:
-    """Write the header, or the record count alone if that is all that changed (collective)."""
-    comm, location = session.comm, session.location
-    if durable:
-        _sync(session, "flush sync")
-    error: BaseException | None = None
-    old = session.disk_bytes
-    encoded = old
-    try:
-        if comm.rank == 0 and location is not None:
-            location.restore_header(session.driver)
-        count = numrecs_bytes(new)
-        if not _same_but_numrecs(session.disk_header, new):
-            encoded = encode(new, check=False)  # names were checked when they were made; foreign ones are kept
-        elif new.numrecs != session.disk_numrecs:
-            encoded = old[:4] + count + old[4 + len(count) :]
-        if comm.rank == 0 and (encoded != old or (location is not None and not location.published)):
-            _extend(session.driver, data_end(new))
-            if location is None:
-                write_bytes(session.driver, 0, encoded)
-            elif location.published and len(encoded) == len(old) and encoded[4 + len(count) :] == old[4 + len(count) :]:
-                write_bytes(session.driver, 4, count)
-            else:
-                location.replace_header(session.driver, old, encoded, durable=durable)
-    except Exception as reason:
-        error = reason
-    try:
-        comm.exchange("flush header", error=error)
-    except Exception:
-        session.placed.spoil()
-        raise
-    session.adopt_header(new, encoded)
-    if durable:
-        _sync(session, "flush sync header")
-    _publish(session, durable=durable)
-
-
-def _cut(session: Session) -> None:
-    """Give back the space behind the data that deleted variables had (collective)."""
-    error: BaseException | None = None
-    try:
-        session.driver.resize(max(data_end(session.disk_header), len(session.disk_bytes)))
-        session.shrunk = False
-    except OSError as reason:
-        error = reason
-    session.comm.exchange("flush cut", error=error)
-
-
-def _publish(session: Session, *, durable: bool) -> None:
-    """Give a moved file its name (collective)."""
-    location = session.location
-    if location is None or location.published or session.keep_unpublished:
-        return
-    error: BaseException | None = None
-    if session.comm.rank == 0:
-        try:
-            location.publish(durable=durable)
-        except OSError as reason:
-            error = reason
-    session.comm.exchange("flush publish", error=error)
-    location.work = location.path
-
-
-def _with_records(session: Session, header: Header, numrecs: int) -> Header:
-    """`header` with a record count; if that is smaller than wanted, no dataset says that it is longer."""
-    if numrecs < header.numrecs:
-        longer = {node: node.shape for node in session.tree.datasets.values() if node.is_record and node.shape}
-        for node, shape in longer.items():
-            node.shape = (min(shape[0], numrecs), *shape[1:])
-        flat = to_header(session.tree, version=session.version).header
-        for node, shape in longer.items():
-            node.shape = shape
-        placed = zip(flat.vars, header.vars, strict=True)
-        header = replace(flat, vars=tuple(var._replace(begin=at.begin) for var, at in placed))
-    return replace(header, numrecs=numrecs)
-
-
-def _same_but_numrecs(one: Header, other: Header) -> bool:
-    return one is other or (
-        one.vars == other.vars and one.dims == other.dims and one.attrs == other.attrs and one.version == other.version
-    )
-
-
-def _extend(driver: Driver, end: int) -> None:
-    """Let the file be as long as its header says, the last padding included."""
-    if driver.size() < end:
-        write_bytes(driver, end - 1, b"\0")
-
-
-def _sync(session: Session, operation: str) -> None:
-    error: BaseException | None = None
-    try:
-        session.driver.sync()
-    except OSError as reason:
-        session.poison(reason)
-        error = reason
-    session.counts["syncs"] += 1
-    session.comm.exchange(operation, error=error)
