@@ -26,14 +26,12 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.errors import OperationError
-from pnc_vol.system import REAL, read_at
+from pnc_vol.system import REAL
 
 __all__ = ["UNLIMITED", "Config", "get_config", "is_hdf5", "patch", "version"]
 
 UNLIMITED = 2**64 - 1
 """HDF5's word for an axis without limit."""
-
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
@@ -48,6 +46,8 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     >>> is_hdf5("there is no such file")
     False
     """
+    from pnc_vol.pending.recognise import HDF5, NETCDF, kind_of
+
     path = os.path.abspath(os.fsdecode(fname))
     try:
         if not stat.S_ISREG(REAL.stat(path).st_mode):
@@ -56,22 +56,11 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     except OSError:
         return False
     try:
-        nbytes = REAL.fstat(fd).st_size
-        first = bytearray(8)
-        read_at(REAL, fd, first, 0)
-        if first[:3] == b"CDF" and first[3] in (1, 2, 5):
-            return True
-        # HDF5 may begin behind a user block of 512 bytes, or twice that, and so on
-        at = 0
-        while at + 8 <= nbytes:
-            if read_at(REAL, fd, first, at) == 8 and bytes(first) == _HDF5_SIGNATURE:
-                return True
-            at = 2 * at or 512
+        return kind_of(REAL, fd) in (NETCDF, HDF5)
     except OSError:
         return False
     finally:
         REAL.close(fd)
-    return False
 
 
 class Config:

@@ -25,6 +25,8 @@ from typing import Any, Literal
 from pnc_vol.errors import NotCDFError
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
+from pnc_vol.pending import recognise
+from pnc_vol.pending.commit import check_place
 from pnc_vol.system import REAL, System, exists, read_at
 
 __all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]
@@ -33,7 +35,6 @@ Kind = Literal["hdf5", "netcdf"]
 Progress = Callable[[int, int, str], None]
 
 MIB = 1024 * 1024
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
@@ -51,21 +52,21 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
     OSError
         It cannot be read.
     """
+    path = os.fspath(path)
+    check_place(system.stat(path), path, exclusive=False)
     fd = system.open(path, os.O_RDONLY)
     try:
+        kind = recognise.kind_of(system, fd)
         head = bytearray(8)
         length = read_at(system, fd, head, 0)
-        if bytes(head[:3]) == b"CDF":
-            return "netcdf"
-        # HDF5 may keep a block of the user's own in front: the signature is looked for at 0, 512, 1024, 2048...
-        nbytes, offset = system.fstat(fd).st_size, 0
-        while offset + 8 <= nbytes:
-            if read_at(system, fd, head, offset) == 8 and bytes(head) == _HDF5_MAGIC:
-                return "hdf5"
-            offset = max(512, 2 * offset)
     finally:
         system.close(fd)
-    found = "an empty file" if not length else f"a file that begins with {bytes(head[:length])!r}"
+    if kind == recognise.NETCDF:
+        return "netcdf"
+    if kind == recognise.HDF5:
+        return "hdf5"
+    begins = f"a file that begins with {bytes(head[:length])!r}" if length else "an empty file"
+    found = f"a file packed with {kind}" if kind else begins
     raise NotCDFError(
         f"Neither HDF5 nor classic NetCDF: {found}; give a file that h5py or netCDF4 opens.", offset=0, field="magic"
     )
@@ -126,6 +127,8 @@ def _check_names(source: str, target: str, *, overwrite: bool, system: System) -
         return
     if not overwrite:
         raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
+    with contextlib.suppress(FileNotFoundError):
+        check_place(system.stat(target), target, exclusive=False)
     with contextlib.suppress(FileNotFoundError):
         one, other = system.stat(source), system.stat(target)
         if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):

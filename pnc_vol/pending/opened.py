@@ -44,7 +44,8 @@ from pnc_vol.options import Options
 from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
 from pnc_vol.pending.log.opening import begin_log, look_after_leftovers
 from pnc_vol.pending.queue import Queue
-from pnc_vol.system import System, read_at, scratch_folder
+from pnc_vol.pending.recognise import kind_of, says_what
+from pnc_vol.system import read_at, scratch_folder
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -53,10 +54,6 @@ __all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill"]
 
 _FIRST_READ = 64 << 10
 _SIZE = struct.Struct("<q")
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_PACKED = {
-    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\3\4": "zip",
-}  # fmt: skip
 _SHOWN = 4
 # Options that decide where data lie, or which calls are collective.
 _SHARED = (
@@ -222,7 +219,7 @@ def _read_header(path: str, mode: str, options: Options) -> bytes:
                 continue
             except NotCDFError as error:
                 raise NotCDFError(
-                    f"{path}: {_what_it_is(system, fd, size) or error}",
+                    f"{path}: {says_what(kind_of(system, fd)) or error}",
                     offset=error.offset,
                     field=error.field,
                     value=error.value,
@@ -234,26 +231,6 @@ def _read_header(path: str, mode: str, options: Options) -> bytes:
             return _SIZE.pack(size) + bytes(data[: decoded.nbytes])
     finally:
         system.close(fd)
-
-
-def _what_it_is(system: System, fd: int, size: int) -> str | None:
-    """What a file that is not NetCDF classic is, if it can be told: HDF5's signature may stand at 0, 512, 1024..."""
-    first = bytearray(min(size, 8))
-    read_at(system, fd, memoryview(first), 0)
-    for signature, name in _PACKED.items():
-        if first.startswith(signature):
-            return f"this is a file packed with {name}, not a NetCDF classic one; unpack it first"
-    offset = 0
-    while offset + len(_HDF5) <= size:
-        found = bytearray(len(_HDF5))
-        read_at(system, fd, memoryview(found), offset)
-        if found == _HDF5:
-            return (
-                "this is an HDF5 (or NetCDF-4) file, not a NetCDF classic one; "
-                "'pnc-vol convert IN OUT' or pnc_vol.interop.hdf5.convert makes one of it"
-            )
-        offset = max(512, 2 * offset)
-    return None
 
 
 def _driver(

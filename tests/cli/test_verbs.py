@@ -169,7 +169,7 @@ import neighbour
 if __name__ == "__main__":
     with h5py.File(sys.argv[1], "w") as f:
         f.create_dataset("g/x", data=[1, 2, 3])
-    print(sys.argv[1:], neighbour.VALUE, h5py.__name__)
+    print(sys.argv[1:], neighbour.VALUE, h5py.File.__module__)
     sys.exit(5)
 """
 
@@ -178,7 +178,7 @@ def test_an_unchanged_script_runs_on_pnc_vol(tmp_path, command):
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "neighbour.py").write_text("VALUE = 'beside'")
     done = command("run", tmp_path / "script.py", tmp_path / "o.h5", "--help", "-v", "--", "x y", check=5)
-    assert done.stdout.strip() == f"{[str(tmp_path / 'o.h5'), '--help', '-v', '--', 'x y']} beside pnc_vol"
+    assert done.stdout.strip() == f"{[str(tmp_path / 'o.h5'), '--help', '-v', '--', 'x y']} beside pnc_vol.api.file"
     assert (tmp_path / "o.h5").read_bytes()[:4] == b"CDF\x05"
     with pnc_vol.File(tmp_path / "o.h5") as f:
         assert f["g/x"][:].tolist() == [1, 2, 3]

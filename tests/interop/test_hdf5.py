@@ -518,3 +518,19 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path):
         assert int(done.stdout) < 200
     with h5py.File(tmp_path / "back.h5") as f:
         assert f["x"][99, 5] == f["x"][90, -1] == 90
+
+
+def test_a_pipe_is_neither_source_nor_target(rich: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # somebody at the other end, so that a reader that opens the pipe does not wait for ever
+    other_end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        with pytest.raises(OSError, match="a pipe"):
+            convert(pipe, tmp_path / "x.nc")
+        with pytest.raises(OSError, match="a pipe"):
+            convert(rich, pipe, overwrite=True)
+    finally:
+        os.close(other_end)
+    assert pipe.is_fifo()
+    assert "x.nc" not in os.listdir(tmp_path)
