@@ -26,7 +26,7 @@ from pnc_vol.errors import NotCDFError
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.pending import recognise
-from pnc_vol.pending.commit import check_place
+from pnc_vol.pending.commit import check_place, mode_of_new, name_new
 from pnc_vol.system import REAL, System, exists, read_at
 
 __all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]
@@ -92,6 +92,8 @@ def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> An
 @contextlib.contextmanager
 def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
     """A temporary name that becomes `target` if the block ends well, and is removed if it does not."""
+    # what a symbolic link leads to is replaced, not the link
+    target = system.realpath(target)
     folder, name = os.path.split(target)
     # The name of the file is kept short, so that a long target name does not exceed what the system takes.
     temporary = os.path.join(folder, f".{name[:100]}.{system.token()}.part")
@@ -100,26 +102,11 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
         if overwrite:
             system.rename(temporary, target)
         else:
-            _link_new(temporary, target, system)
+            name_new(system, temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             system.unlink(temporary)
         raise
-
-
-def _link_new(temporary: str, target: str, system: System) -> None:
-    """Give `temporary` the name `target`, which must be free."""
-    try:
-        system.link(temporary, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        # A file system without hard links: what is left is to look, and to rename.
-        if exists(system, target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
-        system.rename(temporary, target)
-        return
-    system.unlink(temporary)
 
 
 def _check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
@@ -127,8 +114,7 @@ def _check_names(source: str, target: str, *, overwrite: bool, system: System) -
         return
     if not overwrite:
         raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
-    with contextlib.suppress(FileNotFoundError):
-        check_place(system.stat(target), target, exclusive=False)
+    mode_of_new(system, target, exclusive=False)
     with contextlib.suppress(FileNotFoundError):
         one, other = system.stat(source), system.stat(target)
         if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):

@@ -7,6 +7,7 @@
 `placed`    which variables have a place in the file now, and where
 `plan`      posted runs of many variables as merged byte extents; prints itself
 `carry`     doing a plan, and finding out which request failed when one does
+`recognise` what kind of file a file is, by its first bytes
 `commit`    how a file comes under its name, and how its header is replaced, so that a kill harms nothing
 `agree`     what ranks tell one another at a flush
 `header`    what ends a flush: the header, the record count, the file's name and length

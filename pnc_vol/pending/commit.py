@@ -30,7 +30,7 @@ from pnc_vol.errors import PncVolWarning
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.system import System, read_at, write_all
 
-__all__ = ["Location", "check_place", "recover"]
+__all__ = ["Location", "check_place", "mode_of_new", "name_new", "recover"]
 
 _JOURNAL = struct.Struct("<8sQQQI")
 _MAGIC = b"PNCJ0001"
@@ -81,17 +81,12 @@ class Location:
             FileExistsError, IsADirectoryError, PermissionError...; nothing is left behind.
         """
         target = system.realpath(path)
-        mode = _mode_for(system, target, exclusive=exclusive)
+        with _named(path):
+            mode = mode_of_new(system, target, exclusive=exclusive)
         location = cls(system, target, _beside(system, target, "pnctmp"))
         location._exclusive = exclusive
         with _named(path):
-            try:
-                _write_new(system, location.work, header, mode)
-            except FileNotFoundError:
-                folder = os.path.dirname(target)
-                raise FileNotFoundError(
-                    errno.ENOENT, f"there is no folder {folder!r} to make the file in; make it first", path
-                ) from None
+            _write_new(system, location.work, header, mode)
         if publish:
             try:
                 location.publish()
@@ -112,7 +107,7 @@ class Location:
             return
         with _named(self.path):
             if self._exclusive:
-                _name_new(self.system, self.work, self.path)
+                name_new(self.system, self.work, self.path)
             else:
                 self.system.rename(self.work, self.path)
             self._exclusive = False
@@ -261,12 +256,24 @@ def _is_mix(now: bytes, old: bytes, new: bytes) -> bool:
     return not bool((changed & (found != stale)).any())
 
 
-def _mode_for(system: System, target: str, *, exclusive: bool) -> int:
+def mode_of_new(system: System, target: str, *, exclusive: bool) -> int:
+    """The permissions of a file that will take the place of `target`.
+
+    Raises
+    ------
+    FileExistsError, IsADirectoryError, PermissionError, OSError
+        Nothing may take its place, or, with `exclusive`, there is something.
+    """
     try:
         there = system.stat(target)
     except FileNotFoundError:
         return 0o666 & ~system.umask()
     check_place(there, target, exclusive=exclusive)
+    try:
+        # a rename asks for no right to the file that it replaces: who took it away meant to keep the file
+        system.close(system.open(target, os.O_WRONLY | os.O_CLOEXEC))
+    except PermissionError as error:
+        raise PermissionError(error.errno, "the file may not be written, so it is not replaced", target) from None
     return there.st_mode & 0o7777
 
 
@@ -301,7 +308,15 @@ def _beside(system: System, target: str, suffix: str) -> str:
 
 
 def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> None:
-    fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    folder = os.path.dirname(path) or "."
+    try:
+        fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; make it first", path) from None
+    except PermissionError as error:
+        # new headers and new layouts need a file beside the old one, so this is met when an old file is changed too
+        text = f"no file can be made in the folder {folder!r}; get the right to write there, or use another folder"
+        raise PermissionError(error.errno, text, path) from None
     try:
         try:
             system.fchmod(fd, mode)
@@ -317,8 +332,16 @@ def _write_new(system: System, path: str, content: bytes, mode: int, *, durable:
         raise
 
 
-def _name_new(system: System, work: str, path: str) -> None:
-    """Rename `work` to a name that must be new."""
+def name_new(system: System, work: str, path: str) -> None:
+    """Rename `work` to a name that must be new.
+
+    Raises
+    ------
+    FileExistsError
+        The name is taken.
+    OSError
+        `work` has its old name still.
+    """
     try:
         system.link(work, path)
     except FileExistsError:

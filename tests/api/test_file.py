@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gc
 import gzip
 import lzma
@@ -23,6 +24,7 @@ import pytest
 import pnc_vol
 from pnc_vol.errors import ClosedFileError, NotCDFError, NotYetError
 from pnc_vol.pending.commit import check_place
+from pnc_vol.system import System
 
 
 def test_modes(both: Any) -> None:
@@ -320,6 +322,54 @@ def test_packed_files_and_missing_folders_are_named(tmp_path: pathlib.Path) -> N
     for mode in ("w", "a", "x"):
         with pytest.raises(FileNotFoundError, match="no folder"):
             pnc_vol.File(tmp_path / "no" / "x.nc", mode)
+
+
+class Refusing(System):
+    """An operating system for which some paths may only be read; folders among them take no new files."""
+
+    def __init__(self, *closed: pathlib.Path) -> None:
+        self.closed = {str(path) for path in closed}
+
+    def open(self, path: Any, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
+        made = bool(flags & os.O_CREAT) and os.path.dirname(path) in self.closed
+        if made or (flags & os.O_ACCMODE != os.O_RDONLY and str(path) in self.closed):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().open(path, flags, mode, dir_fd=dir_fd)
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = 1
+    before = path.read_bytes()
+    with pytest.raises(PermissionError, match="may not be written"):
+        pnc_vol.File(path, "w", system=Refusing(path))
+    if os.geteuid():
+        path.chmod(0o444)
+        with pytest.raises(PermissionError, match="may not be written"):
+            pnc_vol.File(path, "w")
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.nc"]
+
+
+def test_a_folder_that_takes_no_files_is_named(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    with pnc_vol.File(folder / "x.nc", "w") as f:
+        f["x"] = [1, 2]
+    for mode in ("w", "a", "x"):
+        with pytest.raises(PermissionError, match=f"the folder '{folder}'"):
+            pnc_vol.File(folder / "new.nc", mode, system=Refusing(folder))
+    with pnc_vol.File(folder / "x.nc", "r+", system=Refusing(folder)) as f:
+        f["x"][0] = 9
+    f = pnc_vol.File(folder / "x.nc", "r+", system=Refusing(folder))
+    f["y"] = 1
+    with pytest.raises(PermissionError, match=f"the folder '{folder}'"):
+        f.close()
+    assert os.listdir(folder) == ["x.nc"]
+    with pnc_vol.File(folder / "x.nc") as f:
+        assert list(f) == ["x"]
+        assert f["x"][()].tolist() == [9, 2]
 
 
 def test_an_exception_closes_the_file(impl: Any) -> None:

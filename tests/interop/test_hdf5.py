@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 import pnc_vol
 from pnc_vol.errors import NotCDFError
 from pnc_vol.interop.hdf5 import LossError, convert, kind_of
+from pnc_vol.system import System
 
 netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it is the independent reader")
 
@@ -534,3 +537,21 @@ def test_a_pipe_is_neither_source_nor_target(rich: Path, tmp_path: Path) -> None
         os.close(other_end)
     assert pipe.is_fifo()
     assert "x.nc" not in os.listdir(tmp_path)
+
+
+def test_a_link_stays_and_a_file_that_may_not_be_written_stays_too(rich: Path, tmp_path: Path) -> None:
+    (tmp_path / "true.nc").write_bytes(b"old")
+    (tmp_path / "link.nc").symlink_to("true.nc")
+
+    class Refusing(System):
+        def open(self, path: Any, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
+            if flags & os.O_ACCMODE != os.O_RDONLY and os.path.basename(path) == "true.nc":
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return super().open(path, flags, mode, dir_fd=dir_fd)
+
+    with pytest.raises(PermissionError, match="may not be written"):
+        convert(rich, tmp_path / "true.nc", overwrite=True, system=Refusing())
+    assert (tmp_path / "true.nc").read_bytes() == b"old"
+    convert(rich, tmp_path / "link.nc", overwrite=True)
+    assert (tmp_path / "link.nc").is_symlink()
+    assert (tmp_path / "true.nc").read_bytes()[:3] == b"CDF"
