@@ -139,7 +139,7 @@ def grown(case: str, budget: int) -> int:
 
 
 CASES = {
-    "many_small": 2, "rows": 8, "huge": 8, "huge_strided": 1, "foreign": 8, "records": 4, "huge_records": 8,
+    "many_small": 1, "rows": 8, "huge": 8, "huge_strided": 1, "foreign": 8, "records": 4, "huge_records": 8,
     "texts": 8, "lists": 1, "filled": 8, "moved": 8,
 }  # fmt: skip
 """The budget of each in MiB: less where every element is a system call."""

@@ -5,6 +5,7 @@ A state machine drives a file with the smallest budget there is beside a diction
 
 from __future__ import annotations
 
+import errno
 import pathlib
 import shutil
 import tempfile
@@ -18,8 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pnc_vol
 from pnc_vol.pending import post
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem
 
 BUDGET = 64 << 10
+FAILING = {"open", "pwrite", "pwritev", "ftruncate", "rename", "link", "fchmod"}
 NUMBERS = ("i1", "u1", "i2", "i4", "f4", "f8", "i8", "u8")
 FIXED_SHAPES = ((), (7,), (5000,), (60, 90), (3, 50, 41), (1, 1), (20000,))
 RECORD_SHAPES = ((), (3,), (1,), (700,), (40, 11))
@@ -74,7 +78,8 @@ class Machine(RuleBasedStateMachine):
         publish=st.sampled_from(["create", "create", "close"]),
     )
     def open(self, reserve: int | None, version: str, publish: str) -> None:
-        self.options = {"header_reserve": reserve, "publish": publish}
+        self.system = FaultSystem(REAL, fail_at=0, calls=FAILING)
+        self.options = {"header_reserve": reserve, "publish": publish, "system": self.system}
         self.version = version
         self.f = pnc_vol.File(self.path, "w", format=version, buffer_size=BUDGET, **self.options)
 
@@ -318,6 +323,17 @@ class Machine(RuleBasedStateMachine):
         self.finished()
         assert not self.f.requests
 
+    @rule(after=st.integers(1, 12), mode=st.sampled_from(["once", "short", "forever", "short-forever"]))
+    def fail_to_flush(self, after: int, mode: str) -> None:
+        """A call fails, or all calls from one on; whatever was carried out by then, nothing is lost."""
+        self.system.mode, self.system.fail_at = mode, self.system.count + after
+        try:
+            self.f.flush()
+        except OSError as error:
+            assert error.errno in (errno.ENOSPC, errno.EIO)  # noqa: PT017
+        self.system.heal()
+        self.check_all()
+
     @rule()
     def reopen(self) -> None:
         self.f.close()
@@ -332,4 +348,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestProgramOrder = pytest.mark.timeout(300)(Machine.TestCase)
-TestProgramOrder.settings = settings(max_examples=50, stateful_step_count=60)
+TestProgramOrder.settings = settings(max_examples=60, stateful_step_count=60)

@@ -174,10 +174,10 @@ def overwritten(c: Context) -> None:
 def drained(c: Context) -> None:
     """More than the budget, small and large, contiguous and not, and a record variable for the spill file."""
     d = c.dataset("d", (200, 150), "f8")
-    r = c.dataset("r", (40, 100), "f8", maxshape=(None, 100))
-    for i in range(0, 200, 20):
-        d[i : i + 20] = i
-        r[i // 5 : i // 5 + 4] = i + 1
+    r = c.dataset("r", (8, 100), "f8", maxshape=(None, 100))
+    for i in range(0, 200, 25):
+        d[i : i + 25] = i
+        r[i // 25] = i + 1
     c.dataset("whole", (20000,), "f8")[:] = np.arange(20000.0)
     c.dataset("strided", (12, 1000), "f8")[:, 100:900] = np.arange(9600.0).reshape(12, 800)
     c.f.flush()
