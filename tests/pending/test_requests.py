@@ -13,6 +13,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import AlreadyDoneError, ClosedFileError, FlushError
+from pnc_vol.pending import post
 from pnc_vol.pending.post import LEAST_LENT
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
@@ -158,6 +159,24 @@ def test_many_subarrays_in_one_request(f: pnc_vol.File) -> None:
     f.flush()
     assert request.status == "done"
     assert x.iget_many(starts, counts).wait().tolist() == list(range(13))
+
+
+@pytest.mark.parametrize("lent", [1 << 40, 1])
+def test_subarrays_that_overlap_are_written_in_their_order(
+    path: pathlib.Path, lent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where they are more than the budget and go straight to the file."""
+    monkeypatch.setattr(post, "LEAST_LENT", lent)
+    n = 2_000_000
+    starts, counts = [[i * 1000] for i in range(10)], [[n]] * 10
+    values = np.repeat(np.arange(1.0, 11.0), n)
+    with pnc_vol.File(path, "w", buffer_size=64 << 10) as f:
+        x = f.create_dataset("x", (n + 9000,), "f4")
+        x.iput_many(starts, counts, values.astype("f4"))
+        wanted = np.repeat([*range(1, 10), 10], [1000] * 9 + [n])
+        assert (x[:] == wanted).all()
+        f.flush()
+        assert (x[:] == wanted).all()
 
 
 def test_an_array_that_was_lent_is_taken_at_the_flush(f: pnc_vol.File) -> None:
