@@ -19,7 +19,8 @@ import numpy.typing as npt
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
-from pnc_vol.mapping.attributes import Attribute, Attributes, make_attribute
+from pnc_vol.format.limits import check_type
+from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.special import Empty
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class AttributeManager(MutableMappingHDF5):
         TypeError
             A type without an equivalent in HDF5.
         ValueError
-            Shapes that do not agree, or a value that does not fit.
+            Shapes that do not agree, a value that does not fit, or a type that the file's format does not have.
         OSError
             The file is open for reading.
         """
@@ -109,7 +110,15 @@ class AttributeManager(MutableMappingHDF5):
                 raise ReadOnlyKeyError(
                     f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
                 )
-            attrs[text] = make_attribute(data, shape=shape, dtype=dtype)
+            made = make_attribute(data, shape=shape, dtype=dtype)
+            if session.version != 5:
+                made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))
+                check_type(
+                    f"attribute {text!r} of {self._id.node.path!r}",
+                    encode_attribute(text, made)[0].type,
+                    session.version,
+                )
+            attrs[text] = made
             self._id.node.tree.touch()
 
     def modify(self, name: str, value: Any) -> None:

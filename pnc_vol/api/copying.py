@@ -14,7 +14,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from pnc_vol.api.create import check_version
 from pnc_vol.extents.selection import select
+from pnc_vol.format.limits import check_type
+from pnc_vol.mapping.attributes import encode_attribute
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode
 
 if TYPE_CHECKING:
@@ -43,8 +46,16 @@ def copy_object(
     source, target : sessions that `node` and `parent` belong to, maybe the same one
     shallow : copy only the immediate members of a group
     with_attrs : copy attributes
+
+    Raises
+    ------
+    ValueError
+        The target's format cannot hold a type or a shape; nothing was made then.
     """
     listed = _listed(node, None if not shallow else 1)
+    if target.version != 5:
+        for found in listed:
+            _check_version(found, target.version, with_attrs=with_attrs)
     made: dict[int, GroupNode] = {}
     for found in listed:
         above = parent if found is node else made[id(found.parent)]
@@ -56,6 +67,13 @@ def copy_object(
             if with_attrs:
                 _copy_attrs(found, made[id(found)])
     target.tree.touch()
+
+
+def _check_version(node: GroupNode | DatasetNode, version: int, *, with_attrs: bool) -> None:
+    if isinstance(node, DatasetNode):
+        check_version(node.path, node.element, node.shape, version)
+    for name, attribute in node.attrs.items() if with_attrs else ():
+        check_type(f"attribute {name!r} of {node.path!r}", encode_attribute(name, attribute)[0].type, version)
 
 
 def _listed(node: GroupNode | DatasetNode, depth: int | None) -> list[GroupNode | DatasetNode]:

@@ -23,10 +23,11 @@ import numpy.typing as npt
 from pnc_vol.api.echo import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
+from pnc_vol.format.limits import check_length, check_type
 from pnc_vol.mapping.dtypes import Element, decode, element_for, encode, numbers
 from pnc_vol.mapping.special import is_empty, string_dtype
 
-__all__ = ["Plan", "fill_bytes", "fill_value", "plan"]
+__all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plan"]
 
 Shape = tuple[int, ...]
 MAX_RANK = 32
@@ -97,6 +98,24 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     _only_first_grows(limits, full)
     element, fill = fill_bytes(options.get("fillvalue"), element)
     return Plan(element, full, limits if limits != full else None, fill, echo, array)
+
+
+def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:
+    """Refuse at once what the file's version cannot hold: at a flush it would stand in the way of all the rest.
+
+    Parameters
+    ----------
+    path : str, for the text
+    version : {1, 2, 5}
+
+    Raises
+    ------
+    ValueError
+        The type, or the length of an axis.
+    """
+    check_type(f"dataset {path!r}", element.nc_type, version)
+    for axis, length in enumerate(shape or ()):
+        check_length(f"dataset {path!r}, axis {axis},", length, version)
 
 
 def _known(options: Mapping[str, Any]) -> None:

@@ -121,6 +121,7 @@ class Creating(HLObject, MutableMappingHDF5):
         with session.lock:
             slot = paths.slot(self._node, name, "create dataset", below_dataset=TypeError)
             plan = create.plan(shape, dtype, data, kwds)
+            create.check_version(slot.asked, plan.element, plan.shape, session.version)
             slot.check_free("create dataset")
             session.check_writable("create dataset")
             return self._make(slot, plan)

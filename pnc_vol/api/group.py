@@ -130,6 +130,7 @@ class Group(Creating):
         with session.lock:
             slot = paths.slot(self._node, name, "create link")
             plan = create.plan(None, None, obj, {})
+            create.check_version(slot.asked, plan.element, plan.shape, session.version)
             slot.check_free("create link", as_link=True)
             session.check_writable("create dataset")
             self._make(slot, plan)

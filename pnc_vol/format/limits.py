@@ -17,9 +17,46 @@ from pnc_vol.format.sizes import inner_sizes, record_dim, record_stride
 from pnc_vol.format.types import TYPES, pad4
 from pnc_vol.format.widths import MAX_BYTES, MAX_COUNT, MAX_OFFSET, MAX_VAR_DIMS, WIDTHS
 
-__all__ = ["check_limits", "check_names"]
+__all__ = ["check_length", "check_limits", "check_names", "check_type"]
 
 _DIM_MAX = {1: 2**31 - 1, 2: 2**31 - 1, 5: MAX_OFFSET}
+
+
+_NARROWER = {7: "'i2'", 8: "'i4'", 9: "'f8'", 10: "'i4' or 'f8'", 11: "'i4' or 'f8'"}
+"""For each type of CDF-5 alone, a dtype that CDF-1 and CDF-2 have."""
+
+
+def check_type(what: str, code: int, version: int) -> None:
+    """Refuse a type that a version does not have.
+
+    Raises
+    ------
+    DefinitionError
+        It names `what`, and what can be done.
+
+    Examples
+    --------
+    >>> check_type("Variable 'a'", 10, 5)
+    """
+    if code in WIDTHS[version].sizes:
+        return
+    use = f"; use format='CDF-5', or dtype={_NARROWER[code]}" if code in _NARROWER else ""
+    name = TYPES[code].name if code in TYPES else str(code)
+    raise DefinitionError(f"{what}: CDF-{version} has no type {name}{use}.")
+
+
+def check_length(what: str, size: int, version: int) -> None:
+    """Refuse a dimension that is longer than a version allows.
+
+    Raises
+    ------
+    DefinitionError
+        It names `what`, and the version that would do.
+    """
+    limit = _DIM_MAX[version]
+    if not 0 <= size <= limit:
+        hint = " Use format='CDF-5'." if version != 5 else ""
+        raise DefinitionError(f"{what} has {size} elements; CDF-{version} holds at most {limit}.{hint}")
 
 
 def check_names(header: Header) -> None:
@@ -83,9 +120,7 @@ def check_limits(header: Header) -> None:
     checked: set[tuple[int, ...]] = set()
     for var in header.vars:
         if var.type not in codes:
-            raise DefinitionError(
-                f"Variable {var.name!r}: CDF-{version} has no type {_type_name(var.type)}{_use(var.type)}."
-            )
+            check_type(f"Variable {var.name!r}", var.type, version)
         if var.dims not in checked:
             _check_shape(header, var.name, var.dims)
             checked.add(var.dims)
@@ -98,23 +133,12 @@ def _hint(version: int) -> str:
     return " Use format='CDF-5'." if version != 5 else ""
 
 
-def _use(code: int) -> str:
-    return "; use format='CDF-5'" if code in TYPES else ""
-
-
-def _type_name(code: int) -> str:
-    return TYPES[code].name if code in TYPES else str(code)
-
-
 def _check_dims(header: Header) -> None:
     limit = _DIM_MAX[header.version]
     first = record_dim(header)
     for i, (name, size) in enumerate(header.dims):
         if not 0 <= size <= limit:
-            raise DefinitionError(
-                f"Dimension {name!r} has {size} elements; CDF-{header.version} holds at most {limit}."
-                + _hint(header.version)
-            )
+            check_length(f"Dimension {name!r}", size, header.version)
         if size == 0 and i != first:
             raise DefinitionError(
                 f"Dimension {name!r} is unlimited, and so is {header.dims[first or 0].name!r}; a file has one "
@@ -127,12 +151,11 @@ def _check_attrs(owner: str, attrs: tuple[Attr, ...], version: int) -> None:
     for name, code, nelems, data in attrs:
         size = sizes.get(code)
         if size is None:
-            raise DefinitionError(
-                f"{owner}, attribute {name!r}: CDF-{version} has no type {_type_name(code)}{_use(code)}."
-            )
+            check_type(f"{owner}, attribute {name!r}", code, version)
+            continue
         if nelems * size != len(data):
             raise DefinitionError(
-                f"{owner}, attribute {name!r}: {nelems} values of {_type_name(code)} do not have {len(data)} bytes."
+                f"{owner}, attribute {name!r}: {nelems} values of {TYPES[code].name} do not have {len(data)} bytes."
             )
         if nelems > MAX_COUNT:
             raise DefinitionError(f"{owner}, attribute {name!r} has {nelems} values; the limit is {MAX_COUNT}.")

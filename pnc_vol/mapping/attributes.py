@@ -28,7 +28,7 @@ from pnc_vol.mapping.dtypes import Element, element_for, encode, numbers
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import spell, unspell
 
-__all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "make_attribute"]
+__all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "fitting", "make_attribute"]
 
 Marker = Mapping[str, Any]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
@@ -106,6 +106,27 @@ def make_attribute(
             )
         array = array.reshape(shape)
     return Attribute(element.dtype, array.shape, _frozen(_as_stored(array, element)))
+
+
+def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
+    """The attribute for a file without 64-bit integers (CDF-1, CDF-2): Python's integers are stored as int32.
+
+    Parameters
+    ----------
+    exact : bool
+        The type was asked for, or came with the value: it stays.
+
+    Examples
+    --------
+    >>> str(fitting(make_attribute(5), exact=False).dtype)
+    'int32'
+    """
+    value = attribute.value
+    if exact or value is None or attribute.dtype != np.int64 or metadata_of(attribute.dtype):
+        return attribute
+    if value.size and not -(2**31) <= value.min() <= value.max() < 2**31:
+        return attribute
+    return make_attribute(value.astype(np.int32))
 
 
 def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import warnings
 from typing import Any
 
@@ -274,3 +275,56 @@ def test_iter_chunks(both: Any) -> None:
         x.iter_chunks(np.s_[0:4])
         list(f.create_dataset('y', (5,), 'i4', chunks=(2,)).iter_chunks(np.s_[1:4]))
     """)
+
+
+@pytest.mark.parametrize("version", ["CDF-1", "CDF-2"])
+def test_what_the_format_cannot_hold_is_refused_at_once(tmp_path: pathlib.Path, version: str) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w", format=version) as f:
+        f["kept"] = np.float32([1, 2])
+        for value, instead in (
+            ([1, 2], "i4"),
+            (np.uint8([1]), "i2"),
+            (np.uint64(3), "f8"),
+            (pnc_vol.Empty("u2"), "i4"),
+        ):
+            with pytest.raises(ValueError, match=f"'a/new': {version} has no type .*CDF-5.*{instead}"):
+                f["a/new"] = value
+            with pytest.raises(ValueError, match=f"'a/new': {version} has no type"):
+                f.create_dataset("a/new", data=value)
+        with pytest.raises(ValueError, match=f"axis 1, has 2147483648 elements; {version}"):
+            f.create_dataset("a/new", (1, 2**31), "i1")
+        for value in (np.int64(3), np.arange(3), np.uint8(3), [2**40]):
+            with pytest.raises(ValueError, match=f"'n' of '/kept': {version} has no type"):
+                f["kept"].attrs["n"] = value
+        assert list(f) == ["kept"]
+        assert not f["kept"].attrs
+    with pnc_vol.File(path) as f:
+        assert f["kept"][()].tolist() == [1, 2]
+
+
+def test_pythons_integers_are_attributes_in_every_format(tmp_path: pathlib.Path) -> None:
+    values = {"one": 5, "list": [1, -2], "matrix": [[1, 2], [3, 4]], "most": 2**31 - 1, "least": -(2**31), "true": True}
+    for version, dtype in (("CDF-1", "i4"), ("CDF-2", "i4"), ("CDF-5", "i8")):
+        with pnc_vol.File(tmp_path / "x.nc", "w", format=version) as f:
+            f.attrs.update(values)
+            f.create_group("g").attrs["n"] = 7
+        with pnc_vol.File(tmp_path / "x.nc", "r+") as f:
+            assert {name: value.tolist() for name, value in f.attrs.items()} == values
+            assert f.attrs["matrix"].dtype == f["g"].attrs["n"].dtype == dtype
+            f.attrs["later"] = 9
+            f.attrs.modify("one", 6)
+            assert f.attrs["later"].dtype == f.attrs["one"].dtype == dtype
+
+
+def test_a_copy_that_the_format_cannot_hold_makes_nothing(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as new, pnc_vol.File(tmp_path / "b.nc", "w", format="CDF-2") as old:
+        new["g/small"] = np.float32([1])
+        new["g/big"] = np.arange(3)
+        new.create_dataset("h", data=np.float32([1])).attrs["n"] = 5
+        for name, what in (("g", "'/g/big'"), ("h", "'n' of '/h'")):
+            with pytest.raises(ValueError, match=f"{what}: CDF-2 has no type int64"):
+                new.copy(name, old)
+        assert list(old) == []
+        new.copy("h", old, without_attrs=True)
+        assert old["h"][()].tolist() == [1]
