@@ -5,7 +5,7 @@ headers, markers; who calls puts the true name into a marker wherever `dataset_n
 
 Rules
 -----
-1. ``/A/B`` becomes ``A_B``. What NetCDF does not allow becomes ``_``; a name beyond 256 bytes is cut and gets
+1. ``/A/B`` becomes ``A_B``. What NetCDF does not allow becomes ``_``; a name beyond 255 bytes is cut and gets
    a digest of the whole.
 2. The second user of a name gets ``_2``, the third ``_3``...
 3. A name of the file is never a path: ``/`` in it becomes ``_``, nothing is split, nothing is followed.
@@ -27,6 +27,8 @@ MARKER = "_PncVol"
 _BAD = re.compile("[\x00-\x1f\x7f/\ud800-\udfff]")
 _FIRST = re.compile("[A-Za-z0-9_\u0080-\U0010ffff]")
 _DIGEST = 8
+_LONGEST = MAX_NAME - 1
+"""Bytes of a name that is made here: NetCDF allows one more, but ncdump 4.9 fails on such attributes."""
 
 
 def legal_name(name: str) -> str:
@@ -37,7 +39,7 @@ def legal_name(name: str) -> str:
     >>> legal_name("temp"), legal_name("a/b "), legal_name(".hidden")
     ('temp', 'a_b_', '_.hidden')
     """
-    if is_legal_name(name):
+    if is_legal_name(name) and (len(name) < _LONGEST // 4 or len(name.encode()) <= _LONGEST):
         return name
     bent = _BAD.sub("_", normalise(name))
     if bent.endswith(" "):
@@ -47,7 +49,7 @@ def legal_name(name: str) -> str:
     return _shortened(bent, name)
 
 
-def _shortened(bent: str, name: str, room: int = MAX_NAME) -> str:
+def _shortened(bent: str, name: str, room: int = _LONGEST) -> str:
     """`bent` in at most `room` bytes, its end replaced by a digest of `name` if it is too long."""
     coded = bent.encode("utf-8", "surrogateescape")
     if len(coded) <= room:
@@ -77,7 +79,7 @@ class NameBook:
         if name not in self.taken:
             self.taken.add(name)
             return name
-        base = _shortened(name, name, MAX_NAME - 10)
+        base = _shortened(name, name, _LONGEST - 9)
         number = self._next.get(base, 2)
         while f"{base}_{number}" in self.taken:
             number += 1
