@@ -148,6 +148,9 @@ class _Use:
     ) -> None:
         with self.lock:
             self._inside -= 1
+            if isinstance(error, OSError) and error.errno and error.filename is None:
+                # calls on a descriptor do not say which file it is
+                error.filename = self._driver.path
             if self.closed:
                 self.lock.notify_all()
 

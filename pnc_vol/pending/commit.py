@@ -384,6 +384,6 @@ def _named(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None and error.filename != path:
+        if error.errno and error.filename != path:
             raise type(error)(error.errno, error.strerror, path) from error
         raise

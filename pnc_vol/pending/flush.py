@@ -101,13 +101,19 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
-    write_header(session, with_records(session, target.header, numrecs), durable=durable)
+    try:
+        write_header(session, with_records(session, target.header, numrecs), durable=durable)
+    except Exception as reason:
+        if failures:
+            # what failed first, and stays pending, says more than the header that met the same full disk
+            raise comm.on_all(_flush_error(failures, session.path, closing=closing)) from reason
+        raise
     session.queue.settled()
     if session.shrunk and not failures:
         cut_tail(session)
     session.counts["seconds_flush"] += time.perf_counter() - started
     if failures:
-        raise comm.on_all(_flush_error(failures))
+        raise comm.on_all(_flush_error(failures, session.path, closing=closing))
 
 
 def _mine(session: Session) -> Agreement:
@@ -339,11 +345,16 @@ def _use_collective(session: Session, agreed: Agreement) -> bool:
     return agreed.runs > 1 and agreed.nbytes < agreed.runs * _LARGE_EXTENT
 
 
-def _flush_error(failures: list[RequestFailure]) -> PncVolError:
+def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool) -> PncVolError:
     first = failures[0]
     more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+    now = (
+        "The file is closed without what they should have written"
+        if closing
+        else "They stay pending: flush again when the cause is gone, or cancel them"
+    )
     return FlushError(
-        f"{len(failures)} request(s) failed: {first.variable}{first.selection} on rank {first.rank}: "
-        f"{first.message}{more} (see .errors). They stay pending: flush again when the cause is gone, or cancel them",
+        f"{path}: {len(failures)} request(s) failed: {first.variable}{first.selection} on rank {first.rank}: "
+        f"{first.message}{more} (see .errors). {now}",
         failures,
     )

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.errors import ClosedFileError, NotCDFError, NotYetError
+from pnc_vol.errors import ClosedFileError, FlushError, NotCDFError, NotYetError
 from pnc_vol.pending.commit import check_place
 from pnc_vol.system import System
 
@@ -370,6 +370,51 @@ def test_a_folder_that_takes_no_files_is_named(tmp_path: pathlib.Path) -> None:
     with pnc_vol.File(folder / "x.nc") as f:
         assert list(f) == ["x"]
         assert f["x"][()].tolist() == [9, 2]
+
+
+class Full(System):
+    """A disk on which no file can grow beyond `room` bytes."""
+
+    room = 20_000
+
+    def pwrite(self, fd: int, buffer: Any, offset: int) -> int:
+        if offset + memoryview(buffer).nbytes > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwrite(fd, buffer, offset)
+
+    def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
+        return self.pwrite(fd, b"".join(buffers), offset)
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_a_full_disk_is_told_with_the_file_and_what_was_to_be_written(tmp_path: pathlib.Path, closing: bool) -> None:
+    path = tmp_path / "x.nc"
+    system = Full()
+    f = pnc_vol.File(path, "w", system=system)
+    f["kept"] = np.arange(1000.0)
+    f.flush()
+    f["large"] = np.arange(10_000.0)
+    with pytest.raises(FlushError, match=r"x.nc: 1 request.*/large.*No space left") as caught:
+        f.close() if closing else f.flush()
+    assert caught.value.errno == errno.ENOSPC
+    assert [failure.variable for failure in caught.value.errors] == ["/large"]
+    assert ("closed without" in str(caught.value)) == closing
+    if not closing:
+        system.room = 10**9
+        f.flush()
+        f.close()
+    with pnc_vol.File(path) as f:
+        assert list(f) == (["kept"] if closing else ["kept", "large"])
+        assert f["kept"][999] == 999
+        assert closing or f["large"][9999] == 9999
+
+
+def test_a_full_disk_leaves_no_new_file(tmp_path: pathlib.Path) -> None:
+    system = Full()
+    system.room = 10
+    with pytest.raises(OSError, match=r"No space left.*x.nc'"):
+        pnc_vol.File(tmp_path / "x.nc", "w", system=system)
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_exception_closes_the_file(impl: Any) -> None:
