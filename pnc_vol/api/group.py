@@ -241,6 +241,8 @@ class Group(Creating):
         ------
         RuntimeError
             There is no such object, or the new path is taken.
+        KeyError
+            There is no such object, and `dest` is a group.
         TypeError
             `dest` is a dataset.
         """
@@ -257,7 +259,9 @@ class Group(Creating):
                 stack.enter_context(session.lock)
             node = origin._id.node if isinstance(source, HLObject) else paths.lookup(self._node, source)
             if node is None:
-                raise OperationError(f"Unable to copy object (object {source!r} doesn't exist)")
+                # h5py looks the source up for its name when it gets none: a KeyError there
+                missing = NotFoundError if isinstance(dest, Group) and name is None else OperationError
+                raise missing(f"Unable to copy object (object {source!r} doesn't exist)")
             if isinstance(dest, Group):
                 dest = node.name if name is None else name
             slot = paths.slot(target._node, dest, "copy object")

@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 def has_text(args: Any) -> bool:
-    return any(isinstance(arg, (str, bytes)) for arg in (args if isinstance(args, tuple) else (args,)))
+    return any(isinstance(arg, str) for arg in (args if isinstance(args, tuple) else (args,)))
 
 
 def source(shape: Shape | None, args: Any) -> Selection:
@@ -36,15 +36,7 @@ def source(shape: Shape | None, args: Any) -> Selection:
     """
     if shape is None:
         raise SelectionValueError("Empty datasets cannot be sliced")
-    try:
-        return select(shape, args)
-    except SelectionTypeError:
-        other = spelled_out(args, shape)
-        if other is not args:
-            return select(shape, other)
-        if has_text(args):
-            raise SelectionValueError("Field names only allowed for compound types") from None
-        raise
+    return _selected(shape, args, SelectionValueError("Field names only allowed for compound types"))
 
 
 def target(shape: Shape | None, args: Any) -> Selection:
@@ -59,6 +51,11 @@ def target(shape: Shape | None, args: Any) -> Selection:
     """
     if shape is None:
         raise ConversionError("Empty datasets cannot be written to; delete it and create one with a shape")
+    return _selected(shape, args, SelectionTypeError("Illegal slicing argument (not a compound dataset)"))
+
+
+def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
+    """As `select`, with the rarer kinds of index of h5py; text among them raises `for_text`."""
     try:
         return select(shape, args)
     except SelectionTypeError:
@@ -66,7 +63,7 @@ def target(shape: Shape | None, args: Any) -> Selection:
         if other is not args:
             return select(shape, other)
         if has_text(args):
-            raise SelectionTypeError("Illegal slicing argument (not a compound dataset)") from None
+            raise for_text from None
         raise
 
 

@@ -480,3 +480,17 @@ def test_random_selections(tmp_path: pathlib.Path, script: Any) -> None:
             assert np.array_equal(inside, outside)
             found.append((outside.dtype, np.shape(outside), np.asarray(outside).tolist(), f["x"][()].tolist()))
     assert found[0] == found[1]
+
+
+def test_text_is_no_index(both: Any) -> None:
+    both.same("""
+        d = f.create_dataset('d', data=[1, 2, 3]); s = f.create_dataset('s', data=1)
+        e = f.create_dataset('e', dtype='f4')
+        d['x']
+        d[b'x']
+        d['x', 0]
+        s['x']
+        e['x']
+        d['x'] = 1
+        d[b'x'] = 1
+    """)

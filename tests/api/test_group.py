@@ -470,3 +470,14 @@ def test_random_scripts(tmp_path: pathlib.Path, steps: list[Any]) -> None:
             assert _listing(f) == before
         files.append((told, before))
     assert files[0] == files[1]
+
+
+def test_copies_of_what_is_not_there(both: Any) -> None:
+    both.same("""
+        g = f.create_group('g'); f['x'] = 1
+        f.copy('nope', g)
+        f.copy('nope', 'y')
+        f.copy('nope', g, name='y')
+        f.copy('x', g)
+        list(f), list(g)
+    """)
