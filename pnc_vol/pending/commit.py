@@ -55,6 +55,7 @@ class Location:
         self.path = path
         self.work = work
         self._exclusive = False
+        self._named_for_good = False
         self._torn: bytes | None = None
 
     @property
@@ -96,25 +97,31 @@ class Location:
         return location
 
     def publish(self, *, durable: bool = False) -> None:
-        """Give the file its name, in place of what was there.
+        """Give the file its name, in place of what was there; nothing to do if it has it.
+
+        Parameters
+        ----------
+        durable : bool
+            Bring the name to stable storage, once in the life of the file: an earlier flush may have been content with
+            less.
 
         Raises
         ------
         OSError
             It has its temporary name still, and this may be called again.
         """
-        if self.published:
-            return
         with _named(self.path):
-            if self._exclusive:
-                name_new(self.system, self.work, self.path)
-            else:
-                self.system.rename(self.work, self.path)
-            self._exclusive = False
-            self.work = self.path
-            _forget_journal(self.system, self.path)
-            if durable:
+            if not self.published:
+                if self._exclusive:
+                    name_new(self.system, self.work, self.path)
+                else:
+                    self.system.rename(self.work, self.path)
+                self._exclusive = self._named_for_good = False
+                self.work = self.path
+                _forget_journal(self.system, self.path)
+            if durable and not self._named_for_good:
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                self._named_for_good = True
 
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""

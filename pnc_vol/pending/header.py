@@ -75,9 +75,9 @@ def cut_tail(session: Session) -> None:
 
 
 def _publish(session: Session, *, durable: bool) -> None:
-    """Give a moved file its name (collective)."""
+    """Give a moved file its name, and bring the name to stable storage if asked (collective)."""
     location = session.location
-    if location is None or location.published or session.keep_unpublished:
+    if location is None or session.keep_unpublished or (location.published and not durable):
         return
     error: BaseException | None = None
     if session.comm.rank == 0:

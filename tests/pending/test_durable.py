@@ -127,3 +127,19 @@ def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
             assert list(other) == [], "a header that promises what may be lost"
         with pytest.raises(OSError, match="durability is no longer promised"):
             f.flush(durable=True)
+
+
+def test_a_name_that_an_ordinary_flush_gave_is_made_safe_once(path: pathlib.Path) -> None:
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system) as f:
+        x = f.create_dataset("x", (10,), "f8")
+        f.flush()
+        assert not system.matching(name="fsync_dir")
+        x[...] = 1
+        f.flush(durable=True)
+        folder = system.matching(name="fsync_dir", path=str(path.parent))
+        assert len(folder) == 1
+        assert folder[0].number > system.matching(name="rename")[-1].number
+        x[...] = 2
+        f.flush(durable=True)
+        assert len(system.matching(name="fsync_dir")) == 1
