@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = [
     "AlreadyDoneError",
+    "AlreadyFlushedError",
     "ClosedFileError",
     "ClosedKeyError",
     "CollectiveMismatchError",
@@ -30,6 +31,7 @@ __all__ = [
     "LimitError",
     "LinkExistsError",
     "LogError",
+    "LogRefusedError",
     "NameExistsError",
     "NeedBytes",
     "NotCDFError",
@@ -107,6 +109,11 @@ class ShortFileError(FormatError):
 
 class LogError(FormatError):
     """The bytes of a burst-buffer log, or of its companion, are wrong; `offset` counts in that file."""
+
+
+class LogRefusedError(LogError):
+    """Logs are not replayed, though they may be good: their job still runs, logs of other ranks are missing, or they
+    do not belong to this file."""
 
 
 class FormatWarning(PncVolWarning):
@@ -227,6 +234,10 @@ class ClosedKeyError(ClosedFileError, KeyError):
 
 class AlreadyDoneError(PncVolError, ValueError):
     """A request was carried out already and cannot be cancelled (NC_EFLUSHED)."""
+
+
+AlreadyFlushedError = AlreadyDoneError
+"""The same under the name that PnetCDF gives it."""
 
 
 class RequestPendingError(PncVolError, RuntimeError):

@@ -68,6 +68,8 @@ _SHARED = (
     "separator",
     "transport",
     "burst_buf",
+    "burst_buf_shared_logs",
+    "burst_buf_sync",
     "recover",
 )
 
@@ -176,7 +178,7 @@ def _decide(options: Options, path: str | None, mode: str, keeps_file: bool) -> 
         check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
     if mode in ("r", "r+") and there is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
-    if path is not None and keeps_file and there is not None:
+    if path is not None and keeps_file:
         look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
         return b"replace" if mode == "w" else b"create"
@@ -298,7 +300,17 @@ def open_queue(session: Session) -> Queue:
     options = session.options
     if not options.burst_buf or not session.writable or session.location is None:
         return Queue(options.buffer_size, lambda: open_spill(session))
-    return begin_log(session.location.path, options, session.comm, lambda: open_spill(session))
+    location = session.location
+
+    def stored() -> dict[int, str]:
+        there = {var.name for var in session.disk_header.vars}
+        placed = session.placed
+        named = zip(placed.uids, placed.header.vars, strict=True)
+        return {uid: var.name for uid, var in named if var.name in there}
+
+    return begin_log(
+        location.path, options, session.comm, lambda: open_spill(session), work=location.work, stored=stored
+    )
 
 
 def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:

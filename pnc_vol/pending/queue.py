@@ -243,8 +243,15 @@ class Queue:
         self.replace(left)
         return gone
 
-    def cut(self, uid: int, count: int) -> None:
-        """Drop the rows of a record variable from element `count` on, where a record begins."""
+    def cut(self, node: DatasetNode, count: int) -> bool:
+        """Drop the rows of a record variable from element `count` on, where a record begins.
+
+        Returns
+        -------
+        bool
+            False if there is no room to remember it; nothing was dropped.
+        """
+        uid = node.uid
         if self.has(uid):
             left = []
             for batch in self.batches():
@@ -253,6 +260,7 @@ class Queue:
                     rows[uid] = rows[uid][rows[uid][:, 1] < count]
                 left.append(keep_rows(batch, rows))
             self.replace(left)
+        return True
 
     def forget(self, uids: set[int]) -> None:
         """Drop all rows of variables that are gone."""

@@ -44,7 +44,7 @@ from pnc_vol.pending.batches import SpilledBatch, SpilledSome
 from pnc_vol.pending.carry import Carried, carry
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.flush import flush
-from pnc_vol.pending.log.queue import LogBatch
+from pnc_vol.pending.log.batch import LogBatch
 from pnc_vol.pending.opened import Opened, memory_copy, open_copy, open_file, open_queue
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.plan import Rows
@@ -161,6 +161,11 @@ class Session:
         """The header as it is in the file."""
         return self.disk_header
 
+    @property
+    def always_durable(self) -> bool:
+        """True if each flush is to be durable; a log on stable storage is begun anew when the file is there too."""
+        return self.options.durable or (self.queue.logged and self.options.burst_buf_sync != "none")
+
     def check_open(self) -> None:
         """Raise if the file cannot be used any more.
 
@@ -222,7 +227,10 @@ class Session:
             old, new = (node.shape or (0,))[0], shape[0]
             if new < old:
                 self.complete_reads()
-                self.queue.cut(node.uid, new * math.prod(shape[1:]))
+                count = new * math.prod(shape[1:])
+                if not self.queue.cut(node, count):
+                    self.drain()
+                    self.queue.cut(node, count)
                 there = max(self.disk_numrecs, self.placed.records)
                 if there > new:
                     post.write(self, node, select((there, *shape[1:]), slice(new, None)), post.fill_of(node))
@@ -316,7 +324,7 @@ class Session:
                 return
             self.complete_reads(requests)
             if any(not request.test() for request in requests):
-                self.drain()
+                self.write_out()
             late = [request for request in requests if not request.test()]
             if late and self.comm.size == 1:
                 self.flush()
@@ -349,7 +357,7 @@ class Session:
     # ---------------------------------------------------------------------------------- carrying out
 
     def drain(self) -> None:
-        """Make room in memory: write what has a place in the file, spill the rest. Never waits for a rank.
+        """Make room: write what has a place in the file, spill the rest. Never waits for a rank.
 
         Raises
         ------
@@ -358,11 +366,23 @@ class Session:
         OSError
             The spill file could not be written.
         """
-        self.complete_reads()
         if self.queue.logged and self.comm.size == 1:
             # A log is emptied only when the header is written, and one process may do that at any time.
             self.flush()
             return
+        self.write_out()
+        self.queue.stop_logging()
+        self.queue.spill()
+
+    def write_out(self) -> None:
+        """Write what has a place in the file. Never waits for a rank.
+
+        Raises
+        ------
+        FlushError
+            Something could not be written; it stays posted.
+        """
+        self.complete_reads()
         batches = self.queue.batches()
         held = {u for batch in batches if isinstance(batch, (SpilledBatch, SpilledSome)) for u in batch.uids()}
         uids = sorted({u for batch in batches for u in batch.uids()} - held)
@@ -380,8 +400,6 @@ class Session:
                     "what was posted stays posted",
                     failures,
                 )
-        self.queue.stop_logging()
-        self.queue.spill()
 
     def settle(self, done: Carried) -> tuple[list[RequestFailure], int]:
         """Tell the handles what became of their requests; the failures, and the lowest record among them."""
@@ -419,7 +437,7 @@ class Session:
         with self.lock:
             self.check_open()
             if self.writable:
-                flush(self, durable=self.options.durable if durable is None else durable)
+                flush(self, durable=self.always_durable if durable is None else durable)
             else:
                 self.complete_reads()
 
@@ -496,7 +514,7 @@ class Session:
             try:
                 self.keep_unpublished = False
                 if self.writable:
-                    flush(self, durable=self.options.durable, closing=True)
+                    flush(self, durable=self.always_durable, closing=True)
                 else:
                     self._close_reading()
             except BaseException as error:

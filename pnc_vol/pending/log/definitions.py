@@ -2,23 +2,29 @@
 
 Knows: dataset nodes, JSON. Does not know: files, entries.
 
-A definition is a line: CRC-32 of the rest in hexadecimal, a blank, JSON with the dataset's number (``varid`` of the
-entries), path, type, shape, whether its first axis is the record dimension, and fill value.
+A definition is a line: CRC-32 of the rest in hexadecimal, a blank, JSON. See ``docs/reference/log-format.md``.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import zlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pnc_vol.errors import LogError
+from pnc_vol.format.widths import MAX_VAR_DIMS
 from pnc_vol.mapping.dtypes import Element, element_for
+from pnc_vol.mapping.names import is_member_name
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype, enum_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["Definition", "encode_definition", "read_definitions"]
+__all__ = ["Definition", "Definitions", "encode_definition", "encode_work", "read_definitions"]
+
+_MOST_WIDTH = 1 << 31
 
 
 class Definition(NamedTuple):
@@ -30,6 +36,9 @@ class Definition(NamedTuple):
     shape : tuple of int
     record : bool, the first axis is the record dimension.
     fillvalue : bytes or None
+    stored : str or None, the variable that it was in the file's header; None if it was not there yet.
+    replaces : bool, a variable of that name was in the header, and was deleted or renamed.
+    epoch, fills : int, flushes before it, and fills of the log since the last one.
     """
 
     varid: int
@@ -38,11 +47,30 @@ class Definition(NamedTuple):
     shape: tuple[int, ...]
     record: bool
     fillvalue: bytes | None
+    stored: str | None = None
+    replaces: bool = False
+    epoch: int = 0
+    fills: int = 0
 
 
-def encode_definition(node: DatasetNode) -> bytes:
+class Definitions(NamedTuple):
+    """All of a log.
+
+    found : list of Definition, in order.
+    work : str, the temporary name of a file that never took its own; "" if it had it.
+    torn_bytes : int, after the last whole line.
+    """
+
+    found: list[Definition]
+    work: str
+    torn_bytes: int
+
+
+def encode_definition(
+    node: DatasetNode, *, stored: str | None = None, replaces: bool = False, epoch: int = 0, fills: int = 0
+) -> bytes:
     """The line for a dataset."""
-    body = json.dumps(
+    return _line(
         {
             "varid": node.uid,
             "path": node.path,
@@ -51,9 +79,21 @@ def encode_definition(node: DatasetNode) -> bytes:
             "shape": node.shape,
             "record": node.is_record,
             "fill": None if node.fillvalue is None else node.fillvalue.hex(),
-        },
-        separators=(",", ":"),
-    ).encode()
+            "stored": stored,
+            "replaces": replaces,
+            "epoch": epoch,
+            "fills": fills,
+        }
+    )
+
+
+def encode_work(work: str) -> bytes:
+    """The line that says that the file has only a temporary name yet."""
+    return _line({"work": work})
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    body = json.dumps(said, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
@@ -67,38 +107,72 @@ def _type_of(element: Element) -> Any:
     return element.dtype.str
 
 
-def read_definitions(data: bytes) -> tuple[list[Definition], int]:
-    """All definitions up to the first line that is not whole, and how many bytes follow it."""
+def read_definitions(data: bytes) -> Definitions:
+    """All definitions up to the first line that is not whole.
+
+    Raises
+    ------
+    LogError
+        A line is whole and says what no dataset can be.
+    """
     found: list[Definition] = []
+    work = ""
     at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        line = data[at:end]
+    for end, line in _lines(data):
         try:
-            if end < 0 or int(line[:8], 16) != zlib.crc32(line[9:]):
-                break
-            found.append(_definition(json.loads(line[9:])))
-        except (ValueError, KeyError, TypeError):
-            break
+            said = json.loads(line)
+            if "work" in said:
+                work = str(said["work"])
+            else:
+                found.append(_definition(said))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise LogError(f"the definition at byte {at} cannot be: {error}", offset=at, field="definition") from error
+        at = end
+    return Definitions(found, work, len(data) - at)
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Whole lines, without their CRC, and where each ends."""
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        crc, line = data[at : at + 8], data[at + 9 : end]
+        if crc != b"%08x" % zlib.crc32(line):
+            return
         at = end + 1
-    return found, len(data) - at
+        yield at, line
 
 
 def _definition(said: Any) -> Definition:
-    kind = said["type"]
+    kind, width = said["type"], int(said["width"])
+    if not 0 < width <= _MOST_WIDTH:
+        raise ValueError(f"width {width}")
     if isinstance(kind, str):
         element = element_for(np.dtype(kind))
     elif "string" in kind:
         encoding, length = kind["string"]
-        element = element_for(string_dtype(encoding, length), width=int(said["width"]))
+        element = element_for(string_dtype(encoding, length), width=width)
     else:
         element = element_for(enum_dtype(kind["enum"], np.dtype(kind["base"])))
-    fill = said["fill"]
+    path = str(said["path"])
+    if not path.startswith("/") or not all(is_member_name(step) for step in path[1:].split("/")):
+        raise ValueError(f"path {path!r}")
+    shape = tuple(int(n) for n in said["shape"])
+    record = bool(said["record"])
+    if min(shape, default=0) < 0 or len(shape) > MAX_VAR_DIMS or (record and not shape):
+        raise ValueError(f"shape {shape}")
+    if math.prod(n or 1 for n in shape) * element.itemsize >= 2**63:
+        raise ValueError(f"shape {shape}")
+    fill = None if said["fill"] is None else bytes.fromhex(said["fill"])
+    stored = said.get("stored")
     return Definition(
         int(said["varid"]),
-        str(said["path"]),
+        path,
         element,
-        tuple(int(n) for n in said["shape"]),
-        bool(said["record"]),
-        None if fill is None else bytes.fromhex(fill),
+        shape,
+        record,
+        fill,
+        None if stored is None else str(stored),
+        bool(said.get("replaces")),
+        int(said.get("epoch", 0)),
+        int(said.get("fills", 0)),
     )

@@ -1,124 +1,36 @@
-"""The files of one rank's log: where they are, and how bytes get to their ends.
+"""The files of one rank's log: how bytes get to their ends.
 
-Knows: folders, names, descriptors. Does not know: what the bytes mean.
+Knows: names, descriptors, windows. Does not know: what the bytes mean, which folder they are in.
 
 Rules
 -----
-1. Every job has a folder of its own (0700), named after the full path of the file and a random token, so that two
-   jobs, or two files of one name, never meet. Files are 0600, made with `O_EXCL` and never through a symbolic link.
+1. Files are 0600, made with `O_EXCL` and never through a symbolic link.
 2. A write is whole or an error; after an error the ends are where they were.
-3. The folder is locked while its job lives: what is found unlocked was left by a job that is gone.
+3. Little is reserved at first, and more each time, so that a small log is small and a full device is met here.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
+import mmap
 import os
-import re
+import weakref
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pnc_vol.pending.log.reading import SHARED_BLOCK, shared_pieces
-from pnc_vol.system import System, is_folder, read_whole, write_all
+from pnc_vol.system import System, write_all
 
-__all__ = ["LogFiles", "Tail", "folder_for", "left_behind", "logs_in", "pointer_path", "remove_folder", "stem_of"]
+__all__ = ["FULL", "LogFiles", "Share", "Tail"]
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of the errors that mean: no room."""
 
 SUFFIXES = (".meta", ".data", ".commit", ".defs")
-_PREFIX = "pncbb-"
-_PAGE = 64 << 10
-"""Bytes; a multiple of every page size in use."""
-_WINDOW = 256 << 10
+_PAGE = mmap.ALLOCATIONGRANULARITY
+_LEAST = max(_PAGE, 16 << 10)
+_WINDOW = 1 << 20
 _DATA_WINDOW = 4 << 20
-
-
-def stem_of(path: str) -> str:
-    """The part of a log's name that tells a person which file it belongs to."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(path))[:64] or "file"
-
-
-def _key(path: str) -> str:
-    digest = hashlib.sha256(os.path.abspath(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return f"{_PREFIX}{stem_of(path)}-{digest}-"
-
-
-def folder_for(system: System, path: str, parent: str) -> str:
-    """Make the folder for the logs of one job.
-
-    Raises
-    ------
-    OSError
-        `parent` is no folder that one can write to.
-    """
-    folder = os.path.join(parent, _key(path) + system.token())
-    try:
-        system.mkdir(folder, 0o700)
-    except OSError as error:
-        raise type(error)(
-            error.errno, f"nc_burst_buf_dirname: no log folder can be made here ({error.strerror})", parent
-        ) from error
-    return folder
-
-
-def leftovers(system: System, path: str, parent: str) -> list[str]:
-    """Folders of logs of this file whose job is gone, oldest first."""
-    found = []
-    key = _key(path)
-    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-        for name in system.listdir(parent):
-            folder = os.path.join(parent, name)
-            if name.startswith(key) and not is_alive(system, folder):
-                found.append((system.stat(folder).st_mtime_ns, folder))
-    return [folder for _, folder in sorted(found)]
-
-
-def pointer_path(path: str) -> str:
-    """The name of the note beside a file that says where its logs are while they hold what the file does not."""
-    head, tail = os.path.split(path)
-    return os.path.join(head, f".{tail}.pncbb")
-
-
-def left_behind(system: System, path: str, parent: str) -> list[str]:
-    """Folders of logs of this file whose job is gone: in `parent`, and where the note beside the file says.
-
-    The note is not trusted: what it names counts only if its name is that of a log folder of this very file.
-    """
-    folders = leftovers(system, path, parent)
-    with suppress(OSError, UnicodeDecodeError):
-        told = read_whole(system, pointer_path(path), limit=4096).decode().strip()
-        known = os.path.basename(told).startswith(_key(path)) and is_folder(system, told)
-        if known and told not in folders and not is_alive(system, told):
-            folders.append(told)
-    return [folder for folder in folders if logs_in(system, folder)]
-
-
-def logs_in(system: System, folder: str) -> list[str]:
-    """The logs of a folder, without their suffixes, sorted."""
-    return sorted(
-        os.path.join(folder, name[: -len(".meta")]) for name in system.listdir(folder) if name.endswith(".meta")
-    )
-
-
-def is_alive(system: System, folder: str) -> bool:
-    """Whether the job of a folder still runs on this machine."""
-    for name in system.listdir(folder):
-        if ".commit" in name:
-            fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                system.flock(fd, exclusive=True)
-            except OSError as error:
-                if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-                    return True
-            finally:
-                system.close(fd)
-    return False
-
-
-def remove_folder(system: System, folder: str) -> None:
-    """Remove the logs of a job, all of whose posts are in the file."""
-    for name in system.listdir(folder):
-        system.unlink(os.path.join(folder, name))
-    system.rmdir(folder)
 
 
 class Share(NamedTuple):
@@ -159,18 +71,21 @@ class Tail:
     ----------
     system : System
     fd : int
-    window : int, bytes, a multiple of the page size.
+    most : int, bytes of the largest window, a multiple of the page size.
     share : Share
         How the file is shared with other ranks; offsets are those of this rank's own bytes.
     """
 
-    def __init__(self, system: System, fd: int, window: int, share: Share | None = None) -> None:
+    __slots__ = ("_base", "_limit", "_map", "_size", "end", "fd", "most", "share", "system")
+
+    def __init__(self, system: System, fd: int, most: int, share: Share | None = None) -> None:
         self.system = system
         self.fd = fd
-        self.window = window
+        self.most = most
         self.share = share
         self.end = 0
         self._base = self._limit = 0
+        self._size = _LEAST
         self._map: Any = None
 
     def append(self, data: memoryview | bytes) -> None:
@@ -184,7 +99,7 @@ class Tail:
         end = self.end
         after = end + len(data)
         if after > self._limit:
-            if len(data) > self.window // 2 or (self.share is not None and self.share.cuts(end, after)):
+            if len(data) > self.most // 4 or (self.share is not None and self.share.cuts(end, after)):
                 # Large ones go their own way.
                 view, done = memoryview(data), 0
                 for at, nbytes in self.pieces(end, len(data)):
@@ -192,7 +107,7 @@ class Tail:
                     done += nbytes
                 self.end = after
                 return
-            self._move(end)
+            self._move(end, len(data))
         self._map[end - self._base : after - self._base] = data
         self.end = after
 
@@ -200,14 +115,22 @@ class Tail:
         """Where bytes stand in the file: (offset, nbytes) pairs."""
         return [(offset, nbytes)] if self.share is None else self.share.pieces(offset, nbytes)
 
-    def _move(self, end: int) -> None:
-        """Open the window at `end`."""
+    def _move(self, end: int, nbytes: int) -> None:
+        """Open the window at `end`, twice as large as the last one if there is room."""
         base = end // _PAGE * _PAGE
-        (at, nbytes), *_ = self.pieces(base, self.window)
-        self.system.fallocate(self.fd, at, nbytes)
-        moved = self.system.mmap(self.fd, nbytes, at)
+        need = -(-(end + nbytes - base) // _PAGE) * _PAGE
+        (at, size), *_ = self.pieces(base, max(need, min(2 * self._size, self.most)))
+        while True:
+            try:
+                self.system.fallocate(self.fd, at, size)
+                break
+            except OSError as error:
+                if size == need or error.errno not in FULL:
+                    raise
+                size = max(need, size // 4 // _PAGE * _PAGE)
+        moved = self.system.mmap(self.fd, size, at)
         self._unmap()
-        self._map, self._base, self._limit = moved, base, base + nbytes
+        self._map, self._base, self._limit, self._size = moved, base, base + size, size
 
     def cut(self, end: int) -> None:
         """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more."""
@@ -267,6 +190,7 @@ class LogFiles:
             self.close(delete=True)
             raise
         self.meta, self.data, self.commit, self.defs = (self._tails[suffix] for suffix in SUFFIXES)
+        _OPEN.add(self)
 
     def path(self, suffix: str) -> str:
         """The path of one file; ranks that share a pair of logs have commit records of their own."""
@@ -283,8 +207,15 @@ class LogFiles:
         for tail in (self.defs, self.data, self.meta, self.commit):
             self.system.fdatasync(tail.fd)
 
+    def sync_names(self) -> None:
+        """Bring the names of the files, and of their folder, to stable storage."""
+        folder = os.path.dirname(self.base)
+        for name in (folder, os.path.dirname(folder)):
+            self.system.fsync_dir(name or ".")
+
     def close(self, *, delete: bool) -> None:
         """Close the files, and remove them and their folder if asked."""
+        _OPEN.discard(self)
         for suffix, tail in self._tails.items():
             if delete:
                 with suppress(OSError):
@@ -295,3 +226,22 @@ class LogFiles:
             # The last rank of the job removes the folder; before, it is not empty.
             with suppress(OSError):
                 self.system.rmdir(os.path.dirname(self.base))
+
+    def leave(self) -> None:
+        """In a forked child: let go of the descriptors, so that the lock ends with the job and not with the child."""
+        for tail in self._tails.values():
+            with suppress(OSError):
+                self.system.close(tail.fd)
+        self._tails = {}
+
+
+_OPEN: weakref.WeakSet[LogFiles] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for files in list(_OPEN):
+        files.leave()
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

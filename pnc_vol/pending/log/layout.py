@@ -35,6 +35,7 @@ __all__ = [
     "ITYPES",
     "KINDS",
     "LONG",
+    "MAX_NDIMS_AT",
     "META_MAGIC",
     "NATIVE",
     "NUM_ENTRIES_AT",
@@ -79,8 +80,8 @@ ITYPES = {
 
 _CODES = {np.dtype(text).str[1:]: code for code, text in ITYPES.items() if code != LONG}
 
-NUM_ENTRIES_AT = 48
-"""Offset of ``num_entries`` in a header of this layout."""
+MAX_NDIMS_AT, NUM_ENTRIES_AT = 40, 48
+"""Offsets of ``max_ndims`` and ``num_entries`` in a header of this layout."""
 
 ENTRY_BYTES = 40
 """Bytes of an entry before its coordinates."""

@@ -1,6 +1,11 @@
 """What happens to logs when a file is opened: those of a killed job are found, a new one is begun.
 
 Knows: folders, options, ranks. Does not know: bytes of logs.
+
+Rules
+-----
+1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
+2. What is found is said, once, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
 """
 
 from __future__ import annotations
@@ -13,19 +18,37 @@ from dataclasses import replace
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import PncVolWarning
+from pnc_vol.errors import LogRefusedError, PncVolWarning
 from pnc_vol.options import Options
-from pnc_vol.pending.log.files import Share, folder_for, left_behind, logs_in, pointer_path, remove_folder, stem_of
+from pnc_vol.pending.log.files import Share
+from pnc_vol.pending.log.folders import (
+    folder_for,
+    forget_folder,
+    left_behind,
+    logs_in,
+    note_folder,
+    noted_folders,
+    pointer_path,
+    remove_folder,
+    stem_of,
+)
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.log.replay import ReplayReport, replay_into
-from pnc_vol.system import exists, write_whole
+from pnc_vol.pending.log.source import holds_posts
+from pnc_vol.system import exists
 
-__all__ = ["begin_log", "look_after_leftovers", "recover_logs"]
+__all__ = ["abandoned_logs", "begin_log", "look_after_leftovers", "recover_logs"]
 
 
 def parent_of(path: str, options: Options) -> str:
     """The folder that the folders of logs are in."""
     return options.burst_buf_dirname or os.path.dirname(path) or "."
+
+
+def abandoned_logs(path: str, options: Options) -> list[str]:
+    """Folders of logs of a file, oldest first, whose job is gone and that hold what the file may not hold."""
+    system = options.system
+    return [folder for folder in left_behind(system, path, parent_of(path, options)) if holds_posts(system, folder)]
 
 
 def look_after_leftovers(path: str, options: Options, *, writable: bool, replaced: bool) -> None:
@@ -35,29 +58,59 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
     ----------
     writable : bool, the file is opened for writing.
     replaced : bool, it is made anew: what the logs hold belongs to the old file.
+
+    Raises
+    ------
+    OSError
+        A log is asked for, and its folder is missing or cannot be written to.
+    LogError
+        A log that is to be replayed is damaged; it is kept.
     """
     system = options.system
     real = system.realpath(path)
+    if options.burst_buf and writable:
+        # Before the file is touched: one that cannot have a log is not made, and replaces none.
+        system.rmdir(folder_for(system, real, parent_of(real, options)))
     if not (options.burst_buf or options.recover or exists(system, pointer_path(real))):
         return
-    folders = left_behind(system, real, parent_of(real, options))
+    if writable:
+        _tidy(real, options)
+    folders = abandoned_logs(real, options)
     if not folders:
         return
-    if options.burst_buf_overwrite:
+    if options.burst_buf_overwrite and writable:
         for folder in folders:
             remove_folder(system, folder)
+            forget_folder(system, real, folder)
         return
     if options.recover and writable and not replaced:
-        recover_logs(real, options)
-        return
-    warnings.warn(
-        PncVolWarning(
-            f"{path}: a job that ended early left posted data in {', '.join(folders)}; open the file with "
-            "mode 'r+' and recover=True, or run 'pnc-vol replay FILE LOGS', to put it into the file "
-            "(nc_burst_buf_overwrite=enable removes it)"
-        ),
-        stacklevel=2,
+        try:
+            recover_logs(real, options)
+            return
+        except LogRefusedError as error:
+            _warn(f"{path}: logs of a job that ended early are not replayed: {error}")
+            return
+    what = "have no part in the new file" if replaced else "are not in the file"
+    _warn(
+        f"{path}: a job that ended early left posted data that {what}, in {', '.join(folders)}; "
+        "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE LOGS', puts it into the file "
+        "(nc_burst_buf_overwrite=enable removes it)"
     )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(PncVolWarning(text), stacklevel=2)
+
+
+def _tidy(path: str, options: Options) -> None:
+    """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing."""
+    system = options.system
+    noted = set(noted_folders(system, path))
+    for folder in left_behind(system, path, parent_of(path, options)):
+        if folder in noted and not holds_posts(system, folder):
+            with suppress(OSError):
+                remove_folder(system, folder)
+                forget_folder(system, path, folder)
 
 
 def recover_logs(path: str, options: Options) -> list[ReplayReport]:
@@ -71,16 +124,28 @@ def recover_logs(path: str, options: Options) -> list[ReplayReport]:
     system = options.system
     reports = []
     plain = replace(options, burst_buf=False, recover=False, driver="")
-    for folder in left_behind(system, path, parent_of(path, options)):
+    for folder in abandoned_logs(path, options):
         reports.append(replay_into(path, [base + ".meta" for base in logs_in(system, folder)], options=plain))
         remove_folder(system, folder)
-    with suppress(OSError):
-        system.unlink(pointer_path(path))
+        forget_folder(system, path, folder)
     return reports
 
 
-def begin_log(path: str, options: Options, comm: Comm, open_spill: Callable[[], Driver]) -> LogQueue:
+def begin_log(
+    path: str,
+    options: Options,
+    comm: Comm,
+    open_spill: Callable[[], Driver],
+    *,
+    work: str = "",
+    stored: Callable[[], dict[int, str]] = dict,
+) -> LogQueue:
     """A queue in a new log, one for each rank (collective).
+
+    Parameters
+    ----------
+    work : str, the name that the file has now.
+    stored : callable, see `LogQueue`.
 
     Raises
     ------
@@ -90,11 +155,16 @@ def begin_log(path: str, options: Options, comm: Comm, open_spill: Callable[[], 
     system = options.system
 
     def make() -> bytes:
-        folder = folder_for(system, path, parent_of(path, options))
-        write_whole(system, pointer_path(path), folder.encode(), mode=0o600)
-        return folder.encode()
+        made = folder_for(system, path, parent_of(path, options))
+        try:
+            note_folder(system, path, made)
+        except OSError as error:
+            _warn(
+                f"{path}: no note can be left beside it of its log in {made} ({error.strerror}); remember it yourself"
+            )
+        return os.fsencode(made)
 
-    folder = on_root(comm, "open log", make).decode()
+    folder = os.fsdecode(on_root(comm, "open log", make))
     name, share = f"{stem_of(path)}_0_{comm.rank}", None
     if options.burst_buf_shared_logs:
         channel, channels, lowest = comm.node()
@@ -107,9 +177,11 @@ def begin_log(path: str, options: Options, comm: Comm, open_spill: Callable[[], 
             open_spill,
             base=os.path.join(folder, name),
             path=path,
+            work=work,
             rank=comm.rank,
             size=comm.size,
             share=share,
+            stored=stored,
         )
     except Exception as reason:
         error = reason
@@ -118,6 +190,10 @@ def begin_log(path: str, options: Options, comm: Comm, open_spill: Callable[[], 
     except BaseException:
         if queue is not None:
             queue.close(flushed=True)
+        if comm.rank == 0:
+            with suppress(OSError):
+                system.rmdir(folder)
+            forget_folder(system, path, folder)
         raise
     assert queue is not None
     return queue

@@ -10,16 +10,19 @@ Rules
 3. The log is begun anew only when all that it holds is in the file, header included (`settled`).
 4. A log that is full, or whose device is, makes the queue say no: the session drains, in a single process with a
    whole flush. Where that does not empty the log, later posts wait in memory, behind those of the log.
+5. A dataset is defined in the log before the first entry that means it, and again after each flush: a log explains
+   itself, and holds nothing that is in the file.
 """
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import sys
+import warnings
 from array import array
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from zlib import crc32
@@ -28,30 +31,32 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.pieces import copy_pieces
-from pnc_vol.errors import PncVolError
-from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.errors import PncVolWarning
+from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
-from pnc_vol.format.convert import Overflow, swap_in_place, to_file
+from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
-from pnc_vol.pending.batches import Batch, RowsOf
+from pnc_vol.pending.batches import Batch
+from pnc_vol.pending.log.batch import DataLog, LogBatch
 from pnc_vol.pending.log.companion import (
     COMMIT,
     FLUSHED,
-    RESET,
+    RECORD_BYTES,
     TOMBSTONE,
     CompanionHeader,
     encode_companion_header,
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.definitions import encode_definition
-from pnc_vol.pending.log.files import LogFiles, Share, pointer_path
+from pnc_vol.pending.log.definitions import encode_definition, encode_work
+from pnc_vol.pending.log.files import FULL, LogFiles, Share, Tail
+from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.layout import (
     DATA_MAGIC,
-    NUM_ENTRIES_AT,
+    MAX_NDIMS_AT,
     LogHeader,
     encode_header,
     encode_vara,
@@ -60,67 +65,13 @@ from pnc_vol.pending.log.layout import (
     itype_of,
 )
 from pnc_vol.pending.plan import COLUMNS, Rows
-from pnc_vol.pending.queue import Queue
-from pnc_vol.system import System, read_at
+from pnc_vol.pending.queue import ROW_COST, Queue
+from pnc_vol.system import System, exists
 
 __all__ = ["LogQueue"]
 
-Bytes = npt.NDArray[np.uint8]
-
 LEAST_ROUND = 64 << 10
 _PAGE = 4096
-
-
-class LogBatch(RowsOf):
-    """A stretch of a data log, one round of a flush.
-
-    base : int, bytes of the data log before it; addresses of its rows count from there.
-    nbytes : int
-    units : by variable, bytes of a value to be swapped.
-    """
-
-    def __init__(
-        self, rows: Mapping[int, Rows], queue: LogQueue, base: int, nbytes: int, units: Mapping[int, int]
-    ) -> None:
-        super().__init__(rows)
-        self.queue = queue
-        self.base = base
-        self.size = nbytes
-        self.units = units
-
-    def keep(self, rows: Mapping[int, Rows]) -> LogBatch:
-        return LogBatch(rows, self.queue, self.base, self.size, self.units)
-
-    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        ends = np.cumsum(nbytes)
-        packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        self.queue.fetch(Extents(address + self.base, nbytes, ends - nbytes), packed)
-        swap_in_place(packed, self.units[uid])
-        copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
-
-    def load(self, room: Bytes) -> Bytes:
-        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
-        zero = np.zeros(1, np.int64)
-        self.queue.fetch(Extents(zero + self.base, zero + self.size, zero), whole)
-        by_unit: dict[int, list[Rows]] = {}
-        for uid in self.uids():
-            by_unit.setdefault(self.units[uid], []).append(self.rows(uid))
-        for unit, tables in by_unit.items():
-            if unit > 1:
-                rows = np.concatenate(tables)
-                for first, last in _stretches(rows[:, 3], rows[:, 2] * rows[:, 4]):
-                    swap_in_place(whole[first:last], unit)
-        return whole
-
-
-def _stretches(begin: Int64, nbytes: Int64) -> list[tuple[int, int]]:
-    """Pieces joined where one begins at the end of another."""
-    order = np.argsort(begin, kind="stable")
-    begin, end = begin[order], (begin + nbytes)[order]
-    breaks = np.flatnonzero(begin[1:] != end[:-1]) + 1
-    firsts = begin[np.concatenate(([0], breaks))]
-    lasts = end[np.concatenate((breaks - 1, [len(end) - 1]))]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 class LogQueue(Queue):
@@ -132,8 +83,11 @@ class LogQueue(Queue):
     open_spill : callable, as of `Queue`.
     base : str, path of the log files without suffix.
     path : str, the file that the log is for.
+    work : str, the name that it has now.
     rank, size : int, of the job.
     share : Share, optional, how ranks of the node share the files.
+    stored : callable
+        Gives the name of each dataset's variable in the file's header, by uid.
     """
 
     logged = True
@@ -145,35 +99,54 @@ class LogQueue(Queue):
         *,
         base: str,
         path: str,
+        work: str = "",
         rank: int,
         size: int,
         share: Share | None = None,
+        stored: Callable[[], dict[int, str]] = dict,
     ) -> None:
         super().__init__(options.buffer_size, open_spill)
         self.options = options
         self.system: System = options.system
         self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
         self.capacity = options.burst_buf_capacity or sys.maxsize
-        self.files = LogFiles(self.system, base, share)
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.log_id = os.urandom(16)
-        self.sequence = 0
-        self.epoch = 0
-        self.entries = 0
+        self.sequence = self.epoch = self.fills = self.entries = 0
         self.logging = True
+        self._find_stored = stored
+        self._stored: dict[int, str] | None = None
         self._units: dict[int, int] = {}
         self._known: dict[int, _Known] = {}
-        self._logged = array("q")
-        """Request and end of each entry, by turns."""
+        self._path_of: dict[str, int] = {}
+        self._requests, self._ends = array("q"), array("q")
+        """Request and end of each entry."""
         self._each = options.burst_buf_sync == "each"
-        self.files.meta.append(encode_header(self.header))
-        self.files.data.append(DATA_MAGIC)
-        about = CompanionHeader(self.log_id, bytes(16), rank, size, path)
-        self.files.commit.append(encode_companion_header(about))
-        self._begin_meta, self._begin_data = self.files.meta.end, self.files.data.end
-        ((counter, _),) = self.files.meta.pieces(0, _PAGE)
-        self._page = self.system.mmap(self.files.meta.fd, _PAGE, counter)
-        self._counter = memoryview(self._page)[NUM_ENTRIES_AT : NUM_ENTRIES_AT + 8].cast("q")
+        self._work = encode_work(os.path.basename(work)) if work and work != path else b""
+        self.files = LogFiles(self.system, base, share)
+        try:
+            self._begin()
+        except BaseException:
+            self.files.close(delete=True)
+            raise
+
+    def _begin(self) -> None:
+        files, header = self.files, self.header
+        files.meta.append(encode_header(header))
+        files.data.append(DATA_MAGIC)
+        about = CompanionHeader(self.log_id, bytes(16), header.rank_id, header.num_ranks, header.path)
+        files.commit.append(encode_companion_header(about))
+        if self._work:
+            files.defs.append(self._work)
+        self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
+        self.data = DataLog(files.data, files.base + ".data")
+        ((first_page, _),) = files.meta.pieces(0, _PAGE)
+        self._page = self.system.mmap(files.meta.fd, _PAGE, first_page)
+        self._counters = memoryview(self._page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
+        """``max_ndims`` and ``num_entries`` of the header."""
+        if self.options.burst_buf_sync != "none":
+            files.sync()
+            files.sync_names()
 
     # ------------------------------------------------------------------------------------- posting
 
@@ -191,30 +164,35 @@ class LogQueue(Queue):
             return super().put(node, request, values, selection, one, found, on_overflow)
         uid, files = node.uid, self.files
         known = self._known.get(uid)
-        if known is None or not known.holds(node):
-            known = self._define(node)
+        fresh = known is None or not known.holds(node)
+        if fresh:
+            known = _Known(node)
+        assert known is not None
         nbytes = values.size * known.itemsize
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
-        if files.nbytes + nbytes > self.capacity or (self.rows + count) * COLUMNS * 8 > self.budget:
+        if files.nbytes + nbytes > self.capacity or (self.rows + count) * ROW_COST > self.budget:
             return False
         payload = known.payload(values, on_overflow)
         at = files.data.end
-        before = (files.meta.end, at, files.commit.end, self.entries, self.sequence)
+        before = (files.meta.end, at, files.commit.end)
         try:
+            if fresh:
+                self._define(node, known)
             entry = known.entry(uid, selection, one, found, at, nbytes)
             files.data.append(payload)
             files.meta.append(entry)
-            self.entries += 1
-            self._counter[0] = self.entries
+            self._counters[1] = self.entries + 1
             self._record(COMMIT, request, 1, crc32(entry), crc32(payload))
-            self._logged.extend((request, files.meta.end))
             if self._each:
                 files.sync()
         except OSError as error:
             self._take_back(*before)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if error.errno in FULL:
                 return False
             raise
+        self.entries += 1
+        self._requests.append(request)
+        self._ends.append(files.meta.end)
         if one is not None:
             self.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
@@ -222,20 +200,39 @@ class LogQueue(Queue):
             self.post_runs(uid, request, found, at, known.itemsize)
         return True
 
-    def _define(self, node: DatasetNode) -> _Known:
+    def _define(self, node: DatasetNode, known: _Known) -> None:
         """Log what replay must know of a dataset."""
-        self.files.defs.append(encode_definition(node))
-        known = self._known[node.uid] = _Known(node)
-        self._units[node.uid] = known.unit
-        return known
+        uid, path = node.uid, node.path
+        if self._stored is None:
+            self._stored = self._find_stored()
+            self._names = frozenset(self._stored.values())
+        stored = self._stored.get(uid)
+        replaces = stored is None and variable_name(path, node.tree.separator) in self._names
+        if replaces:
+            # The variable of that name was deleted, or renamed: say which.
+            for other, name in self._stored.items():
+                self._define_if_moved(node.tree.datasets.get(other), name)
+        self._define_if_moved(node.tree.datasets.get(self._path_of.get(path, uid)), path)
+        line = encode_definition(node, stored=stored, replaces=replaces, epoch=self.epoch, fills=self.fills)
+        self.files.defs.append(line)
+        self._known[uid], self._units[uid], self._path_of[path] = known, known.unit, uid
+        self._counters[0] = max(self._counters[0], len(node.shape or ()) + len(known.trailing))
 
-    def _take_back(self, meta: int, data: int, commit: int, entries: int, sequence: int) -> None:
+    def _define_if_moved(self, node: DatasetNode | None, name: str) -> None:
+        if node is None or name in (node.cdf_name, node.path):
+            return
+        known = self._known.get(node.uid)
+        if known is None or not known.holds(node):
+            self._define(node, _Known(node))
+
+    def _take_back(self, meta: int, data: int, commit: int) -> None:
         """Forget a post that could not be logged whole."""
-        for tail, end in ((self.files.meta, meta), (self.files.data, data), (self.files.commit, commit)):
+        files = self.files
+        for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
             if tail.end != end:
                 tail.cut(end)
-        self.entries, self.sequence = entries, sequence
-        self._counter[0] = entries
+        self.sequence = (commit - self._begins[-1][1]) // RECORD_BYTES
+        self._counters[1] = self.entries
 
     def _record(
         self, kind: int, request: int = 0, number: int = 0, meta_crc: int = 0, data_crc: int = 0, meta_end: int = -1
@@ -259,21 +256,51 @@ class LogQueue(Queue):
         raise NotImplementedError("a log copies what it is given: post it with put")
 
     def cancel(self, request: int) -> int:
-        if self.logging:
-            logged = np.array(self._logged, np.int64).reshape(-1, 2)
-            for end in logged[logged[:, 0] == request, 1].tolist():
-                self._record(TOMBSTONE, request, meta_end=end)
-        return super().cancel(request)
+        at = bisect_left(self._requests, request)
+        while at < len(self._requests) and self._requests[at] == request:
+            self._record(TOMBSTONE, request, meta_end=self._ends[at])
+            at += 1
+        if self._each and self.logging:
+            self.files.sync()
+        if self.closed or not self.logging:
+            return super().cancel(request)
+        gone = 0
+        for uid, table in list(self.tables.items()):
+            first, last = _rows_of_request(table, request)
+            if last > first:
+                gone += last - first
+                del table[first * COLUMNS : last * COLUMNS]
+                self._sorted.pop(uid, None)
+                if not table:
+                    del self.tables[uid]
+        self.rows -= gone
+        return gone
 
-    def cut(self, uid: int, count: int) -> None:
-        known = self._known.get(uid)
-        if known is not None and self.logging:
-            first = count // max(1, known.inner)
+    def cut(self, node: DatasetNode, count: int) -> bool:
+        if self.logging:
+            known = self._known.get(node.uid)
+            try:
+                if known is None or not known.holds(node):
+                    self._define(node, _Known(node))
+                first = count // max(1, math.prod((node.shape or ())[1:]))
+                record = encode_fill(
+                    node.uid,
+                    log_id=self.log_id,
+                    sequence=self.sequence + 1,
+                    meta_end=self.files.meta.end,
+                    first=first,
+                    epoch=self.epoch,
+                )
+                self.files.commit.append(record)
+                if self._each:
+                    self.files.sync()
+            except OSError as error:
+                if error.errno in FULL:
+                    return False
+                raise
             self.sequence += 1
-            self.files.commit.append(
-                encode_fill(uid, log_id=self.log_id, sequence=self.sequence, meta_end=self.files.meta.end, first=first)
-            )
-        super().cut(uid, count)
+            self.fills += 1
+        return super().cut(node, count)
 
     # ------------------------------------------------------------------------------------ carrying
 
@@ -297,78 +324,96 @@ class LogQueue(Queue):
             last = max(first + 1, int(np.searchsorted(ends, base + self.round, side="right")))
             part, of = rows[first:last].copy(), owner[first:last]
             part[:, 3] -= base
-            by_uid = {uid: part[of == uid] for uid in dict.fromkeys(of.tolist())}
+            by_uid = {uid: part[of == uid] for uid in np.unique(of).tolist()}
             nbytes = int(ends[last - 1]) - base
-            self.closed.append(LogBatch(by_uid, self, base, nbytes, self._units))
+            self.closed.append(LogBatch(by_uid, self.data, base, nbytes, self._units))
             first = last
         self.tables = {}
         self._sorted = {}
-        self.rows = 0
+
+    def replace(self, left: list[Batch]) -> None:
+        super().replace(left)
+        # Rows of the log are in memory, whoever has the bytes.
+        self.rows += sum(_weight(batch)[0] for batch in self.closed)
+        self.rows += sum(len(table) for table in self.tables.values()) // COLUMNS
 
     def weight(self) -> tuple[int, int]:
-        runs, nbytes = super().weight()
-        for batch in self.closed:
-            if isinstance(batch, LogBatch):
-                runs += sum(len(batch.rows(uid)) for uid in batch.uids())
-                nbytes += batch.size
-        return runs, nbytes
+        return self.rows, self.position + sum(_weight(batch)[1] for batch in self.closed)
 
     def _open_batch(self, uid: int) -> Batch:
         if not self.logging:
             return super()._open_batch(uid)
-        return LogBatch({}, self, 0, 0, self._units)
-
-    def fetch(self, extents: Extents, memory: Bytes) -> None:
-        """Bytes of the data log.
-
-        Raises
-        ------
-        PncVolError
-            The log is shorter than what was written to it.
-        """
-        view = memory.data
-        for offset, length, place in zip(*(column.tolist() for column in extents), strict=True):
-            for at, nbytes in self.files.data.pieces(offset, length):
-                if read_at(self.system, self.files.data.fd, view[place : place + nbytes], at) < nbytes:
-                    raise PncVolError(f"{self.files.base}.data was cut by somebody else: posted data is lost")
-                place += nbytes
+        return LogBatch({}, self.data, 0, 0, self._units)
 
     def stop_logging(self) -> None:
         """Let later posts wait in memory: the log is full and cannot be emptied now."""
         self.close_batch()
         self.logging = False
 
+    def about_to_flush(self) -> None:
+        """A new epoch; bring the log to stable storage if that was asked for at flushes."""
+        if self.options.burst_buf_sync != "none":
+            self.files.sync()
+        self.epoch += 1
+        self.fills = 0
+        self._stored = None
+
     def settled(self) -> None:
         """All that was posted is in the file, header included: begin the log anew."""
         if not self.empty:
             return
-        if self.entries:
-            self._record(FLUSHED)
-            self.epoch += 1
-            self.entries = 0
-            self._counter[0] = 0
-            self._logged = array("q")
-            self.files.meta.cut(self._begin_meta)
-            self.files.data.cut(self._begin_data)
-            self._record(RESET)
+        if self.sequence or self._known:
+            with suppress(OSError):
+                # The log says so where there is room for it; if not, the cut of the commit records does.
+                self._record(FLUSHED)
+                self._cut(self._begins[:-1])
+            self._cut(self._begins[-1:])
+            self._cut(self._begins[:-1])
+            self.sequence = self.entries = self._counters[1] = 0
+            self._known, self._path_of = {}, {}
+            self._requests, self._ends = array("q"), array("q")
         self.logging = True
 
-    def about_to_flush(self) -> None:
-        """Bring the log to stable storage if that was asked for at flushes."""
-        if self.options.burst_buf_sync == "flush":
-            self.files.sync()
+    def _cut(self, begins: tuple[tuple[Tail, int], ...]) -> None:
+        for tail, end in begins:
+            if tail.end != end:
+                tail.cut(end)
 
     def close(self, *, flushed: bool = True) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
-        whole = flushed and self.empty and not self.entries
+        held = bool(self.sequence) or not self.empty
+        whole = flushed and not held
         super().close(flushed=flushed)
-        if not self._page.closed:
-            self._counter.release()
-            self._page.close()
-            self.files.close(delete=whole and self.options.burst_buf_del_on_close)
-            if whole and self.header.rank_id == 0:
-                with suppress(OSError):
-                    self.system.unlink(pointer_path(self.header.path))
+        if self._page.closed:
+            return
+        self._counters.release()
+        self._page.close()
+        folder = os.path.dirname(self.files.base)
+        self.files.close(delete=whole and self.options.burst_buf_del_on_close)
+        if whole:
+            if not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
+                forget_folder(self.system, self.header.path, folder)
+        elif held:
+            warnings.warn(
+                PncVolWarning(
+                    f"{self.header.path}: what was posted and is not in the file is kept in {folder}; "
+                    f"'pnc-vol replay' with these two, or opening the file with recover=True, puts it there"
+                ),
+                stacklevel=2,
+            )
+
+
+def _weight(batch: Batch) -> tuple[int, int]:
+    """Rows and bytes of a batch of the log; none of any other."""
+    if not isinstance(batch, LogBatch):
+        return 0, 0
+    return sum(len(batch.rows(uid)) for uid in batch.uids()), batch.size
+
+
+def _rows_of_request(table: array[int], request: int) -> tuple[int, int]:
+    """First and last row of a request; requests only grow along the table."""
+    rows = range(len(table) // COLUMNS)
+    return tuple(bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))  # type: ignore
 
 
 class _Known:

@@ -1,0 +1,182 @@
+"""Where logs are: the folder of a job, the note beside the file, and what jobs that are gone left behind.
+
+Knows: folders, names, locks, owners. Does not know: what is in a log.
+
+Rules
+-----
+1. Every job has a folder of its own (0700), named after the full path of the file and a random token, so that two
+   jobs, or two files of one name, never meet.
+2. The commit records are locked while their job lives: what is found unlocked was left by a job that is gone.
+3. A folder counts only if it is ours alone: a real folder of this user, that nobody else may write to. What others put
+   under such a name is not looked into.
+4. The note beside the file is not trusted: what it names counts only if its name is that of a log of this very file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+from contextlib import suppress
+
+from pnc_vol.system import System, read_whole, write_whole
+
+__all__ = [
+    "folder_for",
+    "forget_folder",
+    "is_alive",
+    "left_behind",
+    "logs_in",
+    "note_folder",
+    "noted_folders",
+    "pointer_path",
+    "remove_folder",
+    "stem_of",
+]
+
+_PREFIX = "pncbb-"
+_MOST_NOTES = 64 << 10
+
+
+def stem_of(path: str) -> str:
+    """The part of a log's name that tells a person which file it belongs to."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(path))[:64] or "file"
+
+
+def _key(path: str) -> str:
+    digest = hashlib.sha256(os.path.abspath(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{_PREFIX}{stem_of(path)}-{digest}-"
+
+
+def folder_for(system: System, path: str, parent: str) -> str:
+    """Make the folder for the logs of one job.
+
+    Raises
+    ------
+    OSError
+        `parent` is no folder that one can write to.
+    """
+    folder = os.path.join(parent, _key(path) + system.token())
+    try:
+        system.mkdir(folder, 0o700)
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"nc_burst_buf_dirname: no log folder can be made here ({error.strerror})", parent
+        ) from error
+    return folder
+
+
+def left_behind(system: System, path: str, parent: str) -> list[str]:
+    """Folders of logs of this file whose job is gone, oldest first: in `parent`, and where the note says."""
+    key = _key(path)
+    folders = [folder for folder in noted_folders(system, path) if os.path.basename(folder).startswith(key)]
+    with suppress(OSError):
+        folders += [os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(key)]
+    found = {}
+    for folder in dict.fromkeys(folders):
+        with suppress(OSError):
+            if _is_ours(system, folder) and logs_in(system, folder) and not is_alive(system, folder):
+                found[folder] = system.stat(folder).st_mtime_ns
+    return sorted(found, key=lambda folder: found[folder])
+
+
+def _is_ours(system: System, folder: str) -> bool:
+    there = system.lstat(folder)
+    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.geteuid() and not there.st_mode & 0o022
+
+
+def is_alive(system: System, folder: str) -> bool:
+    """Whether the job of a folder still runs on this machine.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be looked into.
+    """
+    for name in system.listdir(folder):
+        if ".commit" in name:
+            fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                system.flock(fd, exclusive=True)
+            except OSError as error:
+                if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+                    return True
+            finally:
+                system.close(fd)
+    return False
+
+
+def logs_in(system: System, folder: str) -> list[str]:
+    """The logs of a folder, without their suffixes, sorted."""
+    return sorted(
+        os.path.join(folder, name[: -len(".meta")]) for name in system.listdir(folder) if name.endswith(".meta")
+    )
+
+
+def remove_folder(system: System, folder: str) -> None:
+    """Remove the logs of a job."""
+    for name in system.listdir(folder):
+        system.unlink(os.path.join(folder, name))
+    system.rmdir(folder)
+
+
+# ---------------------------------------------------------------------------------- the note beside the file
+
+
+def pointer_path(path: str) -> str:
+    """The name of the note beside a file that says where its logs are while they hold what the file does not."""
+    head, tail = os.path.split(path)
+    return os.path.join(head, f".{tail}.pncbb")
+
+
+def noted_folders(system: System, path: str) -> list[str]:
+    """The folders that the note beside a file names, a line each; none if there is no note."""
+    with suppress(OSError, UnicodeDecodeError):
+        return read_whole(system, pointer_path(path), limit=_MOST_NOTES).decode().splitlines()
+    return []
+
+
+def note_folder(system: System, path: str, folder: str) -> None:
+    """Add a folder to the note; what a killed job noted stays.
+
+    Raises
+    ------
+    OSError
+        The note cannot be written.
+    """
+    _write_note(system, path, [*_still_there(system, path), folder])
+
+
+def forget_folder(system: System, path: str, folder: str) -> None:
+    """Take a folder out of the note, and the note away with the last one."""
+    with suppress(OSError):
+        noted = noted_folders(system, path)
+        if folder in noted:
+            _write_note(system, path, [other for other in _still_there(system, path) if other != folder])
+
+
+def _still_there(system: System, path: str) -> list[str]:
+    found = []
+    for folder in noted_folders(system, path):
+        with suppress(OSError):
+            system.lstat(folder)
+            found.append(folder)
+    return found
+
+
+def _write_note(system: System, path: str, folders: list[str]) -> None:
+    note = pointer_path(path)
+    if not folders:
+        system.unlink(note)
+        return
+    # A rename puts a new file under the name, whatever link somebody left there.
+    made = f"{note}.{system.token()}"
+    write_whole(system, made, "".join(f"{folder}\n" for folder in folders).encode(), mode=0o600, exclusive=True)
+    try:
+        system.rename(made, note)
+    except OSError:
+        with suppress(OSError):
+            system.unlink(made)
+        raise

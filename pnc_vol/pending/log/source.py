@@ -1,0 +1,200 @@
+"""Logs, opened for reading.
+
+Knows: the files of a log, those that ranks share, locks. Does not know: what is done with entries.
+
+Rules
+-----
+1. Whoever replays keeps the writer, if it lives, and other replays away; whoever only looks locks nothing.
+2. A link is not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import Any
+
+from pnc_vol.errors import FormatError, LogRefusedError
+from pnc_vol.pending.log.companion import (
+    COMMIT,
+    FILL,
+    FLUSHED,
+    RESET,
+    Companion,
+    decode_companion,
+    encode_record,
+)
+from pnc_vol.pending.log.definitions import Definitions, read_definitions
+from pnc_vol.pending.log.files import Share
+from pnc_vol.pending.log.folders import logs_in
+from pnc_vol.pending.log.judging import Verdict, committed_entries
+from pnc_vol.pending.log.reading import Log, count_channels, read_log
+from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
+
+__all__ = ["LogSource", "holds_posts", "named_logs", "sources_of"]
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def named_logs(system: System, names: list[str]) -> list[str]:
+    """Metadata logs from what a user names: logs (with or without a suffix) and folders of logs; each once.
+
+    Raises
+    ------
+    FileNotFoundError
+        A folder holds no log.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        bases = [name]
+        if is_folder(system, name):
+            bases = logs_in(system, name)
+            if not bases:
+                raise FileNotFoundError(errno.ENOENT, "there is no log (a file NAME.meta) in this folder", name)
+        for base in bases:
+            for suffix in (".meta", ".data", ".commit", ".defs"):
+                base = base.removesuffix(suffix)
+            found.setdefault(system.realpath(base), base + ".meta")
+    return list(found.values())
+
+
+def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSource]:
+    """The logs in the files of one name: one, or one for each rank of the node that shares them.
+
+    Parameters
+    ----------
+    path : str, of the metadata log, with or without the suffix ``.meta``.
+    """
+    base = path[: -len(".meta")] if path.endswith(".meta") else path
+    folder, name = os.path.split(base)
+    own = [found for found in system.listdir(folder or ".") if found.startswith(f"{name}.commit.")]
+    channels = len(own)
+    if not own and not exists(system, base + ".commit"):
+        # The C library says nowhere how many ranks share its files; their headers do.
+        channels = count_channels(read_whole(system, base + ".meta"))
+    if channels <= 1 and not own:
+        return [LogSource(system, base, lock=lock)]
+    made: list[LogSource] = []
+    try:
+        for channel in range(channels):
+            made.append(LogSource(system, base, Share(channel, channels), lock=lock))
+    except BaseException:
+        for source in made:
+            source.close()
+        raise
+    return made
+
+
+def holds_posts(system: System, folder: str) -> bool:
+    """Whether the logs of a folder hold what the file may not hold; True if that cannot be told."""
+    commits = [name for name in system.listdir(folder) if ".commit" in name]
+    try:
+        for name in commits:
+            records = decode_companion(read_whole(system, os.path.join(folder, name))).records["kind"].tolist()
+            last = max((i for i, kind in enumerate(records) if kind in (FLUSHED, RESET)), default=-1)
+            if any(kind in (COMMIT, FILL) for kind in records[last + 1 :]):
+                return True
+    except FormatError:
+        return True
+    return not commits
+
+
+class LogSource:
+    """One log, opened for reading.
+
+    base : str, its path without suffix.
+    share : Share or None, how ranks of a node share the files.
+    lock : bool, keep the writer, if it lives, and other replays away.
+
+    Raises
+    ------
+    LogError
+        It is no log, or its headers are wrong.
+    LogRefusedError
+        Its job still runs, or another replay of it does.
+    OSError
+        It cannot be read.
+    """
+
+    def __init__(self, system: System, base: str, share: Share | None = None, *, lock: bool = True) -> None:
+        self.system = system
+        self.base = base
+        self.share = share
+        self._own = "" if share is None else f".{share.channel}"
+        self._fd = self._commit = -1
+        try:
+            if lock:
+                self._lock()
+            companion = self._beside(".commit")
+            self.companion: Companion | None = None if companion is None else decode_companion(companion)
+            meta = read_whole(system, base + ".meta")
+            if share is not None:
+                meta = share.part_of(meta)
+                if self.companion is not None:
+                    # Behind the last commit stands what an earlier use of the blocks left.
+                    meta = meta[: max((int(end) for end in self.companion.records["meta_end"]), default=0)] or meta
+            self._fd = system.open(base + ".data", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            physical = system.fstat(self._fd).st_size
+            self.data_size = physical if share is None else share.size_of(physical)
+            self.log: Log = read_log(meta, self.data_size)
+            self.defined: Definitions = read_definitions((self._beside(".defs") or b"").rstrip(b"\0"))
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        """Keep others away; the C library's logs have nothing to lock."""
+        with suppress(FileNotFoundError):
+            self._commit = self.system.open(self.base + ".commit" + self._own, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                self.system.flock(self._commit, exclusive=True)
+            except BlockingIOError:
+                raise LogRefusedError(
+                    f"{self.base}: the job that writes this log, or another replay of it, still runs", field="lock"
+                ) from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+
+    def _beside(self, suffix: str) -> bytes | None:
+        try:
+            return read_whole(self.system, self.base + suffix + self._own)
+        except FileNotFoundError:
+            return None
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Bytes of the data log; fewer where it ends."""
+        found = bytearray(max(0, min(nbytes, self.data_size - offset)))
+        view, done = memoryview(found), 0
+        pieces = [(offset, len(found))] if self.share is None else self.share.pieces(offset, len(found))
+        for at, length in pieces:
+            done += read_at(self.system, self._fd, view[done : done + length], at)
+        return bytes(view[:done])
+
+    def judge(self, *, uncounted: bool = False) -> Verdict:
+        """Which entries are to be replayed."""
+        return committed_entries(self.log, self.companion, self.read, uncounted=uncounted)
+
+    def mark_flushed(self) -> None:
+        """Say in the companion that the file holds all of the log."""
+        if self.companion is None or self._commit < 0:
+            return
+        records = self.companion.records
+        ends = records[(records["kind"] == COMMIT) | (records["kind"] == RESET)][-1:]
+        record: Any = encode_record(
+            FLUSHED,
+            log_id=self.companion.header.log_id,
+            sequence=len(records) + 1,
+            meta_end=int(ends["meta_end"].sum()),
+            data_end=int(ends["data_end"].sum()),
+        )
+        write_all(self.system, self._commit, record, self.companion.end)
+        self.system.fdatasync(self._commit)
+
+    def close(self) -> None:
+        """Let go of the log."""
+        for fd in (self._fd, self._commit):
+            if fd >= 0:
+                self.system.close(fd)
+        self._fd = self._commit = -1
