@@ -159,7 +159,9 @@ class Location:
             # Who may read the file must be able to read its header, wherever that is.
             _write_new(self.system, journal, content, 0o600 | there.st_mode & 0o666, durable=durable)
             if durable:
+                # The folder holds the file's own name as well.
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                self._named_for_good = True
             self._torn = old
             try:
                 write_bytes(driver, 0, new)
