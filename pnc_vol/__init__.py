@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         registered_drivers,
         unregister_driver,
     )
+    from pnc_vol.api.recovery import replay
 
 __version__ = "0.1.0"
 
@@ -150,6 +151,7 @@ __all__ = [
     "regionref_dtype",
     "register_driver",
     "registered_drivers",
+    "replay",
     "special_dtype",
     "string_dtype",
     "unregister_driver",
@@ -157,7 +159,7 @@ __all__ = [
     "vlen_dtype",
 ]  # fmt: skip
 
-_LATER = {"filters"} | {
+_LATER = {"filters", "replay"} | {
     "Datatype", "Reference", "RegionReference", "VirtualLayout", "VirtualSource", "ref_dtype",
     "regionref_dtype", "register_driver", "registered_drivers", "unregister_driver",
 }  # fmt: skip
@@ -171,6 +173,10 @@ def __getattr__(name: str) -> Any:
         from pnc_vol.api import filters
 
         return filters
+    if name == "replay":
+        from pnc_vol.api.recovery import replay
+
+        return replay
     from pnc_vol.api import absent
 
     return getattr(absent, name)

@@ -214,7 +214,7 @@ class File(Group):
             "nc_header_reserve": options.header_reserve or 0,
             "pnc_buffer_size": options.buffer_size,
         }
-        return {**options.hints, **{name: str(value) for name, value in known.items()}}
+        return {**options.hints, **{name: str(value) for name, value in known.items()}, **self._check().log_hints()}
 
     def statistics(self) -> dict[str, Any]:
         """Counts of what was done for this file on this rank, by name."""
@@ -303,7 +303,7 @@ def _opened(path: str, mode: str, wish: Wish, comm: Any) -> Handle:
 
     real = wish.options.system.realpath(os.path.abspath(path))
     if wish.keeps_file:
-        _refuse_second_writer(real, path, mode)
+        refuse_second_writer(real, path, mode)
     ranks = (
         communicators.serial() if comm is None else communicators.over(comm, timeout=wish.options.collective_timeout)
     )
@@ -314,7 +314,7 @@ def _opened(path: str, mode: str, wish: Wish, comm: Any) -> Handle:
     return handle
 
 
-def _refuse_second_writer(real: str, path: str, mode: str) -> None:
+def refuse_second_writer(real: str, path: str, mode: str) -> None:
     """Complain if this process has the file open already and one of the two would overwrite the other.
 
     Raises

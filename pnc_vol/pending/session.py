@@ -19,17 +19,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import (
     AlreadyDoneError,
     ClosedFileError,
-    FlushError,
     ForkedFileError,
     ReadOnlyError,
-    RequestFailure,
     RequestPendingError,
 )
 from pnc_vol.extents.place import runs
@@ -40,14 +36,12 @@ from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending import fetch, post
-from pnc_vol.pending.batches import SpilledBatch, SpilledSome
-from pnc_vol.pending.carry import Carried, carry
 from pnc_vol.pending.commit import Location
+from pnc_vol.pending.drain import drain, write_out
 from pnc_vol.pending.flush import flush
-from pnc_vol.pending.log.batch import LogBatch
+from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.opened import Opened, memory_copy, open_copy, open_file, open_queue
 from pnc_vol.pending.placed import Placed
-from pnc_vol.pending.plan import Rows
 from pnc_vol.pending.request import Request, as_out
 
 __all__ = ["Session", "open_session"]
@@ -127,7 +121,7 @@ class Session:
         self.shrunk = False
         """Whether variables were deleted since the file was cut to the length of its data."""
         self.closed = False
-        self._handles: dict[int, Request] = {}
+        self.handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
         self._poison: OSError | None = None
         self._forks = _forks[0]
@@ -272,7 +266,7 @@ class Session:
     def _handle(self, number: int, kind: str, nbytes: int, array: Any = None) -> Request:
         request = Request(self, number, kind, nbytes, array)
         if nbytes:
-            self._handles[number] = request
+            self.handles[number] = request
         else:
             request._complete()
         return request
@@ -280,7 +274,7 @@ class Session:
     @property
     def requests(self) -> dict[int, Request]:
         """The handles that are not complete, by number."""
-        return dict(self._handles)
+        return dict(self.handles)
 
     @property
     def unflushed(self) -> bool:
@@ -307,7 +301,7 @@ class Session:
     def _forget_reads(self, numbers: set[int]) -> None:
         self._reads = [read for read in self._reads if read.request.id not in numbers]
         for number in numbers:
-            self._handles.pop(number, None)
+            self.handles.pop(number, None)
 
     def wait(self, requests: Sequence[Request] | None = None) -> None:
         """Complete requests: all of them with a flush (collective), or some, without any other rank.
@@ -324,7 +318,7 @@ class Session:
                 return
             self.complete_reads(requests)
             if any(not request.test() for request in requests):
-                self.write_out()
+                write_out(self)
             late = [request for request in requests if not request.test()]
             if late and self.comm.size == 1:
                 self.flush()
@@ -344,93 +338,21 @@ class Session:
         """
         with self.lock:
             self.check_open()
-            for request in list(self._handles.values()) if requests is None else requests:
+            for request in list(self.handles.values()) if requests is None else requests:
                 if request.status == "cancelled":
                     continue
                 if request.status == "done":
                     raise AlreadyDoneError(f"request {request.id} was carried out already and cannot be cancelled")
                 self._reads = [read for read in self._reads if read.request.id != request.id]
                 self.queue.cancel(request.id)
-                self._handles.pop(request.id, None)
+                self.handles.pop(request.id, None)
                 request.status = "cancelled"
 
     # ---------------------------------------------------------------------------------- carrying out
 
     def drain(self) -> None:
-        """Make room: write what has a place in the file, spill the rest. Never waits for a rank.
-
-        Raises
-        ------
-        FlushError
-            Something could not be written; it stays posted.
-        OSError
-            The spill file could not be written.
-        """
-        if self.queue.logged and self.comm.size == 1:
-            # A log is emptied only when the header is written, and one process may do that at any time.
-            self.flush()
-            return
-        self.write_out()
-        self.queue.stop_logging()
-        self.queue.spill()
-
-    def write_out(self) -> None:
-        """Write what has a place in the file. Never waits for a rank.
-
-        Raises
-        ------
-        FlushError
-            Something could not be written; it stays posted.
-        """
-        self.complete_reads()
-        batches = self.queue.batches()
-        held = {u for batch in batches if isinstance(batch, (SpilledBatch, SpilledSome)) for u in batch.uids()}
-        uids = sorted({u for batch in batches for u in batch.uids()} - held)
-        places = self.placed.writable(self.tree, uids)
-        if places:
-            room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
-            done = carry(batches, places, self.placed.record_size, self.driver, room)
-            self.placed.wrote(self.tree, list(places))
-            self.queue.replace(done.left)
-            self.counts["drains"] += 1
-            failures, _ = self.settle(done)
-            if failures:
-                raise FlushError(
-                    f"the queue is full and could not be written: {failures[0].message} (see .errors); "
-                    "what was posted stays posted",
-                    failures,
-                )
-
-    def settle(self, done: Carried) -> tuple[list[RequestFailure], int]:
-        """Tell the handles what became of their requests; the failures, and the lowest record among them."""
-        self.counts["requests_written"] += done.requests
-        self.counts["extents_written"] += done.extents
-        self.counts["bytes_written"] += done.nbytes
-        left: set[int] = set()
-        rows_left: dict[tuple[int, int], Rows] = {}
-        for batch in done.left:
-            for uid in batch.uids():
-                rows = batch.rows(uid)
-                left.update(rows[:, 0].tolist())
-                for request, of in done.failed:
-                    if of == uid:
-                        rows_left[request, uid] = rows[rows[:, 0] == request]
-        failed = {request for request, _ in done.failed}
-        for number in [n for n in self._handles if n not in failed]:
-            if self._handles[number].kind == "write" and number not in left:
-                self._handles.pop(number)._complete()
-        failures, lowest = [], _NO_RECORD
-        for (request, uid), error in sorted(done.failed.items()):
-            node = self.tree.datasets[uid]
-            if request in self._handles:
-                self._handles[request]._fail(error)
-            lost = rows_left.get((request, uid))
-            at = self.placed.places.get(uid)
-            if lost is not None and len(lost) and at is not None and at.inner:
-                lowest = min(lowest, int(lost[:, 1].min()) // at.inner)
-            text = error.strerror or str(error)
-            failures.append(RequestFailure(request, self.comm.rank, node.path, described(lost), error.errno or 0, text))
-        return failures, lowest
+        """Make room in memory; never waits for a rank. See `drain.drain`."""
+        drain(self)
 
     def flush(self, *, durable: bool | None = None) -> None:
         """Carry out all that is posted (collective). See `flush.flush`."""
@@ -564,17 +486,14 @@ class Session:
         if orderly:
             self.comm.close()
 
+    def log_hints(self) -> dict[str, str]:
+        """PnetCDF's hints of the burst buffer, as they are in force."""
+        queue = self.queue
+        return queue.hints() if isinstance(queue, LogQueue) else {"nc_burst_buf": "disable"}
+
     def statistics(self) -> dict[str, Any]:
         """Counts of what this file did since it was opened, by name."""
         found: dict[str, Any] = dict(self.counts)
         found["bytes_spilled"] = self.queue.spilled_bytes
         found["driver"] = self.driver.statistics()
         return found
-
-
-def described(rows: Rows | None) -> str:
-    """Which elements some rows are, for messages."""
-    if rows is None or not len(rows):
-        return ""
-    first, count = int(rows[0, 1]), int(rows[:, 2].sum())
-    return f" ({count} elements from element {first})"

@@ -25,7 +25,6 @@ from pnc_vol.pending.log.folders import (
     folder_for,
     forget_folder,
     left_behind,
-    logs_in,
     note_folder,
     noted_folders,
     pointer_path,
@@ -34,7 +33,7 @@ from pnc_vol.pending.log.folders import (
 )
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.log.replay import ReplayReport, replay_into
-from pnc_vol.pending.log.source import holds_posts
+from pnc_vol.pending.log.source import holds_posts, metas_of
 from pnc_vol.system import exists
 
 __all__ = ["abandoned_logs", "begin_log", "look_after_leftovers", "recover_logs"]
@@ -125,7 +124,7 @@ def recover_logs(path: str, options: Options) -> list[ReplayReport]:
     reports = []
     plain = replace(options, burst_buf=False, recover=False, driver="")
     for folder in abandoned_logs(path, options):
-        reports.append(replay_into(path, [base + ".meta" for base in logs_in(system, folder)], options=plain))
+        reports.append(replay_into(path, metas_of(system, [folder]), options=plain))
         remove_folder(system, folder)
         forget_folder(system, path, folder)
     return reports

@@ -148,6 +148,24 @@ class LogQueue(Queue):
             files.sync()
             files.sync_names()
 
+    def hints(self) -> dict[str, str]:
+        """What is in force, by the names and in the words of PnetCDF."""
+        options = self.options
+
+        def said(flag: bool) -> str:
+            return "enable" if flag else "disable"
+
+        return {
+            "nc_burst_buf": "enable",
+            "nc_burst_buf_dirname": os.path.dirname(os.path.dirname(self.files.base)) or ".",
+            "nc_burst_buf_del_on_close": said(options.burst_buf_del_on_close),
+            "nc_burst_buf_flush_buffer_size": str(self.round),
+            "nc_burst_buf_overwrite": said(options.burst_buf_overwrite),
+            "nc_burst_buf_shared_logs": said(options.burst_buf_shared_logs),
+            "nc_burst_buf_sync": options.burst_buf_sync,
+            "nc_burst_buf_capacity": str(options.burst_buf_capacity),
+        }
+
     # ------------------------------------------------------------------------------------- posting
 
     def put(

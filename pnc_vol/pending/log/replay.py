@@ -16,12 +16,13 @@ Rules
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from pnc_vol.comm import Comm, serial
-from pnc_vol.errors import LogError, LogRefusedError
+from pnc_vol.errors import LogError, LogRefusedError, ShortFileWarning
 from pnc_vol.options import Options
 from pnc_vol.pending.log.applying import Job
 from pnc_vol.pending.log.judging import Verdict
@@ -49,6 +50,8 @@ class ReplayReport:
         Datasets that the file lacked.
     messages : list of str
         What a person should know.
+    damaged : bool
+        Something is wrong with a log that no crash of its job explains; what was good of it was replayed (`salvage`).
     """
 
     logs: int = 0
@@ -61,11 +64,12 @@ class ReplayReport:
     torn_bytes: int = 0
     created: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
+    damaged: bool = False
 
     @property
     def whole(self) -> bool:
         """True if everything that was in the logs is in the file, or was cancelled."""
-        return not (self.torn or self.torn_bytes or self.uncounted or self.failed)
+        return not (self.damaged or self.torn or self.torn_bytes or self.uncounted or self.failed)
 
 
 def replay_into(
@@ -143,7 +147,10 @@ def _replay_jobs(
 ) -> None:
     from pnc_vol.pending.session import open_session
 
-    session = open_session(path, "r+", options=options, comm=comm)
+    with warnings.catch_warnings():
+        # A job that ended before its first data left a header alone.
+        warnings.simplefilter("ignore", ShortFileWarning)
+        session = open_session(path, "r+", options=options, comm=comm)
     try:
         for sources, verdicts in jobs:
             error: BaseException | None = None
@@ -241,6 +248,7 @@ def _count(report: ReplayReport, path: str, source: LogSource, verdict: Verdict)
     report.flushed += totals.get("flushed", 0)
     report.torn += totals.get("torn", 0)
     report.uncounted += totals.get("uncounted", 0) if len(verdict.replay) < len(verdict.state) else 0
+    report.damaged |= verdict.damaged
     report.torn_bytes += source.log.torn_bytes
     name = os.path.basename(source.base)
     told = source.log.header.path

@@ -32,9 +32,14 @@ from pnc_vol.pending.log.judging import Verdict, committed_entries
 from pnc_vol.pending.log.reading import Log, count_channels, read_log
 from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
 
-__all__ = ["LogSource", "holds_posts", "named_logs", "sources_of"]
+__all__ = ["LogSource", "holds_posts", "metas_of", "named_logs", "sources_of"]
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def metas_of(system: System, folders: list[str]) -> list[str]:
+    """The metadata logs of some folders."""
+    return [base + ".meta" for folder in folders for base in logs_in(system, folder)]
 
 
 def named_logs(system: System, names: list[str]) -> list[str]:

@@ -1,0 +1,109 @@
+"""Putting what a killed job had posted into its file.
+
+Knows: which logs are meant, the ranks that take part. Does not know: what is in a log (`pending.log`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pnc_vol import comm as communicators
+from pnc_vol.api.file import refuse_second_writer
+from pnc_vol.options import Options, resolve
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.log.replay import ReplayReport
+
+__all__ = ["replay"]
+
+PathLike = str | os.PathLike[str]
+
+
+def replay(
+    path: PathLike,
+    logs: PathLike | Sequence[PathLike] | None = None,
+    *,
+    comm: Any = None,
+    salvage: bool = False,
+    partial: bool = False,
+    uncounted: bool = False,
+    **options: Any,
+) -> ReplayReport:
+    """Put what burst-buffer logs hold into a file (collective if there is a communicator).
+
+    Parameters
+    ----------
+    path : path-like
+        The file. The path in a log is never followed.
+    logs : path-like, sequence of them, or None
+        Metadata logs (``NAME.meta``) and folders of logs, of pnc_vol or of the C library. They are kept, those of
+        pnc_vol marked as done. None: those that killed jobs left of this file, beside it, in ``burst_buf_dirname`` or
+        where they noted it; these are removed afterwards.
+    comm : mpi4py communicator, optional
+        Ranks that share the work. Any number, whatever number wrote.
+    salvage : bool
+        Replay what is good of a damaged log.
+    partial : bool
+        Replay the logs of some ranks without those of the others.
+    uncounted : bool
+        Also entries beyond the count of a log of the C library: flushed before, or of calls that never returned.
+    **options
+        As of `File`, e.g. ``burst_buf_dirname`` or ``hints``.
+
+    Returns
+    -------
+    ReplayReport
+
+    Raises
+    ------
+    LogError
+        A log is damaged, or says what cannot be; the file is as it was.
+    LogRefusedError
+        The logs may be good, and are not for this file, or not now.
+    OSError
+        A log or the file cannot be read or written.
+
+    Examples
+    --------
+    ::
+
+        report = pnc_vol.replay("out.nc", "/scratch/logs-of-the-killed-job")
+        print(report.replayed, "requests of it are in the file now")
+    """
+    from pnc_vol.pending.log.opening import abandoned_logs
+    from pnc_vol.pending.log.replay import replay_into
+    from pnc_vol.pending.log.source import metas_of, named_logs
+
+    resolved = resolve(options)
+    target = os.fspath(path)
+    real = resolved.system.realpath(os.path.abspath(target))
+    refuse_second_writer(real, target, "r+")
+    ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=resolved.collective_timeout)
+    left: list[str] = []
+
+    def find() -> bytes:
+        if logs is None:
+            left.extend(abandoned_logs(real, resolved))
+            return json.dumps(metas_of(resolved.system, left)).encode()
+        names = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
+        return json.dumps(named_logs(resolved.system, [os.fspath(name) for name in names])).encode()
+
+    found = json.loads(communicators.on_root(ranks, "replay find", find))
+    first = ranks.rank == 0
+    report = replay_into(
+        target, found, options=resolved, comm=ranks, salvage=salvage, partial=partial, uncounted=uncounted
+    )
+    if first:
+        _remove(real, resolved, left)
+    return report
+
+
+def _remove(real: str, options: Options, folders: list[str]) -> None:
+    from pnc_vol.pending.log.folders import forget_folder, remove_folder
+
+    for folder in folders:
+        remove_folder(options.system, folder)
+        forget_folder(options.system, real, folder)

@@ -1,0 +1,60 @@
+"""``pnc-vol log``: burst-buffer logs as text.
+
+Knows: exit codes, options. Does not know: the bytes (`pending.log`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pnc_vol.cli.show import TROUBLE, expected, safe
+
+__all__ = ["DAMAGED", "LEFT", "command"]
+
+LEFT, DAMAGED = 1, 2
+"""Exit codes: something is not in the file, or was dropped; a log is damaged."""
+
+
+def command(
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="LOGS...", help="Metadata logs (NAME.meta), or folders of logs.", show_default=False),
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Entries to show of each log; 0 is all.")] = 50,
+) -> None:
+    """Print burst-buffer logs: header, entries, sizes, states. Exit code: 0; 2 if one is damaged or cannot be read."""
+    code = 0
+    for number, name in enumerate(logs):
+        # One log that cannot be read is said and counted; the others are printed all the same.
+        try:
+            with expected(name):
+                code = max(code, _all_of(name, limit or None, first=not number))
+        except SystemExit as end:
+            code = max(code, end.code if isinstance(end.code, int) else TROUBLE)
+    raise typer.Exit(code)
+
+
+def _all_of(name: str, limit: int | None, *, first: bool) -> int:
+    """Print what is under one name; the exit code."""
+    from pnc_vol.pending.log.printing import log_text
+    from pnc_vol.pending.log.source import named_logs, sources_of
+    from pnc_vol.system import REAL
+
+    code = 0
+    for path in named_logs(REAL, [name]):
+        for source in sources_of(REAL, path, lock=False):
+            try:
+                verdict = source.judge()
+                if not first:
+                    print()
+                first = False
+                print(f"log         {safe(source.base)}")
+                for definition in source.defined.found:
+                    print(f"variable    {definition.varid} is {safe(definition.path)}")
+                print(log_text(source.log, source.companion, verdict, limit=limit))
+                code = max(code, DAMAGED if verdict.damaged else 0)
+            finally:
+                source.close()
+    return code

@@ -1,0 +1,83 @@
+"""``pnc-vol replay``: what a killed job had posted goes to its file.
+
+Knows: exit codes, options. Does not know: logs (`pending.log`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pnc_vol.cli.log import DAMAGED, LEFT
+from pnc_vol.cli.show import expected, fail, safe
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.log.replay import ReplayReport
+
+__all__ = ["REFUSED", "command"]
+
+REFUSED = 3
+"""Exit code: the logs may be good, and are not for this file, or not now."""
+
+
+def command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The NetCDF file of the job.", show_default=False)],
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LOGS...]",
+            help="Metadata logs (NAME.meta) or folders of logs; by default those that killed jobs left beside the file "
+            "or noted there, which are removed afterwards.",
+            show_default=False,
+        ),
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Replay the logs of some ranks without the others.")
+    ] = False,
+    salvage: Annotated[bool, typer.Option("--salvage", help="Replay what is good of a damaged log.")] = False,
+    uncounted: Annotated[
+        bool, typer.Option("--uncounted", help="Also entries beyond the count of a log of the C library.")
+    ] = False,
+) -> None:
+    """Put what burst-buffer logs hold into a file.
+
+    Exit code: 0 all of it is in the file (or there was nothing), 1 something was dropped and reported, 2 a log is
+    damaged or cannot be read, 3 refused.
+    """
+    from pnc_vol.api.recovery import replay
+    from pnc_vol.errors import LogRefusedError
+
+    with expected(file):
+        try:
+            report = replay(file, logs or None, partial=partial, salvage=salvage, uncounted=uncounted)
+        except LogRefusedError as error:
+            fail(file, error, REFUSED)
+    for line in lines(file, report):
+        print(line)
+    raise typer.Exit(0 if report.whole else DAMAGED if report.damaged else LEFT)
+
+
+def lines(file: str, report: ReplayReport) -> Iterator[str]:
+    """What a replay did, for people."""
+    if not report.logs:
+        yield f"{safe(file)}: no job left a log of this file"
+        return
+    logs = "1 log" if report.logs == 1 else f"{report.logs} logs"
+    yield f"{safe(file)}: {report.replayed - report.failed} requests of {logs} replayed"
+    for count, what in (
+        (report.cancelled, "cancelled by their program, not replayed"),
+        (report.flushed, "in the file already"),
+        (report.uncounted, "beyond the count of the log, not replayed (--uncounted does)"),
+        (report.torn, "never committed, dropped"),
+        (report.failed, "with values that do not fit, not replayed"),
+    ):
+        if count:
+            yield f"  {count} {what}"
+    if report.torn_bytes:
+        yield f"  {report.torn_bytes} bytes at the end of a log dropped"
+    for path in report.created:
+        yield f"  made {safe(path)}"
+    for message in report.messages:
+        yield f"  {safe(message)}"
