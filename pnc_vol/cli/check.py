@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pnc_vol.cli.show import TROUBLE, expected, safe
+from pnc_vol.cli.show import TROUBLE, counted, expected, safe
 
 __all__ = ["command"]
 
@@ -39,8 +39,10 @@ def _one(file: str, *, quiet: bool) -> int:
     """Print what is to be said of one file; 1 if it breaks the format."""
     from pnc_vol.cli.stored import with_header
     from pnc_vol.format.check import check
+    from pnc_vol.pending.commit import check_place
     from pnc_vol.system import REAL
 
+    check_place(REAL.stat(file), file, exclusive=False)
     with contextlib.ExitStack() as stack:
         fd = REAL.open(file, os.O_RDONLY)
         stack.callback(REAL.close, fd)
@@ -54,5 +56,5 @@ def _one(file: str, *, quiet: bool) -> int:
         print(f"{safe(file)}: {len(findings) - SHOWN} findings more")
     if errors or not quiet:
         verdict = "not valid" if errors else "valid"
-        print(f"{safe(file)}: {verdict}, {errors} errors, {len(findings) - errors} warnings")
+        print(f"{safe(file)}: {verdict}, {counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
     return 1 if errors else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnc_vol.cli.show import expected, fail
+from pnc_vol.cli.show import FAILED, expected, fail
 
 if TYPE_CHECKING:
     from pnc_vol.cli.stored import StoredFile
@@ -34,12 +34,12 @@ def command(
     from pnc_vol.cli import cdl
     from pnc_vol.cli.stored import StoredFile
 
-    with expected(file), StoredFile(file) as stored:
+    with expected(file, code=FAILED), StoredFile(file) as stored:
         wanted = variables.split(",") if variables is not None else None
         known = {var.name for var in stored.header.vars}
         for name in wanted or ():
             if name not in known:
-                fail(file, f"there is no variable {name!r}; see pnc-vol dump -h")
+                fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
         name = re.split(r"/", file)[-1]
         stem = name.rpartition(".")[0] if "." in name else name
         sections = None if header else _sections(stored, wanted)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pnc_vol.cli.show import expected, fail, safe
+from pnc_vol.cli.show import FAILED, expected, fail, safe
 
 __all__ = ["command", "tree"]
 
@@ -35,9 +35,9 @@ def command(
     from pnc_vol.interop.hdf5 import open_either
 
     path, inner = split(file)
-    with expected(path), open_either(path) as opened:
+    with expected(path, code=FAILED), open_either(path) as opened:
         if inner and inner not in opened:
-            fail(path, f"there is no object {inner!r}; see pnc-vol ls -r")
+            fail(path, f"there is no object {inner!r}; see pnc-vol ls -r", FAILED)
         for line in tree(opened[inner or "/"], recursive=recursive, verbose=verbose):
             print(line)
 

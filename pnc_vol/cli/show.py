@@ -5,7 +5,8 @@ Knows: standard output and error. Does not know: verbs, formats, typer.
 Rules
 -----
 1. A name or a text from a file is printed through `safe`: nothing in a file can steer the terminal.
-2. An expected failure is one line, ``pnc-vol: FILE: what is wrong; what to do``, and exit code 2.
+2. An expected failure is one line, ``pnc-vol: FILE: what is wrong; what to do``, and exit code 2, or that of the C
+   tool that the verb takes after.
 3. Anything else is a fault of this program, and keeps its traceback.
 """
 
@@ -20,10 +21,13 @@ from typing import NoReturn
 
 from pnc_vol.errors import PncVolError
 
-__all__ = ["TROUBLE", "expected", "fail", "human", "safe"]
+__all__ = ["FAILED", "TROUBLE", "counted", "expected", "fail", "human", "safe"]
 
 TROUBLE = 2
 """Exit code: the question could not be answered."""
+
+FAILED = 1
+"""Exit code of ncdump and h5ls for the same."""
 
 _ADVICE = {
     errno.ENOENT: "there is no such file; check the name",
@@ -62,6 +66,17 @@ def human(nbytes: float) -> str:
     return f"{nbytes:.1f} TiB"
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "error"), counted(2, "error")
+    ('1 error', '2 errors')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
     """Say in one line what is wrong with a file, and end.
 
@@ -70,7 +85,7 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
     SystemExit
         Always.
     """
-    line = " ".join(str(message).split())
+    line = " ".join(str(message).split()).removeprefix(f"{path}: ")
     # Standard error may be unable to print all of Unicode; what it cannot is escaped by its own rules.
     print(f"pnc-vol: {safe(path)}: {safe(line)}", file=sys.stderr)
     raise SystemExit(code)

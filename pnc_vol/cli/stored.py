@@ -24,6 +24,7 @@ from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
+from pnc_vol.pending.commit import check_place
 from pnc_vol.system import REAL, System, read_at
 
 __all__ = ["StoredFile", "with_header"]
@@ -78,6 +79,7 @@ class StoredFile:
 
     def __init__(self, path: str | os.PathLike[str], *, system: System = REAL) -> None:
         self.system = system
+        check_place(system.stat(path), os.fspath(path), exclusive=False)
         self.fd = system.open(path, os.O_RDONLY)
         try:
             self.decoded: Decoded = with_header(system, self.fd, partial(decode, tolerant_order=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -205,14 +206,14 @@ def test_a_format_for_printing_in_the_file_cannot_do_harm(tmp_path, verb):
 
 
 def test_errors_are_one_line(tmp_path, verb):
-    missing = verb("dump", tmp_path / "none.nc", code=2)
+    missing = verb("dump", tmp_path / "none.nc", code=1)
     assert missing.err == f"pnc-vol: {tmp_path}/none.nc: there is no such file; check the name\n"
     (tmp_path / "bad.nc").write_bytes(b"CDF\x05\x00\x00")
-    bad = verb("dump", tmp_path / "bad.nc", code=2)
+    bad = verb("dump", tmp_path / "bad.nc", code=1)
     assert bad.err.count("\n") == 1
     assert bad.err.startswith(f"pnc-vol: {tmp_path}/bad.nc: ")
     generate(tmp_path / "all.nc", "cdf5")
-    assert "no variable 'nix'" in verb("dump", "-v", "nix", tmp_path / "all.nc", code=2).err
+    assert "no variable 'nix'" in verb("dump", "-v", "nix", tmp_path / "all.nc", code=1).err
 
 
 def test_a_reader_that_stops_early_is_no_error(tmp_path):
@@ -223,3 +224,15 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path):
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout == "netcdf all"
     assert done.stderr == ""
+
+
+def test_a_pipe_is_not_waited_for(tmp_path, verb):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # somebody at the other end, so that a reader that opens the pipe does not wait for ever
+    other_end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        for name, code in (("dump", 1), ("ls", 1), ("check", 2)):
+            assert verb(name, pipe, code=code).err.startswith(f"pnc-vol: {pipe}: this is a pipe")
+    finally:
+        os.close(other_end)

@@ -120,7 +120,7 @@ def test_ls_lists_like_h5ls(small, tmp_path, verb):
         one = verb("ls", "-v", f"{path}/g/x", code=0).out
         assert one.startswith("x ")
         assert "@units = 'm'" in one
-        assert "there is no object 'nix'" in verb("ls", f"{path}/nix", code=2).err
+        assert "there is no object 'nix'" in verb("ls", f"{path}/nix", code=1).err
     assert "variable g_x" in verb("ls", "-v", f"{tmp_path}/small.nc/g", code=0).out
 
 
@@ -135,7 +135,7 @@ def test_ls_ends_where_links_lead_in_circles(tmp_path, verb):
 def test_ls_of_what_is_no_such_file_is_one_line(tmp_path, verb, name):
     (tmp_path / "text.nc").write_text("hello")
     (tmp_path / "folder").mkdir()
-    done = verb("ls", tmp_path / name, code=2)
+    done = verb("ls", tmp_path / name, code=1)
     assert done.err.count("\n") == 1
     assert done.err.startswith(f"pnc-vol: {tmp_path / name}: ")
 
