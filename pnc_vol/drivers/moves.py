@@ -13,12 +13,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.drivers.gathering import PIECE
 from pnc_vol.drivers.pieces import Bytes, check, copy_pieces, in_order
 from pnc_vol.extents.model import Extents, Int64
 
@@ -26,6 +27,7 @@ __all__ = ["Get", "Put", "get_extents", "put_extents"]
 
 Put = Callable[[memoryview | list[memoryview], int], int]
 Get = Callable[[memoryview | list[memoryview], int], int]
+Gather = Callable[[Int64, Int64, Bytes, Int64], int | None]
 
 #: Bytes of a piece from which on it is never staged.
 LONG = 64 << 10
@@ -35,6 +37,8 @@ SHORT = 1024
 STAGE = 2 << 20
 #: Bytes of a gap that a read bridges at most.
 GAP = 4096
+#: The same where small pieces that lie farther apart on average are gathered: one more costs as much as copying these.
+NEAR = 1024
 
 
 class _Moves(NamedTuple):
@@ -78,17 +82,17 @@ def _moves(extents: Extents, gap: int) -> _Moves:
     return _Moves(extents, first, count, span, staged)
 
 
-def _direct(moves: _Moves, memory: Bytes, move: Put | Get) -> tuple[int, int]:
-    """Sum of what `move` returned, and calls of it, for the moves that need no staging."""
+def _singles(moves: _Moves) -> Extents:
+    """The moves of one piece."""
+    at = moves.first[~moves.staged & (moves.many == 1)]
+    return Extents(*(column[at] for column in moves.pieces))
+
+
+def _vectors(moves: _Moves, memory: Bytes, move: Put | Get) -> tuple[int, int]:
+    """Sum of what `move` returned, and calls of it, for the moves of many pieces that need no staging."""
     pieces, view = moves.pieces, memory.data
-    chosen = ~moves.staged
-    single = chosen & (moves.many == 1)
     result = calls = 0
-    at = moves.first[single]
-    for o, n, p in zip(*(column[at].tolist() for column in pieces), strict=True):
-        result += move(view[p : p + n], o)
-        calls += 1
-    for i in np.flatnonzero(chosen & ~single).tolist():
+    for i in np.flatnonzero(~moves.staged & (moves.many > 1)).tolist():
         part = slice(int(moves.first[i]), int(moves.first[i] + moves.many[i]))
         start, stop = pieces.place[part], pieces.place[part] + pieces.length[part]
         buffers = [view[a:b] for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
@@ -97,37 +101,51 @@ def _direct(moves: _Moves, memory: Bytes, move: Put | Get) -> tuple[int, int]:
     return result, calls
 
 
+def _got(ranges: Extents, memory: Bytes, get: Get, gather: Gather | None) -> tuple[Int64, int]:
+    """Bytes that were read of each range, and calls; together if they are many and small."""
+    offset, length, place = ranges
+    got, calls, rest = length, 0, np.arange(len(offset))
+    if gather is not None:
+        small = length <= PIECE
+        took = gather(offset[small], length[small], memory, place[small])
+        if took is not None:
+            calls, rest = took, np.flatnonzero(~small)
+    if len(rest):
+        view, got = memory.data, length.copy()
+        columns = (column[rest].tolist() for column in (offset, length, place))
+        got[rest] = [get(view[p : p + n], o) for o, n, p in zip(*columns, strict=True)]
+    return got, calls + len(rest)
+
+
 class _Block(NamedTuple):
     """Moves that share one staging block.
 
     pieces : Extents, their pieces.
     inside : int64[n], where each piece lies in the block.
-    offset, base, span : list of int, file offset, place in the block and bytes of each move.
+    moves : Extents, file offset, bytes and place in the block of each move.
     many : int64[m], pieces of each move.
     """
 
     pieces: Extents
     inside: Int64
-    offset: list[int]
-    base: list[int]
-    span: list[int]
+    moves: Extents
     many: Int64
 
 
-def _blocks(moves: _Moves) -> list[_Block]:
-    """The staged moves, a block's worth at a time."""
+def _blocks(moves: _Moves) -> Iterator[tuple[_Block, Bytes]]:
+    """The staged moves, a block's worth at a time, with the block's memory: the next one's is the same."""
     first, count, span = (column[moves.staged] for column in (moves.first, moves.many, moves.span))
-    number = np.cumsum(span) // STAGE
+    reach = np.cumsum(span)
+    number = reach // STAGE
     cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
-    blocks = []
+    room = np.empty(min(int(reach[-1]), 2 * STAGE + LONG), np.uint8)
     for f, c, s in zip(np.split(first, cuts), np.split(count, cuts), np.split(span, cuts), strict=True):
         ahead = np.cumsum(c) - c
         at = np.repeat(f - ahead, c) + np.arange(int(c.sum()))
         pieces = Extents(*(column[at] for column in moves.pieces))
         offset, base = moves.pieces.offset[f], np.cumsum(s) - s
         inside = pieces.offset - np.repeat(offset - base, c)
-        blocks.append(_Block(pieces, inside, offset.tolist(), base.tolist(), s.tolist(), c))
-    return blocks
+        yield _Block(pieces, inside, Extents(offset, s, base), c), room[: int(base[-1] + s[-1])]
 
 
 def put_extents(extents: Extents, memory: Bytes, put: Put) -> int:
@@ -152,19 +170,29 @@ def put_extents(extents: Extents, memory: Bytes, put: Put) -> int:
     if not len(extents.offset):
         return 0
     moves = _moves(extents, 0)
-    result, _ = _direct(moves, memory, put)
+    result, _ = _vectors(moves, memory, put)
+    view = memory.data
+    for o, n, p in zip(*(column.tolist() for column in _singles(moves)), strict=True):
+        result += put(view[p : p + n], o)
     if moves.staged.any():
-        for block in _blocks(moves):
-            stage = np.empty(sum(block.span), np.uint8)
+        for block, stage in _blocks(moves):
             copy_pieces(stage, block.inside, memory, block.pieces.place, block.pieces.length)
             view = stage.data
-            for o, b, n in zip(block.offset, block.base, block.span, strict=True):
+            for o, n, b in zip(*(column.tolist() for column in block.moves), strict=True):
                 result += put(view[b : b + n], o)
     return result
 
 
-def get_extents(extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP) -> tuple[int, int]:
+def get_extents(
+    extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP, gather: Gather | None = None
+) -> tuple[int, int]:
     """Read extents by few calls of ``get(view or views, offset) -> bytes``, short only at the end of the file.
+
+    Parameters
+    ----------
+    gather : function of offset, length, memory and place, optional
+        Reads many pieces of at most `PIECE` bytes at once and returns the calls that it took, or does not and
+        returns None.
 
     Returns
     -------
@@ -183,21 +211,25 @@ def get_extents(extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP) ->
     extents = in_order(extents)
     if not len(extents.offset):
         return 0, 0
+    if gather is not None and len(extents.offset) > 1:
+        offset, length, place = extents
+        space = offset[1:] - (offset + length)[:-1]
+        # Small pieces far apart are not worth a look at how they could be joined.
+        took = gather(*extents[:2], memory, place) if length.max() <= PIECE and space.min() > gap else None
+        if took is not None:
+            return extents.nbytes, took
+        if space.mean() > NEAR:
+            gap = min(gap, NEAR)
     moves = _moves(extents, gap)
-    nbytes, calls = _direct(moves, memory, get)
+    nbytes, calls = _vectors(moves, memory, get)
+    got, more = _got(_singles(moves), memory, get, gather)
+    nbytes, calls = nbytes + int(got.sum()), calls + more
     if moves.staged.any():
-        for block in _blocks(moves):
-            stage = np.empty(sum(block.span), np.uint8)
-            view = stage.data
-            got = np.array(
-                [get(view[b : b + n], o) for o, b, n in zip(block.offset, block.base, block.span, strict=True)],
-                np.int64,
-            )
+        for block, stage in _blocks(moves):
+            got, more = _got(block.moves, stage, get, gather)
             length = block.pieces.length
             if int(got.sum()) < len(stage):
-                limit = np.repeat(got + np.array(block.base), block.many)
-                length = np.clip(limit - block.inside, 0, length)
+                length = np.clip(np.repeat(got + block.moves.place, block.many) - block.inside, 0, length)
             copy_pieces(memory, block.pieces.place, stage, block.inside, length)
-            nbytes += int(length.sum())
-            calls += len(block.offset)
+            nbytes, calls = nbytes + int(length.sum()), calls + more
     return nbytes, calls

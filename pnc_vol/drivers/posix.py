@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
+from pnc_vol.drivers.gathering import Gatherer
 from pnc_vol.drivers.moves import get_extents, put_extents
 from pnc_vol.drivers.root import Root
 from pnc_vol.extents.model import Extents
@@ -72,6 +73,9 @@ class PosixDriver(Root):
         self._fd = fd
         self._system = system
         self._comm = comm
+        # A system that stands in for the real one sees every read.
+        self._gatherer = Gatherer(system, fd) if system is REAL else None
+        self._gather = self._gatherer.read if self._gatherer else None
 
     @classmethod
     def open(
@@ -106,7 +110,9 @@ class PosixDriver(Root):
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         system, fd = self._system, self._fd
-        return get_extents(extents, memory, lambda buffers, offset: read_at(system, fd, buffers, offset))
+        return get_extents(
+            extents, memory, lambda buffers, offset: read_at(system, fd, buffers, offset), gather=self._gather
+        )
 
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         system, fd = self._system, self._fd
@@ -137,4 +143,6 @@ class PosixDriver(Root):
         self._system.fdatasync(self._fd)
 
     def _close(self) -> None:
+        if self._gatherer is not None:
+            self._gatherer.close()
         self._system.close(self._fd)

@@ -12,8 +12,12 @@ import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError
 from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.subarrays import join_runs
 
 __all__ = ["index_array", "regular", "true_runs"]
+
+SPARSE = 16
+"""Elements for each that is selected, above which they are found one by one, and not the edges of their runs."""
 
 
 def index_array(arg: Any, dim: int, *, alone: bool) -> Int64:
@@ -78,6 +82,9 @@ def true_runs(flags: npt.NDArray[np.bool_]) -> Runs:
     >>> true_runs(np.array([True, True, False, True])).start.tolist()
     [0, 3]
     """
+    if np.count_nonzero(flags) < flags.size // SPARSE:
+        at = np.flatnonzero(flags).astype(np.int64, copy=False)
+        return join_runs(Runs(at, np.ones_like(at)))
     edges = np.flatnonzero(flags[1:] != flags[:-1])
     edges += 1
     bounds = np.concatenate(([0], edges, [flags.size])).astype(np.int64)

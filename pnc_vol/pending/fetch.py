@@ -33,6 +33,7 @@ from pnc_vol.pending.plan import Place
 from pnc_vol.pending.post import whole_extents
 from pnc_vol.pending.request import Request
 from pnc_vol.pending.stream import BLOCK, in_parallel
+from pnc_vol.pending.strided import reach, read_hyperslab
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -72,10 +73,15 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
     """
     element = node.element
     shape = selection.result_shape
-    if not collective and element.kind == "number" and not session.queue.has(node.uid):
-        got = _direct(session, node, selection)
-        if got is not None:
-            return got.view(element.dtype.newbyteorder("=")).astype(element.dtype, copy=False).reshape(shape)
+    if not collective and not session.queue.has(node.uid):
+        if element.kind == "number":
+            got = _direct(session, node, selection)
+            if got is not None:
+                return got.view(element.dtype.newbyteorder("=")).astype(element.dtype, copy=False).reshape(shape)
+        if selection.listed is None and shape and selection.nelems > 1:
+            spread = _strided(session, node, selection)
+            if spread is not None:
+                return spread if element.kind == "number" else decode(spread.view(np.uint8), element, shape)
     found = runs(selection, record=node.is_record)
     raw = _file_form(session, [(node, found)], collective=collective)[0]
     _lay_over(session, node, found, raw, _LATEST)
@@ -134,6 +140,22 @@ def _direct(session: Session, node: DatasetNode, selection: Selection) -> Bytes 
 
     in_parallel(session.driver, (task(first) for first in range(0, nbytes, BLOCK)), 0)
     return None if short else raw
+
+
+def _strided(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
+    """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional."""
+    at = _place_in_file(session, node)
+    element = node.element
+    if at is None or at.itemsize != element.itemsize:
+        return None
+    if at.inner and selection.start[0] + reach(selection, 0) >= _records_in_file(session, node):
+        return None
+    if element.kind == "number":
+        out = np.empty(selection.result_shape, element.dtype)
+    else:
+        out = np.empty(selection.nelems, element.file_dtype)
+    whole = read_hyperslab(session.driver, at, session.placed.record_size, selection, element.file_dtype, out)
+    return out if whole else None
 
 
 def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, collective: bool = False) -> list[Bytes]:

@@ -1,0 +1,132 @@
+"""Reads that fetch what lies between the elements too: the same values as numpy, whatever the cut and the driver."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.pending import strided
+from pnc_vol.testing.faults import TraceSystem
+
+SHAPE = (13, 7, 60)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Fixed and record variables, of numbers, complex numbers, strings and booleans."""
+    found = tmp_path_factory.mktemp("strided") / "a.nc"
+    values = np.arange(np.prod(SHAPE), dtype="f8").reshape(SHAPE)
+    with pnc_vol.File(found, "w") as f:
+        f["fixed"] = values
+        f.create_dataset("big", data=values.astype(">i2"))
+        f["complex"] = values + 1j
+        f["text"] = np.char.mod("%d", values).astype("S6")
+        f["flag"] = values % 3 == 0
+        for name in ("one", "two"):
+            f.create_dataset(name, data=values.astype("f4"), maxshape=(None, *SHAPE[1:]))
+    return found
+
+
+def indices() -> st.SearchStrategy[tuple[Any, ...]]:
+    """Slices, integers, and at most one increasing list."""
+
+    def one(dim: int) -> st.SearchStrategy[Any]:
+        return st.one_of(
+            st.integers(0, dim - 1),
+            st.builds(slice, st.integers(0, dim), st.integers(0, dim), st.integers(1, 5)),
+            st.just(slice(None)),
+        )
+
+    def listed(at: int) -> st.SearchStrategy[tuple[Any, ...]]:
+        parts = [one(dim) for dim in SHAPE]
+        if at < len(SHAPE):
+            parts[at] = st.sets(st.integers(0, SHAPE[at] - 1), min_size=1).map(sorted)
+        return st.tuples(*parts)
+
+    return st.integers(0, len(SHAPE)).flatmap(listed)
+
+
+def chosen(array: np.ndarray, index: tuple[Any, ...]) -> np.ndarray:
+    """The selection as h5py orders its axes; numpy would move that of a list beside an integer."""
+    kept = array[tuple(slice(i, i + 1) if isinstance(i, int) else i for i in index)]
+    return kept[tuple(0 if isinstance(i, int) else slice(None) for i in index)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(index=indices(), block=st.sampled_from([64, 512, 3000, 1 << 20]), piece=st.sampled_from([0, 100, 1 << 20]))
+def test_every_selection_is_numpys(path: pathlib.Path, index: tuple[Any, ...], block: int, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, pnc_vol.File(path) as f:
+        wanted = {name: chosen(ds[...], index) for name, ds in f.items()}
+        patch.setattr(strided, "BLOCK", block)
+        patch.setattr(strided, "PIECE", piece)
+        for name, ds in f.items():
+            found = ds[index]
+            assert found.dtype == wanted[name].dtype
+            assert np.array_equal(found, wanted[name]), name
+
+
+def test_rows_are_read_whole_where_that_takes_fewer_calls(path: pathlib.Path) -> None:
+    system = TraceSystem()
+    with pnc_vol.File(path, system=system) as f:
+        before = len(system.matching(name=("pread_into", "preadv")))
+        assert f["fixed"][:, :, ::3].shape == (13, 7, 20)
+        assert len(system.matching(name=("pread_into", "preadv"))) - before == 1
+
+
+def test_records_that_are_not_there_and_posts_are_seen(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        ds = f.create_dataset("r", (4, 6), "i4", maxshape=(None, 6), fillvalue=-1)
+        ds[...] = np.arange(24).reshape(4, 6)
+        f.flush()
+        ds.resize((6, 6))
+        assert ds[::2, ::5].tolist() == [[0, 5], [12, 17], [-1, -1]]
+        ds[2, 5] = 99
+        assert ds[::2, ::5].tolist() == [[0, 5], [12, 99], [-1, -1]]
+
+
+def test_a_short_file_reads_as_fill_or_raises(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f.create_dataset("x", data=np.ones((100, 1000), "f4"))
+    os.truncate(tmp_path / "a.nc", (tmp_path / "a.nc").stat().st_size // 2)
+    with pytest.warns(pnc_vol.ShortFileWarning):
+        loose, strict = pnc_vol.File(tmp_path / "a.nc"), pnc_vol.File(tmp_path / "a.nc", strict=True)
+    with loose, strict:
+        assert loose["x"][:, 7].tolist() == [1] * 50 + [0] * 50
+        with pytest.raises(pnc_vol.ShortFileError):
+            strict["x"][:, 7]
+
+
+def test_a_file_that_shrinks_under_a_reader_kills_nobody(tmp_path: pathlib.Path) -> None:
+    """A process that reads columns while another cuts the file lives to tell; a mapping touched would end it."""
+    name = tmp_path / "a.nc"
+    with pnc_vol.File(name, "w") as f:
+        f.create_dataset("x", data=np.ones((4000, 2000), "f4"))
+    program = textwrap.dedent("""
+        import sys, pnc_vol
+        with pnc_vol.File(sys.argv[1], strict=True) as f:
+            ds = f["x"]
+            assert ds[:, 1999].sum() == 4000
+            print("reading", flush=True)
+            try:
+                for _ in range(100_000):
+                    ds[:, 1999]
+            except pnc_vol.ShortFileError as error:
+                print("short")
+    """)
+    with subprocess.Popen([sys.executable, "-c", program, str(name)], stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
+        for left in range(30, 10, -1):
+            os.truncate(name, left * 1_000_000)
+        assert reader.communicate(timeout=60)[0] == "short\n"
+    assert reader.returncode == 0
