@@ -299,3 +299,15 @@ def resolve(
         if text := environ.get(variable):
             options = _apply(options, parse_hints(text))
     return options
+
+
+def launched(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether this process was started by ``mpiexec`` or its like, as one rank of several perhaps.
+
+    Parameters
+    ----------
+    environ : mapping, optional
+        The process's environment by default.
+    """
+    environ = os.environ if environ is None else environ
+    return any(name in environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"))

@@ -1,7 +1,20 @@
-"""The same work done by pnc_vol and by its peers, in one process, alternating: ``python -m pnc_vol.bench NAME``.
+"""The same work done by pnc_vol and by its peers, alternating: ``python -m pnc_vol.bench NAME``.
 
-=========  ==========================================================================================
-`measure`  rounds, medians, ratios, the table
-`io`       large variables, rows, many small variables: written and read back
-=========  ==========================================================================================
+================  =================================================================================
+`measure`         rounds, medians, ratios, peak memory
+`table`           results as a table, as JSON, as a picture
+`serial`          benchmarks of one process; `fresh`: their peak memory, in a process of its own
+`io`              large variables, rows, small pieces, many variables (`io_peers`: by each library)
+`reads`           columns, strides, lists, masks, blocks; record variables
+`objects`         many variables with attributes
+`ranks`           benchmarks of many processes: starting them, the slowest one's time
+`carriers`        one file of many ranks, in the words of each library
+`coll_perf`       a 3-D array in blocks
+`ior`             segments, blocks and transfers
+`flash`           checkpoint and plotfiles of an adaptive mesh
+`e3sm`            climate variables on unstructured maps (`e3sm_cases`, `e3sm_maps`, `e3sm_peers`)
+`create`          objects created by each rank for itself
+================  =================================================================================
+
+No result is asserted anywhere: machines differ. What is written is read back and compared, always.
 """

@@ -1,30 +1,104 @@
-"""``python -m pnc_vol.bench NAME``."""
+"""``python -m pnc_vol.bench NAME``: run one benchmark and print what came out.
+
+Knows: the benchmarks by name. A benchmark of many ranks starts ``mpiexec`` itself unless it was started by it.
+"""
 
 from __future__ import annotations
 
 import argparse
-import platform
+import importlib
+import sys
+from collections.abc import Sequence
 
-from pnc_vol.bench import io
-from pnc_vol.bench.measure import print_table, to_json
+from pnc_vol.bench.measure import Result
+from pnc_vol.bench.serial import run_serial
+from pnc_vol.bench.table import machine, plot, print_table, to_json
+from pnc_vol.options import launched, parse_hints
+
+SERIAL = {
+    "io": "one large variable, rows, random small pieces, many variables",
+    "reads": "columns, strides, lists, masks, blocks; record variables",
+    "objects": "10,000 and 100,000 variables with 3 attributes",
+}
+RANKS = {
+    "coll_perf": "a 3-D array in blocks, as ROMIO's and E10's coll_perf",
+    "ior": "segments, blocks and transfers, as IOR",
+    "flash": "checkpoint and two plotfiles of an adaptive mesh, as FLASH-IO",
+    "e3sm": "climate variables on unstructured decompositions, as E3SM-IO",
+    "create": "objects created by each rank for itself, as indep_data_obj_create",
+}
 
 
-def main() -> None:
-    """Run one benchmark and print what came out."""
-    parser = argparse.ArgumentParser(prog="python -m pnc_vol.bench", description=__doc__)
-    parser.add_argument("name", choices=["io"])
-    parser.add_argument("--quick", action="store_true", help="3 rounds; leaves out what takes minutes")
-    parser.add_argument("--rounds", type=int, default=None)
-    parser.add_argument("--dir", default=None, help="where the files go (default: where temporary files go)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    chosen = parser.parse_args()
-    results = io.run(quick=chosen.quick, rounds=chosen.rounds, folder=chosen.dir)
-    if chosen.json:
-        print(to_json(results))
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m pnc_vol.bench", description=__doc__)
+    kinds = top.add_subparsers(dest="name", required=True, metavar="NAME")
+    for name, about in SERIAL.items():
+        _common(kinds.add_parser(name, help=about, description=about))
+    for name, about in RANKS.items():
+        # IOR has options of one letter that others use for help and for hosts
+        one = kinds.add_parser(name, help=f"{about} (MPI)", description=about, conflict_handler="resolve")
+        _common(one)
+        one.add_argument("-n", "--ranks", type=int, default=4, help="ranks to start (4), unless mpiexec started this")
+        one.add_argument("--ranks-per-node", type=int, help="play several nodes on this one (MPICH)")
+        one.add_argument("--peers", type=lambda text: text.split(","), help="run these only, by name: a,b")
+        one.add_argument("--hints", type=parse_hints, default={}, help="hints for pnc_vol: key=value;key=value")
+        importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
+    return top
+
+
+def _common(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--quick", action="store_true", help="3 rounds; leaves out what takes minutes, and peak memory")
+    one.add_argument("--rounds", type=int, help="5 by default")
+    one.add_argument("--scale", type=float, default=1.0, help="how much of the real size (1)")
+    one.add_argument("--dir", help="where the files go (default: where temporary files go)")
+    one.add_argument("--only", default="", help="works with this in their names only")
+    one.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    one.add_argument("--plot", metavar="FILE.png", help="draw a picture, too")
+    one.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure peak memory")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark; the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser().parse_args(given)
+    options.rounds = options.rounds or (3 if options.quick else 5)
+    options.memory = options.memory and not options.quick
+    if options.name in SERIAL:
+        results = run_serial(
+            f"pnc_vol.bench.{options.name}",
+            scale=options.scale, rounds=options.rounds, folder=options.dir, quick=options.quick,
+            memory=options.memory, only=options.only,
+        )  # fmt: skip
+        _show(results, options, [])
+        return 0
+    from pnc_vol.bench import ranks
+
+    if not launched():
+        return ranks.start(options.ranks, given, ranks_per_node=options.ranks_per_node)
+    bench = importlib.import_module(f"pnc_vol.bench.{options.name}")
+    results, lines, rank, size = ranks.run_here(bench.run, options)
+    if rank == 0:
+        _show(results, options, [f"{size} ranks", *lines])
+    return 0
+
+
+def _show(results: Sequence[Result], options: argparse.Namespace, lines: Sequence[str]) -> None:
+    results = [result for result in results if options.only in result.work]
+    if options.plot:
+        plot(results, options.plot, f"{options.name}: pnc_vol and its peers")
+    if options.json:
+        print(to_json(results, {"benchmark": options.name, "rounds": options.rounds, "report": list(lines)}))
         return
-    print(f"{platform.machine()}, {platform.system()} {platform.release()}, Python {platform.python_version()}\n")
-    print_table(results, io.PEERS)
+    about = machine()
+    print(
+        f"{options.name}: {about['cpu']}, {about['cores']} cores, load {about['load'][0]}, {about['system']}, "
+        f"Python {about['python']}, {options.rounds} rounds\n"
+    )
+    if lines:
+        print("\n".join(lines), end="\n\n")
+    print_table(results)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

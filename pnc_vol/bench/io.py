@@ -1,228 +1,128 @@
-"""``python -m pnc_vol.bench io``: large variables, rows, many small variables, written and read back.
+"""``python -m pnc_vol.bench io``: one large variable, rows, random small pieces, many variables; written and read back.
 
-The works are those of users: one large array, a program that appends rows, a file of many small variables. Every
-peer gets the same values, writes a file of its own kind, and is checked by reading all of it back.
+The works are those of users: one large array, a program that appends rows, one that scatters small pieces, a file of
+many variables. Every peer gets the same values and writes a file of its own kind; what it reads back is compared.
+Knows: the works. Does not know: how a peer does them (`io_peers.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import os
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import Result, alternate, timed
-from pnc_vol.system import REAL, exists, read_at, temporary_directory, write_all
+from pnc_vol.bench.io_peers import peers
+from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.serial import Work, check, clear, times
 
-__all__ = ["PEERS", "run"]
-
-PEERS = ("pnc_vol", "h5py", "netCDF4", "os.pwrite")
-
-WORKS = (
-    "1 GiB variable, write",
-    "1 GiB variable, read",
-    "100,000 rows of 128, write",
-    "10,000 variables of 1,000, write",
-    "10,000 variables of 1,000, read",
-)
+__all__ = ["peers", "works"]
 
 Array = npt.NDArray[Any]
 
-
-class _H5py:
-    """h5py, and by the promise of this package pnc_vol too."""
-
-    def __init__(self, name: str, folder: str) -> None:
-        self.module = importlib.import_module(name)
-        self.path = os.path.join(folder, f"{name}.bench")
-
-    def write_big(self, values: Array) -> None:
-        with self.module.File(self.path, "w") as f:
-            f.create_dataset("x", data=values)
-
-    def read_big(self) -> Array:
-        with self.module.File(self.path, "r") as f:
-            found: Array = f["x"][...]
-        return found
-
-    def write_rows(self, rows: Array) -> None:
-        with self.module.File(self.path, "w") as f:
-            ds = f.create_dataset("x", rows.shape, rows.dtype)
-            for i, row in enumerate(rows):
-                ds[i] = row
-
-    def write_many(self, values: Array) -> None:
-        with self.module.File(self.path, "w") as f:
-            for i, row in enumerate(values):
-                f.create_dataset(f"v{i}", data=row)
-
-    def read_many(self, count: int) -> Array:
-        with self.module.File(self.path, "r") as f:
-            return np.stack([f[f"v{i}"][...] for i in range(count)])
+NO_REQUESTS = dict.fromkeys(("h5py", "netCDF4", "scipy", "os.pwrite"), "has no words for it")
+QUADRATIC = "define: the time to define a variable grows with those defined already"
 
 
-class _NetCDF4:
-    """netCDF4-python, CDF-5, without prefilling: what a user who wants speed writes."""
-
-    def __init__(self, folder: str) -> None:
-        self.module = importlib.import_module("netCDF4")
-        self.path = os.path.join(folder, "netCDF4.bench")
-
-    def _create(self) -> Any:
-        f = self.module.Dataset(self.path, "w", format="NETCDF3_64BIT_DATA")
-        f.set_fill_off()
-        return f
-
-    def write_big(self, values: Array) -> None:
-        with self._create() as f:
-            f.createDimension("n", len(values))
-            f.createVariable("x", values.dtype, ("n",))[:] = values
-
-    def read_big(self) -> Array:
-        with self.module.Dataset(self.path) as f:
-            f.set_auto_mask(False)
-            found: Array = f["x"][:]
-        return found
-
-    def write_rows(self, rows: Array) -> None:
-        with self._create() as f:
-            f.createDimension("n", rows.shape[0])
-            f.createDimension("m", rows.shape[1])
-            x = f.createVariable("x", rows.dtype, ("n", "m"))
-            for i, row in enumerate(rows):
-                x[i] = row
-
-    def write_many(self, values: Array) -> None:
-        with self._create() as f:
-            f.createDimension("m", values.shape[1])
-            for i, row in enumerate(values):
-                f.createVariable(f"v{i}", row.dtype, ("m",))[:] = row
-
-    def read_many(self, count: int) -> Array:
-        with self.module.Dataset(self.path) as f:
-            f.set_auto_mask(False)
-            return np.stack([f[f"v{i}"][:] for i in range(count)])
+def works(scale: float) -> list[Work]:
+    """The works, at `scale` times their real size."""
+    return [_big(scale), _rows(scale), _pieces(scale), _many(scale)]
 
 
-class _Raw:
-    """`os.pwrite` and `os.pread` of native bytes: what the machine can carry."""
-
-    def __init__(self, folder: str) -> None:
-        self.path = os.path.join(folder, "raw.bench")
-        self.shape: tuple[int, ...] = ()
-
-    def _rows(self, rows: Array) -> None:
-        fd = REAL.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        at = 0
-        for row in rows:
-            write_all(REAL, fd, row.data.cast("B"), at)
-            at += row.nbytes
-        REAL.close(fd)
-
-    def write_big(self, values: Array) -> None:
-        self._rows(values[None])
-
-    def read_big(self) -> Array:
-        fd = REAL.open(self.path, os.O_RDONLY)
-        found = np.empty(REAL.fstat(fd).st_size // 8, "f8")
-        read_at(REAL, fd, found.data.cast("B"), 0)
-        REAL.close(fd)
-        return found
-
-    def write_rows(self, rows: Array) -> None:
-        self._rows(rows)
-
-    def write_many(self, values: Array) -> None:
-        self._rows(values)
-
-    def read_many(self, count: int) -> Array:
-        fd = REAL.open(self.path, os.O_RDONLY)
-        each = REAL.fstat(fd).st_size // count
-        found = np.empty((count, each // 4), "f4")
-        for i in range(count):
-            read_at(REAL, fd, found[i].data.cast("B"), i * each)
-        REAL.close(fd)
-        return found
+def _read(phase: str, peer: Any, watch: Watch, read: Any, values: Array, *before: Array) -> None:
+    """Read into an array that is there already, and compare."""
+    out = np.full(values.shape, -1, values.dtype)
+    with watch(phase):
+        read(*before, out)
+    check(f"{phase}, {peer.path}", out, values)
 
 
-def run(*, quick: bool = False, rounds: int | None = None, folder: str | None = None) -> list[Result]:
-    """Measure all works.
+def _big(scale: float) -> Work:
+    n = times(scale, 1 << 27)
+    title = f"{n * 8 / (1 << 30):g} GiB variable" if n >= 1 << 24 else f"variable of {n:,}"
+    values = functools.cache(lambda: np.random.default_rng(0).random(n))
 
-    Parameters
-    ----------
-    quick : bool
-        3 rounds instead of 5, and without netCDF4 where it takes minutes.
-    rounds : int, optional
-    folder : str, optional
-        Where the files go: a new folder in it, removed at the end.
+    def run(peer: Any, watch: Watch) -> None:
+        x = values()
+        clear(peer.path)
+        with watch(f"{title}, write"):
+            peer.write(x)
+        with watch(f"{title}, read"):
+            found = peer.read()
+        check(f"{title}, {peer.path}", found, x)
+        clear(peer.path)
 
-    Returns
-    -------
-    list of Result
-    """
-    rng = np.random.default_rng(0)
-    big = rng.random(1 << 27)
-    rows = rng.random((100_000, 128))
-    many = rng.random((10_000, 1000), "f4")
-    cleanup = contextlib.ExitStack()
-    place = cleanup.enter_context(temporary_directory(folder))
-    try:
-        peers: dict[str, Any] = {"pnc_vol": _H5py("pnc_vol", place)}
-        if importlib.util.find_spec("h5py"):
-            peers["h5py"] = _H5py("h5py", place)
-        if importlib.util.find_spec("netCDF4"):
-            peers["netCDF4"] = _NetCDF4(place)
-        peers["os.pwrite"] = _Raw(place)
-        works: dict[str, dict[str, Callable[[], float]]] = {name: {} for name in WORKS}
-        for name, peer in peers.items():
-            big_write, big_read, row_write, many_write, many_read = works.values()
-            big_write[name] = _writing(peer, lambda p: p.write_big(big))
-            big_read[name] = _reading(peer, lambda p: p.read_big(), big)
-            row_write[name] = _writing(peer, lambda p: p.write_rows(rows), lambda p: p.read_big(), rows)
-            many_write[name] = _writing(peer, lambda p: p.write_many(many))
-            many_read[name] = _reading(peer, lambda p: p.read_many(len(many)), many)
-        skip = {}
-        if "netCDF4" in peers:
-            reason = (
-                "left out: defining variables takes it quadratic time, about two minutes here (run without --quick)"
-            )
-            if quick:
-                skip = {(work, "netCDF4"): reason for work in works if work.startswith("10,000")}
-        return alternate(works, rounds or (3 if quick else 5), skip=skip)
-    finally:
-        cleanup.close()
+    return Work({f"{title}, {what}": (8 * n, 1) for what in ("write", "read")}, run)
 
 
-def _writing(
-    peer: Any,
-    write: Callable[[Any], None],
-    read: Callable[[Any], Array] | None = None,
-    values: Array | None = None,
-) -> Callable[[], float]:
-    def once() -> float:
-        if exists(REAL, peer.path):
-            REAL.unlink(peer.path)
-        seconds, _ = timed(lambda: write(peer))
-        if read is not None and values is not None:
-            _check(peer, read(peer), values)
-        return seconds
+def _rows(scale: float) -> Work:
+    count, width = times(scale, 100_000), 128
+    title = f"{count:,} rows of {width}"
+    values = functools.cache(lambda: np.random.default_rng(1).random((count, width)))
+    phases = [f"{title}, {what}" for what in ("write, one call each", "read, one call each", "read, as requests")]
 
-    return once
+    def run(peer: Any, watch: Watch) -> None:
+        rows = values()
+        clear(peer.path)
+        with watch(phases[0]):
+            peer.write_rows(rows)
+        _read(phases[1], peer, watch, peer.read_rows, rows)
+        if hasattr(peer, "request_rows"):
+            _read(phases[2], peer, watch, peer.request_rows, rows)
+        clear(peer.path)
 
-
-def _reading(peer: Any, read: Callable[[Any], Array], values: Array) -> Callable[[], float]:
-    def once() -> float:
-        seconds, found = timed(lambda: read(peer))
-        _check(peer, found, values)
-        return seconds
-
-    return once
+    return Work(dict.fromkeys(phases, (count * width * 8, count)), run, {phases[2]: NO_REQUESTS})
 
 
-def _check(peer: Any, found: Array, values: Array) -> None:
-    if found.size != values.size or not np.array_equal(found.reshape(values.shape), values):
-        raise AssertionError(f"{peer.path} does not hold what was written to it")
+def _pieces(scale: float) -> Work:
+    count, width = times(scale, 100_000), 8
+    size = 100 * count
+    title = f"{count:,} random pieces of {width}"
+    whats = ("write, one call each", "write, one call", "read, one call each", "read, one call")
+    phases = [f"{title}, {what}" for what in whats]
+
+    @functools.cache
+    def data() -> tuple[Array, Array]:
+        rng = np.random.default_rng(2)
+        return rng.permutation(size // width)[:count] * width, rng.random((count, width))
+
+    def run(peer: Any, watch: Watch) -> None:
+        starts, values = data()
+        for way, one in ((0, False), (1, True)):
+            if one and not hasattr(peer, "write_list"):
+                continue
+            clear(peer.path)
+            with watch(phases[way]):
+                (peer.write_list if one else peer.write_pieces)(size, starts, values)
+            out = np.zeros_like(values)
+            peer.read_pieces(starts, out)
+            check(f"{phases[way]}, {peer.path}", out, values)
+        _read(phases[2], peer, watch, peer.read_pieces, values, starts)
+        if hasattr(peer, "read_list"):
+            _read(phases[3], peer, watch, peer.read_list, values, starts)
+        clear(peer.path)
+
+    calls = (count, 1, count, 1)
+    return Work(
+        {phase: (count * width * 8, n) for phase, n in zip(phases, calls, strict=True)},
+        run,
+        {phases[1]: NO_REQUESTS, phases[3]: NO_REQUESTS},
+    )
+
+
+def _many(scale: float) -> Work:
+    count, width = times(scale, 10_000), 1000
+    title = f"{count:,} variables of {width:,}"
+    values = functools.cache(lambda: np.random.default_rng(3).random((count, width), "f4"))
+    phases = [f"{title}, define and write", f"{title}, read"]
+
+    def run(peer: Any, watch: Watch) -> None:
+        rows = values()
+        clear(peer.path)
+        with watch(phases[0]):
+            peer.write_many(rows)
+        _read(phases[1], peer, watch, peer.read_many, rows)
+        clear(peer.path)
+
+    return Work(dict.fromkeys(phases, (count * width * 4, count)), run, slow={"netCDF4": QUADRATIC})

@@ -1,39 +1,54 @@
-"""Rounds, medians, ratios and the table.
+"""Rounds, medians, ratios and peak memory.
 
-Knows: clocks. Does not know: what is measured.
+Knows: clocks, the memory of this process. Does not know: what is measured, MPI, how results are shown.
 
 Rules
 -----
 1. Peers take turns within a round, so that what else the machine does falls on all of them alike.
 2. A ratio is a peer's median over pnc_vol's, from the same run: above 1, pnc_vol is faster.
 3. What a peer wrote is checked against what it should have written, outside of the timed part.
+4. A peer that takes more than `PATIENCE` seconds for one piece of work gets one round, and the table says so.
+5. Peak memory is the growth of the resident set during the timed part, by the kernel's high-water mark, which is set
+   back before it. Memory that this process freed and uses again does not show: ask a fresh process (`fresh.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
-import json
+import os
+import resource
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Result", "alternate", "print_table", "timed", "to_json"]
+from pnc_vol.system import REAL
+
+__all__ = ["PATIENCE", "US", "Result", "Watch", "alternate", "memory_now", "take_turns", "timed", "warm_up"]
 
 US = "pnc_vol"
+PATIENCE = 30.0
 
 
 @dataclass(slots=True)
 class Result:
     """Seconds of one piece of work, by peer and round; an empty list for a peer that was left out.
 
-    notes : by peer, why it was left out.
+    notes : by peer, why it was left out, or what else is to be known.
+    nbytes, requests : what the work is: bytes of elements, and calls that a user makes.
+    memory : by peer, bytes of peak memory over the start.
     """
 
     work: str
     seconds: dict[str, list[float]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    nbytes: int | None = None
+    requests: int | None = None
+    memory: dict[str, int] = field(default_factory=dict)
 
     def median(self, peer: str) -> float | None:
         """Seconds."""
@@ -46,16 +61,117 @@ class Result:
         return theirs / ours if theirs is not None and ours else None
 
 
+class Watch:
+    """Takes the time and the peak memory of named phases; a phase entered again adds up.
+
+    Parameters
+    ----------
+    trim : bool
+        Give memory that was freed back to the system before each phase, so that its use again shows. Costs time.
+
+    Examples
+    --------
+    >>> watch = Watch()
+    >>> with watch("sum"):
+    ...     _ = sum(range(1000))
+    >>> list(watch.seconds)
+    ['sum']
+    """
+
+    def __init__(self, *, trim: bool = False) -> None:
+        self.seconds: dict[str, float] = {}
+        self.memory: dict[str, int] = {}
+        self._trim = trim
+
+    @contextlib.contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        gc.collect()
+        gc.disable()
+        if self._trim:
+            _give_back()
+        before = _reset_peak()
+        started = time.perf_counter()
+        try:
+            yield
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
+        finally:
+            gc.enable()
+        self.memory[phase] = max(self.memory.get(phase, 0), memory_now() - before)
+
+
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds that `work` took, and what it returned."""
-    gc.collect()
-    gc.disable()
-    try:
-        started = time.perf_counter()
+    watch = Watch()
+    with watch(""):
         result = work()
-        return time.perf_counter() - started, result
-    finally:
-        gc.enable()
+    return watch.seconds[""], result
+
+
+def warm_up() -> None:
+    """Load what pnc_vol loads with its first file: the modules of other libraries are loaded by now, too."""
+    import pnc_vol
+
+    with pnc_vol.File("warm up", "w", driver="memory") as f:
+        f["x"] = [1]
+
+
+def _give_back() -> None:
+    """Have the C library return what it keeps for later; where it cannot, peak memory is too small."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _reset_peak() -> int:
+    """Set the high-water mark back to what is resident now, where the system can; bytes."""
+    with contextlib.suppress(OSError):
+        fd = REAL.open("/proc/self/clear_refs", os.O_WRONLY)
+        try:
+            REAL.pwrite(fd, b"5", 0)
+        finally:
+            REAL.close(fd)
+    return memory_now()
+
+
+def memory_now() -> int:
+    """The high-water mark of the resident set of this process; bytes."""
+    with contextlib.suppress(OSError, ValueError):
+        fd = REAL.open("/proc/self/status", os.O_RDONLY)
+        try:
+            buffer = bytearray(1 << 14)
+            text = bytes(buffer[: REAL.pread_into(fd, buffer, 0)])
+        finally:
+            REAL.close(fd)
+        for line in text.splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1 << 10)
+
+
+def take_turns(
+    peers: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, results: Mapping[str, Result]
+) -> None:
+    """Run each peer's work `rounds` times, in turns, and note the seconds of each phase.
+
+    Parameters
+    ----------
+    peers : mapping of peer to function
+        Does the work once; returns the seconds of each phase.
+    rounds : int
+    results : mapping of phase to Result
+        Filled.
+    """
+    slow: set[str] = set()
+    for _ in range(rounds):
+        for peer, run in peers.items():
+            if peer in slow:
+                continue
+            seconds = run()
+            for phase, found in seconds.items():
+                results[phase].seconds.setdefault(peer, []).append(found)
+            if rounds > 1 and max(seconds.values(), default=0.0) > PATIENCE:
+                slow.add(peer)
+                for phase in seconds:
+                    results[phase].notes[peer] = f"1 round: it takes more than {PATIENCE:g} s"
 
 
 def alternate(
@@ -76,47 +192,13 @@ def alternate(
     """
     results = []
     for work, peers in works.items():
-        result = Result(work)
+        result = Result(work, {peer: [] for peer in peers})
+        result.notes = {peer: skip[work, peer] for peer in peers if (work, peer) in skip}
         results.append(result)
-        for peer in peers:
-            result.seconds[peer] = []
-            if (work, peer) in skip:
-                result.notes[peer] = skip[work, peer]
-        for _ in range(rounds):
-            for peer, run in peers.items():
-                if peer not in result.notes:
-                    result.seconds[peer].append(run())
+        runs = {peer: _named(work, run) for peer, run in peers.items() if peer not in result.notes}
+        take_turns(runs, rounds, {work: result})
     return results
 
 
-def print_table(results: Sequence[Result], peers: Sequence[str]) -> None:
-    """Medians with their range, and the ratio of each peer to pnc_vol in brackets."""
-    width = max(len(result.work) for result in results)
-    columns = [[_cell(result, peer) for result in results] for peer in peers]
-    widths = [max(len(peer), *map(len, column)) for peer, column in zip(peers, columns, strict=True)]
-    print("  ".join([" " * width, *(peer.rjust(w) for peer, w in zip(peers, widths, strict=True))]))
-    for i, result in enumerate(results):
-        cells = (column[i].rjust(w) for column, w in zip(columns, widths, strict=True))
-        print("  ".join([result.work.ljust(width), *cells]))
-    print("\nseconds, median (fastest-slowest) [peer / pnc_vol: above 1, pnc_vol is faster]")
-    for result in results:
-        for peer, reason in result.notes.items():
-            print(f"- {result.work}, {peer}: {reason}")
-
-
-def _cell(result: Result, peer: str) -> str:
-    median = result.median(peer)
-    if median is None:
-        return "-"
-    found = result.seconds[peer]
-    text = f"{median:.3f} ({min(found):.3f}-{max(found):.3f})"
-    ratio = result.ratio(peer)
-    return text if peer == US or ratio is None else f"{text} [{ratio:.2f}]"
-
-
-def to_json(results: Sequence[Result]) -> str:
-    """All that was measured, for programs."""
-    return json.dumps(
-        [{"work": r.work, "seconds": r.seconds, "left_out": r.notes} for r in results],
-        indent=1,
-    )
+def _named(work: str, run: Callable[[], float]) -> Callable[[], Mapping[str, float]]:
+    return lambda: {work: run()}

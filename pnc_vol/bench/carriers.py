@@ -1,0 +1,365 @@
+"""One file of many ranks, in the words of each library: variables, subarrays, a flush.
+
+Knows: pnc_vol's words, mpi4py's `MPI.File`, the operating system's, PnetCDF-Python's and parallel h5py's. Does not
+know: clocks, patterns, what is measured.
+
+Rules
+-----
+1. `create`, `open`, `flush` and `close` are called by all ranks; `put` and `get` as often on every rank, perhaps of
+   nothing. Data are in the file, or in the arrays, after `flush`.
+2. A carrier writes at `put` what its library cannot post.
+3. The raw carriers keep native bytes, one variable behind the other, without a header: they are the limit, not a
+   format.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.bench.serial import load
+from pnc_vol.system import REAL, read_at, write_all
+
+__all__ = ["Carrier", "carriers"]
+
+Array = npt.NDArray[Any]
+Variables = Mapping[str, tuple[tuple[int, ...], Any]]
+Place = tuple[int, ...]
+
+
+class Carrier:
+    """What all have in common; the names of variables stand for their shapes and types."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self.requests = 0
+
+    def create(
+        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
+    ) -> None:
+        """Make a file; with `records` the first axis of every variable may grow."""
+        raise NotImplementedError
+
+    def open(self, path: str, variables: Variables) -> None:
+        """Open a file for reading that `create` made."""
+        raise NotImplementedError
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        """Write a subarray of `values`' shape, of nothing if its size is 0."""
+        raise NotImplementedError
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        """Read a subarray into `out`."""
+        raise NotImplementedError
+
+    def flush(self, *, durable: bool = False) -> None:
+        """Complete what was posted."""
+
+    def close(self) -> None:
+        """Complete and close."""
+        raise NotImplementedError
+
+    def statistics(self) -> Mapping[str, Any]:
+        """What the library counted, if it counts."""
+        return {}
+
+
+class PncVol(Carrier):
+    """pnc_vol: assignments that are posted, reads that are posted, a flush."""
+
+    def __init__(self, comm: Any, **options: Any) -> None:
+        super().__init__(comm)
+        self._options = options
+        self._told: dict[str, Any] = {}
+
+    def create(
+        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
+    ) -> None:
+        import pnc_vol
+
+        self._file = pnc_vol.File(path, "w", comm=self.comm, **self._options)
+        self._sets = {
+            name: self._file.create_dataset(name, shape, dtype, maxshape=(None, *shape[1:]) if records else None)
+            for name, (shape, dtype) in variables.items()
+        }
+        for key, value in (attrs or {}).items():
+            self._file.attrs[key] = value
+
+    def open(self, path: str, variables: Variables) -> None:
+        import pnc_vol
+
+        self._file = pnc_vol.File(path, "r", comm=self.comm, **self._options)
+        self._sets = {name: self._file[name] for name in variables}
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        if values.size:
+            self._sets[name][_index(start, values.shape)] = values
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        if out.size:
+            self._sets[name].iget(_index(start, out.shape), out)
+
+    def flush(self, *, durable: bool = False) -> None:
+        self._file.flush(durable=durable)
+
+    def close(self) -> None:
+        if self._file.mode != "r":
+            self._file.flush()
+        self._told = self._file.statistics()
+        self._file.close()
+
+    def statistics(self) -> Mapping[str, Any]:
+        return self._told
+
+
+class MpiFile(Carrier):
+    """mpi4py's `MPI.File`: a file type for each subarray, written together or by each rank alone."""
+
+    def __init__(self, comm: Any, *, collective: bool) -> None:
+        super().__init__(comm)
+        self._collective = collective
+
+    def _begin(self, path: str, variables: Variables, mode: int) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._layout = _layout(variables)
+        self._file = MPI.File.Open(self.comm, path, mode)
+
+    def create(
+        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
+    ) -> None:
+        from mpi4py import MPI
+
+        self._begin(path, variables, MPI.MODE_CREATE | MPI.MODE_RDWR)
+        self._file.Set_size(sum(int(np.prod(shape)) * np.dtype(t).itemsize for shape, t in variables.values()))
+
+    def open(self, path: str, variables: Variables) -> None:
+        from mpi4py import MPI
+
+        self._begin(path, variables, MPI.MODE_RDONLY)
+
+    def _move(self, name: str, start: Place, values: Array, call: Callable[[Any], None]) -> None:
+        begin, shape, itemsize = self._layout[name]
+        if not values.size:
+            self._file.Set_view(begin)
+            call([values, 0, self._mpi.BYTE])
+            return
+        if values.shape[1:] == shape[1:]:
+            self._file.Set_view(begin + start[0] * itemsize * int(np.prod(shape[1:])))
+            call([values, values.nbytes, self._mpi.BYTE])
+            return
+        kind = self._mpi.BYTE.Create_subarray([*shape, itemsize], [*values.shape, itemsize], [*start, 0]).Commit()
+        self._file.Set_view(begin, self._mpi.BYTE, kind)
+        call([values, values.nbytes, self._mpi.BYTE])
+        kind.Free()
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        file = self._file
+        self._move(name, start, np.ascontiguousarray(values), file.Write_all if self._collective else file.Write)
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        self._move(name, start, out, self._file.Read_all if self._collective else self._file.Read)
+
+    def flush(self, *, durable: bool = False) -> None:
+        if durable:
+            self._file.Sync()
+
+    def close(self) -> None:
+        self._file.Close()
+
+
+class Posix(Carrier):
+    """`os.pwrite` and `os.preadv` of each contiguous run, by each rank for itself."""
+
+    def create(
+        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
+    ) -> None:
+        if self.comm.rank == 0:
+            REAL.close(REAL.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        self.comm.Barrier()
+        self._layout = _layout(variables)
+        self._fd = REAL.open(path, os.O_RDWR)
+
+    def open(self, path: str, variables: Variables) -> None:
+        self._layout = _layout(variables)
+        self._fd = REAL.open(path, os.O_RDONLY)
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        values = np.ascontiguousarray(values)
+        for at, run in self._runs(name, start, values):
+            write_all(REAL, self._fd, run, at)
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        for at, run in self._runs(name, start, out):
+            read_at(REAL, self._fd, run, at)
+
+    def _runs(self, name: str, start: Place, values: Array) -> list[tuple[int, Any]]:
+        """Offset in the file and bytes of each contiguous run of a subarray."""
+        begin, shape, itemsize = self._layout[name]
+        if not values.size:
+            return []
+        inner = values.ndim
+        while inner > 1 and values.shape[inner - 1] == shape[inner - 1]:
+            inner -= 1
+        inner = max(inner - 1, 0)
+        strides = itemsize * np.concatenate([np.cumprod(np.array((shape[1:]), np.int64)[::-1])[::-1], [1]]).astype(
+            np.int64
+        )
+        at = np.full((), begin + int(np.dot(strides, start)), np.int64)
+        for axis in range(inner):
+            at = at[..., None] + np.arange(values.shape[axis]) * strides[axis]
+        rows = values.reshape(at.size, -1).view("u1")
+        return [(offset, row.data) for offset, row in zip(at.ravel().tolist(), rows, strict=True)]
+
+    def flush(self, *, durable: bool = False) -> None:
+        if durable:
+            REAL.fsync(self._fd)
+
+    def close(self) -> None:
+        REAL.close(self._fd)
+        self.comm.Barrier()
+
+
+class PnetCDF(Carrier):
+    """PnetCDF-Python: requests are posted, `wait_all` completes them."""
+
+    def __init__(self, comm: Any) -> None:
+        super().__init__(comm)
+        self._kept: list[Array] = []
+
+    def _names(self) -> Any:
+        return load("pnetcdf")
+
+    def create(
+        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
+    ) -> None:
+        f = self._file = self._names().File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm)
+        for key, value in (attrs or {}).items():
+            f.put_att(key, value)
+        dims: dict[int, str] = {}
+        made: dict[str, Any] = {}
+        for name, (shape, dtype) in variables.items():
+            kinds = [-1 if records and axis == 0 else n for axis, n in enumerate(shape)]
+            for n in kinds:
+                if n not in dims:
+                    dims[n] = f"n{n}" if n >= 0 else "time"
+                    f.def_dim(dims[n], n)
+            made[name] = f.def_var(name, np.dtype(dtype), tuple(dims[n] for n in kinds))
+        f.enddef()
+        self._sets = made
+
+    def open(self, path: str, variables: Variables) -> None:
+        self._file = self._names().File(path, mode="r", comm=self.comm)
+        self._sets = {name: self._file.variables[name] for name in variables}
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        if values.size:
+            # PnetCDF reads it when it waits
+            self._kept.append(np.ascontiguousarray(values))
+            self._sets[name].iput_var(self._kept[-1], start=start, count=values.shape)
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        if out.size:
+            self._sets[name].iget_var(out, start=start, count=out.shape)
+
+    def flush(self, *, durable: bool = False) -> None:
+        self._file.wait_all()
+        self._kept.clear()
+        if durable:
+            self._file.flush()
+
+    def close(self) -> None:
+        self.flush()
+        self._file.close()
+
+
+class ParallelH5py(Carrier):
+    """h5py over a parallel HDF5."""
+
+    def __init__(self, comm: Any, *, collective: bool) -> None:
+        super().__init__(comm)
+        self._collective = collective
+
+    def create(
+        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
+    ) -> None:
+        import h5py
+
+        self._file = h5py.File(path, "w", driver="mpio", comm=self.comm)
+        self._sets = {name: self._file.create_dataset(name, shape, dtype) for name, (shape, dtype) in variables.items()}
+        for key, value in (attrs or {}).items():
+            self._file.attrs[key] = value
+
+    def open(self, path: str, variables: Variables) -> None:
+        import h5py
+
+        self._file = h5py.File(path, "r", driver="mpio", comm=self.comm)
+        self._sets = {name: self._file[name] for name in variables}
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        ds = self._sets[name]
+        if self._collective:
+            with ds.collective:
+                ds[_index(start, values.shape)] = values
+        elif values.size:
+            ds[_index(start, values.shape)] = values
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        ds = self._sets[name]
+        if self._collective:
+            with ds.collective:
+                out[...] = ds[_index(start, out.shape)]
+        elif out.size:
+            out[...] = ds[_index(start, out.shape)]
+
+    def flush(self, *, durable: bool = False) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _index(start: Place, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
+
+
+def _layout(variables: Variables) -> dict[str, tuple[int, tuple[int, ...], int]]:
+    """Begin, shape and bytes of an element of each variable of a raw file."""
+    found, at = {}, 0
+    for name, (shape, dtype) in variables.items():
+        itemsize = np.dtype(dtype).itemsize
+        found[name] = (at, tuple(shape), itemsize)
+        at += int(np.prod(shape)) * itemsize
+    return found
+
+
+def carriers(comm: Any, options: Mapping[str, Any]) -> dict[str, Carrier | str]:
+    """All carriers; for those that cannot be had, the reason.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    options : mapping
+        More keywords of `pnc_vol.File`, such as ``hints``.
+    """
+    found: dict[str, Carrier | str] = {
+        "pnc_vol": PncVol(comm, **options),
+        "pnc_vol, posix": PncVol(comm, **{**options, "driver": "posix"}),
+        "MPI.File collective": MpiFile(comm, collective=True),
+        "MPI.File independent": MpiFile(comm, collective=False),
+    }
+    module = load("pnetcdf")
+    found["PnetCDF-Python"] = module if isinstance(module, str) else PnetCDF(comm)
+    h5 = load("h5py")
+    if not isinstance(h5, str) and not h5.get_config().mpi:
+        h5 = "this h5py was built without MPI"
+    for kind in (True, False):
+        name = f"h5py {'collective' if kind else 'independent'}"
+        found[name] = h5 if isinstance(h5, str) else ParallelH5py(comm, collective=kind)
+    found["os.pwrite"] = Posix(comm)
+    return found

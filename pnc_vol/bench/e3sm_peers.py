@@ -1,0 +1,241 @@
+"""One file of E3SM-IO's cases, in the words of pnc_vol, PnetCDF-Python and mpi4py's `MPI.File`.
+
+Knows: libraries. Does not know: clocks; which values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.bench.serial import load
+
+if TYPE_CHECKING:
+    from pnc_vol.bench.e3sm import Part, Setup
+    from pnc_vol.bench.e3sm_cases import CaseFile, Variable
+
+__all__ = ["peers"]
+
+Array = npt.NDArray[Any]
+
+
+class _Writer:
+    """A file that is written once. `put` may keep its array until `flush`."""
+
+    is_netcdf = True
+
+    def __init__(
+        self, comm: Any, hints: Mapping[str, str], options: Mapping[str, Any], setup: Setup, file: CaseFile
+    ) -> None:
+        self.comm, self.hints, self.options, self.setup, self.file = comm, hints, options, setup, file
+        self.places: dict[tuple[int, int], tuple[Array, Array]] = {}
+
+    def prepare(self) -> None:
+        """Starts and counts of the runs of each map, with and without records."""
+        for number, part in enumerate(self.setup.parts, 1):
+            self.places[number, 0] = part.starts, part.counts
+            ones = np.ones((len(part.counts), 1), np.int64)
+            self.places[number, 1] = np.hstack([0 * ones, part.starts]), np.hstack([ones, part.counts])
+
+    def _place(self, variable: Variable, record: int) -> tuple[Array, Array]:
+        if not self.file.is_record(variable):
+            return self.places[variable.number, 0]
+        starts, counts = self.places[variable.number, 1]
+        if record:
+            starts = starts.copy()
+            starts[:, 0] = record
+        return starts, counts
+
+
+class _PncVol(_Writer):
+    def open(self, path: str) -> None:
+        import pnc_vol
+
+        self._file = pnc_vol.File(path, "w", comm=self.comm, hints=dict(self.hints), **self.options)
+
+    def define(self) -> None:
+        self._sets = {}
+        for key, value in self.file.attrs.items():
+            self._file.attrs[key] = value
+        for variable in self.file.variables:
+            shape = self.setup.shape(self.file, variable)
+            grows = (None, *shape[1:]) if self.file.is_record(variable) else None
+            ds = self._file.create_dataset(variable.name, shape, variable.dtype, maxshape=grows)
+            for axis, dim in enumerate(variable.dims):
+                ds.dims[axis].label = dim
+            for key, value in variable.attrs.items():
+                ds.attrs[key] = value
+            self._sets[variable.name] = ds
+
+    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+        self._sets[variable.name].iput_many(*self._place(variable, record), values)
+
+    def put_whole(self, variable: Variable, record: int, values: Array) -> None:
+        self._sets[variable.name][record if self.file.is_record(variable) else ()] = values
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _PnetCDF(_Writer):
+    def open(self, path: str) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._file = load("pnetcdf").File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm)
+
+    def define(self) -> None:
+        f = self._file
+        for key, value in self.file.attrs.items():
+            f.put_att(key, value)
+        for dim, n in self.file.dims.items():
+            f.def_dim(dim, -1 if n is None else self.setup.lengths.get(dim, n))
+        self._sets = {}
+        self._kept: list[Array] = []
+        self._lent: set[str] = set()
+        for variable in self.file.variables:
+            made = f.def_var(variable.name, np.dtype(variable.dtype), variable.dims)
+            for key, value in variable.attrs.items():
+                made.put_att(key, value)
+            self._sets[variable.name] = made
+        f.enddef()
+
+    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+        starts, counts = self._place(variable, record)
+        if variable.name in self._lent:
+            # a second record before a wait: its bytes are swapped in place
+            values = values.copy()
+        self._lent.add(variable.name)
+        self._kept += [starts, values]
+        if len(starts):
+            # without a type it takes the bytes for what the file holds
+            kind = self._mpi.DOUBLE if values.dtype == "f8" else self._mpi.INT
+            self._sets[variable.name].iput_varn(values, len(starts), starts, counts, values.size, kind)
+
+    def put_whole(self, variable: Variable, record: int, values: Array) -> None:
+        # PnetCDF reads it when it waits
+        self._kept.append(values)
+        made = self._sets[variable.name]
+        if self.file.is_record(variable):
+            made.iput_var(values[None], start=(record, *(0,) * values.ndim), count=(1, *values.shape))
+        elif values.ndim:
+            made.iput_var(values)
+        else:
+            made.iput_var(values.reshape(1))
+
+    def flush(self) -> None:
+        self._file.wait_all()
+        self._kept.clear()
+        self._lent.clear()
+
+    def close(self) -> None:
+        self.flush()
+        self._file.close()
+
+
+class _MpiFile(_Writer):
+    """All runs of a flush in one file type and one collective write; the same places as in a file without a header."""
+
+    is_netcdf = False
+
+    def open(self, path: str) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._file = MPI.File.Open(self.comm, path, MPI.MODE_CREATE | MPI.MODE_RDWR)
+
+    def define(self) -> None:
+        self._posted: list[tuple[Array, Array, Array]] = []
+        self._begins: dict[str, int] = {}
+        fixed = [v for v in self.file.variables if not self.file.is_record(v)]
+        at = 0
+        for variable in fixed:
+            self._begins[variable.name] = at
+            at += self._nbytes(variable)
+        first = at
+        for variable in self.file.variables:
+            if self.file.is_record(variable):
+                self._begins[variable.name] = at
+                at += self._nbytes(variable)
+        self._record = at - first
+
+    def _nbytes(self, variable: Variable) -> int:
+        shape = self.setup.shape(self.file, variable)[1 if self.file.is_record(variable) else 0 :]
+        nbytes: int = int(np.prod(shape)) * np.dtype(variable.dtype).itemsize
+        return nbytes
+
+    def _post(self, variable: Variable, record: int, offsets: Array, lengths: Array, values: Array) -> None:
+        stored = np.ascontiguousarray(values).astype(np.dtype(variable.dtype).newbyteorder(">"))
+        begin = self._begins[variable.name] + (record * self._record if self.file.is_record(variable) else 0)
+        self._posted.append(
+            (begin + offsets * stored.itemsize, lengths * stored.itemsize, stored.reshape(-1).view("u1"))
+        )
+
+    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+        self._post(variable, record, part.offsets, part.lengths, values)
+
+    def put_whole(self, variable: Variable, record: int, values: Array) -> None:
+        self._post(variable, record, np.zeros(1, np.int64), np.array([values.size]), values)
+
+    def flush(self) -> None:
+        none = np.zeros(0, np.int64)
+        offsets = np.concatenate([none, *(one[0] for one in self._posted)])
+        lengths = np.concatenate([none, *(one[1] for one in self._posted)])
+        packed = np.concatenate([np.zeros(0, "u1"), *(one[2] for one in self._posted)])
+        self._posted = []
+        order = np.argsort(offsets, kind="stable")
+        sources = (np.cumsum(lengths) - lengths)[order]
+        offsets, lengths = offsets[order], lengths[order]
+        first = np.cumsum(lengths) - lengths
+        packed = packed[np.repeat(sources - first, lengths) + np.arange(int(lengths.sum()))]
+        apart = np.flatnonzero(np.concatenate([[True], offsets[1:] != offsets[:-1] + lengths[:-1]]))
+        if len(offsets):
+            offsets, lengths = offsets[apart], np.add.reduceat(lengths, apart)
+        kind = self._mpi.BYTE.Create_hindexed(lengths.tolist(), offsets.tolist()).Commit()
+        self._file.Set_view(0, self._mpi.BYTE, kind)
+        self._file.Write_all([packed, packed.nbytes, self._mpi.BYTE])
+        # what was written is read back in the same way, after the clock has stopped
+        self.setup.__dict__.setdefault("written", {}).setdefault(self.file.name, []).append((offsets, lengths, packed))
+        kind.Free()
+
+    def close(self) -> None:
+        self._file.Close()
+
+    def verify(self, path: str) -> None:
+        """Read this rank's bytes back."""
+        self.open(path)
+        for offsets, lengths, packed in self.setup.__dict__["written"].pop(self.file.name):
+            kind = self._mpi.BYTE.Create_hindexed(lengths.tolist(), offsets.tolist()).Commit()
+            self._file.Set_view(0, self._mpi.BYTE, kind)
+            found = np.zeros_like(packed)
+            self._file.Read_all([found, found.nbytes, self._mpi.BYTE])
+            kind.Free()
+            if not np.array_equal(found, packed):
+                raise AssertionError(f"{path} does not hold what was written to it")
+        self._file.Close()
+
+
+def peers(comm: Any, hints: Mapping[str, str]) -> dict[str, Any]:
+    """Makers of writers; for those that cannot be had, the reason."""
+    found: dict[str, Any] = {
+        "pnc_vol": _maker(_PncVol, comm, hints, {}),
+        "pnc_vol, posix": _maker(_PncVol, comm, hints, {"driver": "posix"}),
+    }
+    module = load("pnetcdf")
+    found["PnetCDF-Python"] = module if isinstance(module, str) else _maker(_PnetCDF, comm, hints, {})
+    found["MPI.File collective"] = _maker(_MpiFile, comm, hints, {})
+    found["os.pwrite"] = "a call for each of millions of runs"
+    return found
+
+
+def _maker(kind: type[_Writer], comm: Any, hints: Mapping[str, str], options: Mapping[str, Any]) -> Any:
+    made = partial(kind, comm, hints, options)
+    made.is_netcdf = kind.is_netcdf  # type: ignore[attr-defined]
+    return made

@@ -1,0 +1,390 @@
+"""The works of `io` in the words of each library.
+
+Knows: h5py's words (pnc_vol's, too), netCDF4's, scipy's, PnetCDF-Python's, and the operating system's. Does not know:
+clocks, what is measured.
+
+Rules
+-----
+1. Each peer is written as its own documentation tells a user who wants speed: netCDF4 without prefilling, PnetCDF with
+   posted requests and one wait, pnc_vol and h5py by plain assignment.
+2. What a library has no words for is not there; the work says so (`Work.without`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.bench.serial import load
+from pnc_vol.system import REAL, read_at, write_all
+
+__all__ = ["peers"]
+
+Array = npt.NDArray[Any]
+
+
+def peers(folder: str) -> dict[str, Any]:
+    """Those that are installed; for the others the reason."""
+    kinds = {
+        "pnc_vol": ("pnc_vol", _PncVol),
+        "h5py": ("h5py", _H5py),
+        "netCDF4": ("netCDF4", _NetCDF4),
+        "scipy": ("scipy.io", _Scipy),
+        "PnetCDF-Python": ("pnetcdf", _PnetCDF),
+    }
+    found: dict[str, Any] = {}
+    for name, (module, kind) in kinds.items():
+        loaded = load(module)
+        found[name] = loaded if isinstance(loaded, str) else kind(loaded, folder)
+    found["os.pwrite"] = _Raw(folder)
+    return found
+
+
+class _H5py:
+    """h5py, and by the promise of this package pnc_vol too."""
+
+    def __init__(self, module: Any, folder: str) -> None:
+        self.module = module
+        self.path = os.path.join(folder, f"{module.__name__}.bench")
+
+    def write(self, values: Array) -> None:
+        with self.module.File(self.path, "w") as f:
+            f.create_dataset("x", data=values)
+
+    def read(self) -> Array:
+        with self.module.File(self.path, "r") as f:
+            found: Array = f["x"][...]
+        return found
+
+    def write_rows(self, rows: Array) -> None:
+        with self.module.File(self.path, "w") as f:
+            ds = f.create_dataset("x", rows.shape, rows.dtype)
+            for i, row in enumerate(rows):
+                ds[i] = row
+
+    def read_rows(self, out: Array) -> None:
+        with self.module.File(self.path, "r") as f:
+            ds = f["x"]
+            for i in range(len(out)):
+                out[i] = ds[i]
+
+    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
+        n = values.shape[1]
+        with self.module.File(self.path, "w") as f:
+            ds = f.create_dataset("x", (size,), values.dtype)
+            for at, piece in zip(starts.tolist(), values, strict=True):
+                ds[at : at + n] = piece
+
+    def read_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        with self.module.File(self.path, "r") as f:
+            ds = f["x"]
+            for i, at in enumerate(starts.tolist()):
+                out[i] = ds[at : at + n]
+
+    def write_many(self, values: Array) -> None:
+        with self.module.File(self.path, "w") as f:
+            for i, row in enumerate(values):
+                f.create_dataset(f"v{i}", data=row)
+
+    def read_many(self, out: Array) -> None:
+        with self.module.File(self.path, "r") as f:
+            for i in range(len(out)):
+                out[i] = f[f"v{i}"][...]
+
+
+class _PncVol(_H5py):
+    """What h5py does not have: requests."""
+
+    def request_rows(self, out: Array) -> None:
+        with self.module.File(self.path, "r") as f:
+            ds = f["x"]
+            for i in range(len(out)):
+                ds.iget(i, out[i])
+            f.wait_all()
+
+    def write_list(self, size: int, starts: Array, values: Array) -> None:
+        with self.module.File(self.path, "w") as f:
+            ds = f.create_dataset("x", (size,), values.dtype)
+            ds.iput_many(starts[:, None], np.full((len(starts), 1), values.shape[1]), values)
+
+    def read_list(self, starts: Array, out: Array) -> None:
+        with self.module.File(self.path, "r") as f:
+            counts = np.full((len(starts), 1), out.shape[1])
+            f["x"].iget_many(starts[:, None], counts, out.reshape(-1)).wait()
+
+
+class _NetCDF4:
+    """netCDF4-python, CDF-5."""
+
+    def __init__(self, module: Any, folder: str) -> None:
+        self.module = module
+        self.path = os.path.join(folder, "netCDF4.bench")
+
+    def _new(self, dims: dict[str, int]) -> Any:
+        f = self.module.Dataset(self.path, "w", format="NETCDF3_64BIT_DATA")
+        f.set_fill_off()
+        for name, n in dims.items():
+            f.createDimension(name, n)
+        return f
+
+    def _old(self) -> Any:
+        f = self.module.Dataset(self.path)
+        f.set_auto_mask(False)
+        return f
+
+    def write(self, values: Array) -> None:
+        with self._new({"n": len(values)}) as f:
+            f.createVariable("x", values.dtype, ("n",))[:] = values
+
+    def read(self) -> Array:
+        with self._old() as f:
+            found: Array = f["x"][:]
+        return found
+
+    def write_rows(self, rows: Array) -> None:
+        with self._new({"n": rows.shape[0], "m": rows.shape[1]}) as f:
+            x = f.createVariable("x", rows.dtype, ("n", "m"))
+            for i, row in enumerate(rows):
+                x[i] = row
+
+    def read_rows(self, out: Array) -> None:
+        with self._old() as f:
+            x = f["x"]
+            for i in range(len(out)):
+                out[i] = x[i]
+
+    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
+        n = values.shape[1]
+        with self._new({"n": size}) as f:
+            x = f.createVariable("x", values.dtype, ("n",))
+            for at, piece in zip(starts.tolist(), values, strict=True):
+                x[at : at + n] = piece
+
+    def read_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        with self._old() as f:
+            x = f["x"]
+            for i, at in enumerate(starts.tolist()):
+                out[i] = x[at : at + n]
+
+    def write_many(self, values: Array) -> None:
+        with self._new({"m": values.shape[1]}) as f:
+            for i, row in enumerate(values):
+                f.createVariable(f"v{i}", row.dtype, ("m",))[:] = row
+
+    def read_many(self, out: Array) -> None:
+        with self._old() as f:
+            for i in range(len(out)):
+                out[i] = f[f"v{i}"][:]
+
+
+class _Scipy:
+    """scipy.io.netcdf_file, CDF-2: the file is held in memory until it is closed."""
+
+    def __init__(self, module: Any, folder: str) -> None:
+        self.module = module
+        self.path = os.path.join(folder, "scipy.bench")
+
+    def _new(self, dims: dict[str, int]) -> Any:
+        f = self.module.netcdf_file(self.path, "w", version=2)
+        for name, n in dims.items():
+            f.createDimension(name, n)
+        return f
+
+    def _old(self) -> Any:
+        return self.module.netcdf_file(self.path, "r", mmap=False)
+
+    def write(self, values: Array) -> None:
+        with self._new({"n": len(values)}) as f:
+            f.createVariable("x", values.dtype, ("n",))[:] = values
+
+    def read(self) -> Array:
+        with self._old() as f:
+            stored: Array = f.variables["x"][:]
+        return stored.astype(stored.dtype.newbyteorder("="))
+
+    def write_rows(self, rows: Array) -> None:
+        with self._new({"n": rows.shape[0], "m": rows.shape[1]}) as f:
+            x = f.createVariable("x", rows.dtype, ("n", "m"))
+            for i, row in enumerate(rows):
+                x[i] = row
+
+    def read_rows(self, out: Array) -> None:
+        with self._old() as f:
+            x = f.variables["x"]
+            for i in range(len(out)):
+                out[i] = x[i]
+
+    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
+        n = values.shape[1]
+        with self._new({"n": size}) as f:
+            x = f.createVariable("x", values.dtype, ("n",))
+            for at, piece in zip(starts.tolist(), values, strict=True):
+                x[at : at + n] = piece
+
+    def read_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        with self._old() as f:
+            x = f.variables["x"]
+            for i, at in enumerate(starts.tolist()):
+                out[i] = x[at : at + n]
+
+    def write_many(self, values: Array) -> None:
+        with self._new({"m": values.shape[1]}) as f:
+            for i, row in enumerate(values):
+                f.createVariable(f"v{i}", row.dtype, ("m",))[:] = row
+
+    def read_many(self, out: Array) -> None:
+        with self._old() as f:
+            for i in range(len(out)):
+                out[i] = f.variables[f"v{i}"][:]
+
+
+class _PnetCDF:
+    """PnetCDF-Python: requests are posted, one wait completes them."""
+
+    def __init__(self, module: Any, folder: str) -> None:
+        self.module = module
+        self.path = os.path.join(folder, "pnetcdf.bench")
+
+    def _new(self, dims: dict[str, int], dtype: Any, names: list[str]) -> tuple[Any, list[Any]]:
+        f = self.module.File(self.path, mode="w", format="NC_64BIT_DATA")
+        for name, n in dims.items():
+            f.def_dim(name, n)
+        made = [f.def_var(name, dtype, tuple(dims)) for name in names]
+        f.enddef()
+        return f, made
+
+    def _old(self) -> Any:
+        return self.module.File(self.path, mode="r")
+
+    def write(self, values: Array) -> None:
+        f, (x,) = self._new({"n": len(values)}, values.dtype, ["x"])
+        x.put_var_all(values)
+        f.close()
+
+    def read(self) -> Array:
+        f = self._old()
+        x = f.variables["x"]
+        found = np.empty(x.shape, x.dtype)
+        x.get_var_all(found)
+        f.close()
+        return found
+
+    def write_rows(self, rows: Array) -> None:
+        f, (x,) = self._new({"n": rows.shape[0], "m": rows.shape[1]}, rows.dtype, ["x"])
+        for i, row in enumerate(rows):
+            x.iput_var(row, start=(i, 0), count=(1, len(row)))
+        f.wait_all()
+        f.close()
+
+    def read_rows(self, out: Array) -> None:
+        f = self._old()
+        f.begin_indep()
+        x = f.variables["x"]
+        for i, row in enumerate(out):
+            x.get_var(row, start=(i, 0), count=(1, len(row)))
+        f.end_indep()
+        f.close()
+
+    def request_rows(self, out: Array) -> None:
+        f = self._old()
+        x = f.variables["x"]
+        for i, row in enumerate(out):
+            x.iget_var(row, start=(i, 0), count=(1, len(row)))
+        f.wait_all()
+        f.close()
+
+    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
+        n = values.shape[1]
+        f, (x,) = self._new({"n": size}, values.dtype, ["x"])
+        for at, piece in zip(starts.tolist(), values, strict=True):
+            x.iput_var(piece, start=(at,), count=(n,))
+        f.wait_all()
+        f.close()
+
+    def read_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        f = self._old()
+        f.begin_indep()
+        x = f.variables["x"]
+        for at, piece in zip(starts.tolist(), out, strict=True):
+            x.get_var(piece, start=(at,), count=(n,))
+        f.end_indep()
+        f.close()
+
+    def write_list(self, size: int, starts: Array, values: Array) -> None:
+        f, (x,) = self._new({"n": size}, values.dtype, ["x"])
+        x.put_varn_all(values, len(starts), starts[:, None], np.full((len(starts), 1), values.shape[1]))
+        f.close()
+
+    def read_list(self, starts: Array, out: Array) -> None:
+        f = self._old()
+        counts = np.full((len(starts), 1), out.shape[1])
+        f.variables["x"].get_varn_all(out, len(starts), starts[:, None], counts)
+        f.close()
+
+    def write_many(self, values: Array) -> None:
+        f, made = self._new({"m": values.shape[1]}, values.dtype, [f"v{i}" for i in range(len(values))])
+        for x, row in zip(made, values, strict=True):
+            x.iput_var(row)
+        f.wait_all()
+        f.close()
+
+    def read_many(self, out: Array) -> None:
+        f = self._old()
+        for i, row in enumerate(out):
+            f.variables[f"v{i}"].iget_var(row)
+        f.wait_all()
+        f.close()
+
+
+class _Raw:
+    """`os.pwrite` and `os.preadv` of native bytes: what the machine can carry."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, "raw.bench")
+
+    def _open(self, *, new: bool) -> int:
+        return REAL.open(self.path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if new else 0))
+
+    def _put(self, offsets: Array, pieces: Array, size: int = 0) -> None:
+        fd = self._open(new=True)
+        if size:
+            REAL.ftruncate(fd, size)
+        for at, piece in zip(offsets.tolist(), pieces, strict=True):
+            write_all(REAL, fd, piece.data.cast("B"), at)
+        REAL.close(fd)
+
+    def _get(self, offsets: Array, pieces: Array) -> None:
+        fd = self._open(new=False)
+        for at, piece in zip(offsets.tolist(), pieces, strict=True):
+            read_at(REAL, fd, piece.data.cast("B"), at)
+        REAL.close(fd)
+
+    def write(self, values: Array) -> None:
+        self._put(np.zeros(1, int), values[None])
+
+    def read(self) -> Array:
+        found = np.empty(REAL.stat(self.path).st_size // 8, "f8")
+        self._get(np.zeros(1, int), found[None])
+        return found
+
+    def write_rows(self, rows: Array) -> None:
+        self._put(np.arange(len(rows)) * rows[0].nbytes, rows)
+
+    def read_rows(self, out: Array) -> None:
+        self._get(np.arange(len(out)) * out[0].nbytes, out)
+
+    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
+        self._put(starts * values.itemsize, values, size * values.itemsize)
+
+    def read_pieces(self, starts: Array, out: Array) -> None:
+        self._get(starts * out.itemsize, out)
+
+    write_many = write_rows
+    read_many = read_rows

@@ -1,0 +1,185 @@
+"""Benchmarks of many ranks: starting them, taking turns, the slowest rank's time.
+
+Knows: mpi4py, launchers. Does not know: patterns.
+
+Rules
+-----
+1. A phase begins when all ranks are ready, and its time is the slowest rank's, as in the programs that these benchmarks
+   follow.
+2. Between phases ranks wait asleep: on a machine with fewer cores than ranks, a spinning rank takes the time of
+   another.
+3. Peak memory is taken in a round of its own, which does not count: the largest rank's growth within a phase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
+from pnc_vol.system import REAL, exists, temporary_directory
+
+__all__ = ["Job", "RankWatch", "start"]
+
+
+class RankWatch(Watch):
+    """A watch whose phases begin together."""
+
+    def __init__(self, comm: Any, *, trim: bool = False) -> None:
+        super().__init__(trim=trim)
+        self._comm = comm
+
+    @contextlib.contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        wait_asleep(self._comm)
+        with super().__call__(phase):
+            yield
+
+    @contextlib.contextmanager
+    def part(self, phase: str) -> Iterator[None]:
+        """A part of a phase: this rank's time in it, without waiting for the others first."""
+        started = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
+
+    def slowest(self) -> dict[str, float]:
+        """Seconds of each phase, of the slowest rank."""
+        return self._largest(self.seconds)
+
+    def largest(self) -> dict[str, int]:
+        """Bytes of peak memory of each phase, of the largest rank."""
+        return self._largest(self.memory)
+
+    def _largest(self, mine: dict[str, Any]) -> dict[str, Any]:
+        wait_asleep(self._comm)
+        everyone = self._comm.allgather(mine)
+        return {phase: max(other[phase] for other in everyone) for phase in mine}
+
+
+def wait_asleep(comm: Any) -> None:
+    """A barrier that leaves the cores to those that are not there yet."""
+    request = comm.Ibarrier()
+    pause = 20e-6
+    while not request.Test():
+        time.sleep(pause)
+        pause = min(2 * pause, 1e-3)
+
+
+class Job:
+    """What a benchmark of many ranks is given.
+
+    comm : mpi4py.MPI.Intracomm
+    folder : str, for files; the same on all ranks, removed at the end.
+    """
+
+    def __init__(self, comm: Any, folder: str, options: argparse.Namespace) -> None:
+        self.comm = comm
+        self.folder = folder
+        self.options = options
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        """A line of the report that comes before the table."""
+        self.lines.append(text)
+
+    def clear(self, path: str) -> None:
+        """See to it that there is no such file; by all ranks."""
+        wait_asleep(self.comm)
+        if self.comm.rank == 0 and exists(REAL, path):
+            REAL.unlink(path)
+        wait_asleep(self.comm)
+
+    def turns(
+        self,
+        phases: Mapping[str, tuple[int | None, int | None]],
+        peers: Mapping[str, Callable[[RankWatch], None] | str],
+    ) -> list[Result]:
+        """Each peer's work, in turns.
+
+        Parameters
+        ----------
+        phases : mapping of phase to bytes and requests of all ranks
+        peers : mapping of peer to function, or to the reason why there is none
+
+        Returns
+        -------
+        list of Result
+        """
+        wanted = self.options.peers
+        results = {
+            phase: Result(phase, {name: [] for name in peers}, {}, nbytes, calls)
+            for phase, (nbytes, calls) in phases.items()
+        }
+        runs: dict[str, Callable[[], Mapping[str, float]]] = {}
+        for name, run in peers.items():
+            reason = "" if not wanted or name in wanted else "not asked for"
+            if isinstance(run, str) or reason:
+                for result in results.values():
+                    result.notes[name] = run if isinstance(run, str) else reason
+            else:
+                runs[name] = self._once(run)
+        take_turns(runs, self.options.rounds, results)
+        for name in runs if self.options.memory else ():
+            watch = RankWatch(self.comm, trim=True)
+            peers[name](watch)  # type: ignore[operator]
+            for phase, nbytes in watch.largest().items():
+                results[phase].memory[name] = nbytes
+        return list(results.values())
+
+    def _once(self, run: Callable[[RankWatch], None]) -> Callable[[], Mapping[str, float]]:
+        def once() -> Mapping[str, float]:
+            watch = RankWatch(self.comm)
+            run(watch)
+            return watch.slowest()
+
+        return once
+
+
+def run_here(
+    run: Callable[[Job], list[Result]], options: argparse.Namespace
+) -> tuple[list[Result], list[str], int, int]:
+    """The benchmark on the ranks of this job: results and report, this rank, ranks."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    with contextlib.ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        warm_up()
+        made = stack.enter_context(temporary_directory(options.dir)) if comm.rank == 0 else None
+        job = Job(comm, comm.bcast(made), options)
+        results = run(job)
+        # the folder goes when nobody is in it any more
+        wait_asleep(comm)
+    return results, job.lines, comm.rank, comm.size
+
+
+def start(nprocs: int, arguments: Sequence[str], *, ranks_per_node: int | None = None) -> int:
+    """Run ``python -m pnc_vol.bench`` with `arguments` on `nprocs` ranks; the launcher's exit status.
+
+    Raises
+    ------
+    SystemExit
+        There is no launcher.
+    """
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    if mpiexec is None:
+        raise SystemExit('mpiexec is not installed (pip install "pnc-vol[mpi]")')
+    command = [mpiexec, "-n", str(nprocs)]
+    told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
+    if "Open MPI" in told.stdout + told.stderr:
+        command += ["--oversubscribe"]
+        if ranks_per_node:
+            raise SystemExit("--ranks-per-node needs MPICH: Open MPI cannot play several nodes on one")
+    elif ranks_per_node:
+        command += ["-genv", "MPIR_CVAR_NUM_CLIQUES", str(-(-nprocs // ranks_per_node))]
+    return subprocess.run(
+        [*command, sys.executable, "-m", "mpi4py", "-m", "pnc_vol.bench", *arguments], check=False
+    ).returncode

@@ -1,0 +1,269 @@
+"""``python -m pnc_vol.bench reads``: parts of an 8192 x 8192 array, and of record variables.
+
+A file is written once by each peer, untimed, and is in the page cache; each read opens nothing. Every result is
+compared with numpy's. Knows: selections. Does not know: what a library does with one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.serial import Work, check, load, times
+from pnc_vol.system import REAL, exists
+
+__all__ = ["peers", "works"]
+
+Array = npt.NDArray[Any]
+Columns = Callable[[Any], list[Array]]
+
+VARIABLES = 20
+
+
+def works(scale: float) -> list[Work]:
+    """The works, at `scale` times their real size."""
+    return [_parts(scale), _records(scale)]
+
+
+def _parts(scale: float) -> Work:
+    n = times(scale**0.5, 8192, least=16)
+    values = functools.cache(lambda: np.random.default_rng(0).random((n, n), "f4"))
+    rng = np.random.default_rng(1)
+    columns = rng.permutation(n)[: min(64, n)].tolist()
+    rows = sorted(rng.permutation(n)[: times(scale**0.5, 1000)].tolist())
+    edge = min(1000, n // 2)
+    title = f"of {n} x {n}"
+    parts: dict[str, tuple[int, Callable[[Any], Any]]] = {
+        f"{len(columns)} columns {title}, one call each": (len(columns), lambda a: [a[:, k] for k in columns]),
+        f"[::7, ::3] {title}": (1, lambda a: a[::7, ::3]),
+        f"{len(rows):,} listed rows {title}": (1, lambda a: a[rows]),
+        f"block of {edge} x {edge} {title}": (1, lambda a: a[n // 4 : n // 4 + edge, n // 3 : n // 3 + edge]),
+        f"random mask, 1 in 100, {title}": (1, lambda a: a[mask()]),
+        f"whole {title}": (1, lambda a: a[:, :]),
+    }
+    mask = functools.cache(lambda: np.random.default_rng(2).random((n, n)) < 0.01)
+    phases = list(parts)
+    sizes = {
+        phase: 4 * size
+        for phase, size in zip(
+            phases,
+            (len(columns) * n, -(-n // 7) * -(-n // 3), len(rows) * n, edge**2, n * n // 100, n * n),
+            strict=True,
+        )
+    }
+
+    def run(peer: Any, watch: Watch) -> None:
+        _write_once(peer, "array", {"x": values()}, records=False)
+        mask()
+        with peer.opened("array", ["x"]) as found:
+            for phase, (_, part) in parts.items():
+                if phase in without and peer.name in without[phase]:
+                    continue
+                with watch(phase):
+                    got = peer.native(part(found["x"]))
+                check(
+                    f"{phase}, {peer.name}", np.stack(got) if isinstance(got, list) else got, _expected(part, values())
+                )
+
+    # PnetCDF-Python indexes like netCDF4 but has no lists, nor masks
+    no_lists = {"PnetCDF-Python": "has no lists of rows, nor masks"}
+    no_masks = no_lists | {"netCDF4": "has masks of one axis only"}
+    without = {phases[2]: no_lists, phases[4]: no_masks}
+    return Work({phase: (sizes[phase], calls) for phase, (calls, _) in parts.items()}, run, without)
+
+
+def _expected(part: Callable[[Any], Any], values: Array) -> Array:
+    expected = part(values)
+    return np.stack(expected) if isinstance(expected, list) else np.asarray(expected)
+
+
+def _records(scale: float) -> Work:
+    steps, edge = times(scale, 1000), 64
+    names = [f"v{i}" for i in range(VARIABLES)]
+    title = f"of {VARIABLES} record variables of {steps:,} x {edge} x {edge}"
+    parts: dict[str, tuple[int, int, Callable[[Any], Any]]] = {
+        f"one variable {title}": (steps * edge**2, 1, lambda v: [v["v7"][:, :, :]]),
+        f"one cell through time {title}": (steps, 1, lambda v: [v["v7"][:, edge // 2, edge // 3]]),
+        f"one time step of all {title}": (
+            VARIABLES * edge**2, VARIABLES, lambda v: [v[name][steps // 2] for name in names],
+        ),
+    }  # fmt: skip
+
+    @functools.cache
+    def values() -> dict[str, Array]:
+        rng = np.random.default_rng(3)
+        return {name: rng.random((steps, edge, edge), "f4") for name in names}
+
+    def run(peer: Any, watch: Watch) -> None:
+        _write_once(peer, "records", values(), records=True)
+        with peer.opened("records", names) as found:
+            for phase, (_, _, part) in parts.items():
+                with watch(phase):
+                    got = peer.native(part(found))
+                check(f"{phase}, {peer.name}", np.stack(got), np.stack(part(values())))
+
+    return Work({phase: (4 * size, calls) for phase, (size, calls, _) in parts.items()}, run)
+
+
+def _write_once(peer: Any, what: str, values: dict[str, Array], *, records: bool) -> None:
+    if not exists(REAL, peer.path(what)):
+        peer.write(what, values, records)
+
+
+# ------------------------------------------------------------------------------------------------------- peers
+
+
+class _Peer:
+    """A library that opens a file and gives objects that are indexed."""
+
+    def __init__(self, name: str, module: Any, folder: str) -> None:
+        self.name = name
+        self.module = module
+        self.folder = folder
+
+    def path(self, what: str) -> str:
+        return os.path.join(self.folder, f"{what}.{self.name}")
+
+    def native(self, got: Any) -> Any:
+        """What was read, in the machine's byte order and in memory of its own."""
+        return got
+
+    def opened(self, what: str, names: list[str]) -> _Opened:
+        raise NotImplementedError
+
+    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
+        raise NotImplementedError
+
+
+class _Opened:
+    """Variables by name, until the file is closed."""
+
+    def __init__(self, variables: dict[str, Any], close: Callable[[], Any]) -> None:
+        self._variables = variables
+        self._close = close
+
+    def __enter__(self) -> dict[str, Any]:
+        return self._variables
+
+    def __exit__(self, *error: object) -> None:
+        # scipy's memory map cannot be closed while somebody looks at it
+        self._variables.clear()
+        self._close()
+
+
+class _H5py(_Peer):
+    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
+        with self.module.File(self.path(what), "w") as f:
+            for name, x in values.items():
+                grows = {"maxshape": (None, *x.shape[1:]), "chunks": (1, *x.shape[1:])} if records else {}
+                f.create_dataset(name, data=x, **grows)
+
+    def opened(self, what: str, names: list[str]) -> _Opened:
+        f = self.module.File(self.path(what), "r")
+        return _Opened({name: f[name] for name in names}, f.close)
+
+
+class _NetCDF4(_Peer):
+    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
+        with self.module.Dataset(self.path(what), "w", format="NETCDF3_64BIT_DATA") as f:
+            f.set_fill_off()
+            for name in values:
+                x = values[name]
+                dims = tuple(f"d{i}" for i in range(x.ndim))
+                for i, dim in enumerate(dims):
+                    if dim not in f.dimensions:
+                        f.createDimension(dim, None if records and i == 0 else x.shape[i])
+                f.createVariable(name, x.dtype, dims)
+            for name, x in values.items():
+                f[name][:] = x
+
+    def opened(self, what: str, names: list[str]) -> _Opened:
+        f = self.module.Dataset(self.path(what))
+        f.set_auto_mask(False)
+        return _Opened({name: f[name] for name in names}, f.close)
+
+
+class _Scipy(_Peer):
+    """scipy.io.netcdf_file over a memory map, CDF-2; results are made native, which a user would have to do, too."""
+
+    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
+        with self.module.netcdf_file(self.path(what), "w", version=2) as f:
+            for name, x in values.items():
+                dims = tuple(f"d{i}" for i in range(x.ndim))
+                for i, dim in enumerate(dims):
+                    if dim not in f.dimensions:
+                        f.createDimension(dim, None if records and i == 0 else x.shape[i])
+                f.createVariable(name, x.dtype, dims)[:] = x
+
+    def opened(self, what: str, names: list[str]) -> _Opened:
+        f = self.module.netcdf_file(self.path(what), "r", mmap=True)
+        return _Opened({name: f.variables[name] for name in names}, f.close)
+
+    def native(self, got: Any) -> Any:
+        return [x.astype(x.dtype.newbyteorder("=")) for x in got] if isinstance(got, list) else self.native([got])[0]
+
+
+class _PnetCDF(_Peer):
+    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
+        f = self.module.File(self.path(what), mode="w", format="NC_64BIT_DATA")
+        made = {}
+        for name, x in values.items():
+            dims = tuple(f"d{i}" for i in range(x.ndim))
+            for i, dim in enumerate(dims):
+                if dim not in f.dimensions:
+                    f.def_dim(dim, -1 if records and i == 0 else x.shape[i])
+            made[name] = f.def_var(name, x.dtype, dims)
+        f.enddef()
+        for name, x in values.items():
+            made[name].iput_var(x, start=(0,) * x.ndim, count=x.shape)
+        f.wait_all()
+        f.close()
+
+    def opened(self, what: str, names: list[str]) -> _Opened:
+        f = self.module.File(self.path(what), mode="r")
+        return _Opened({name: f.variables[name] for name in names}, f.close)
+
+
+class _Numpy(_Peer):
+    """`numpy.memmap` of native bytes, copied: what the machine can carry."""
+
+    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
+        shape = next(iter(values.values())).shape
+        out = np.memmap(self.path(what), "f4", "w+", shape=(shape[0], len(values), *shape[1:]))
+        for i, x in enumerate(values.values()):
+            out[:, i] = x
+        out.flush()
+        self.shape = out.shape
+
+    def opened(self, what: str, names: list[str]) -> _Opened:
+        count = len(names)
+        size = REAL.stat(self.path(what)).st_size // 4
+        inner = (64, 64) if what == "records" else (round(size**0.5),)
+        whole = np.memmap(self.path(what), "f4", "r", shape=(size // count // int(np.prod(inner)), count, *inner))
+        return _Opened({name: whole[:, i] for i, name in enumerate(names)}, lambda: None)
+
+    def native(self, got: Any) -> Any:
+        return [np.array(x) for x in got] if isinstance(got, list) else np.array(got)
+
+
+def peers(folder: str) -> dict[str, Any]:
+    """Those that are installed; for the others the reason."""
+    kinds: dict[str, tuple[str, type[_Peer]]] = {
+        "pnc_vol": ("pnc_vol", _H5py),
+        "h5py": ("h5py", _H5py),
+        "netCDF4": ("netCDF4", _NetCDF4),
+        "scipy mmap": ("scipy.io", _Scipy),
+        "PnetCDF-Python": ("pnetcdf", _PnetCDF),
+        "numpy.memmap": ("numpy", _Numpy),
+    }
+    found: dict[str, Any] = {}
+    for name, (module, kind) in kinds.items():
+        loaded = load(module)
+        found[name] = loaded if isinstance(loaded, str) else kind(name, loaded, folder)
+    return found
