@@ -23,8 +23,9 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.pending.batches import Batch, LentBatch
+from pnc_vol.pending.overlay import same_width
 from pnc_vol.pending.plan import Place, Plan, Rows, unmerged
-from pnc_vol.pending.queue import keep_rows, same_width
+from pnc_vol.pending.queue import keep_rows
 from pnc_vol.pending.stream import write_lent
 
 __all__ = ["Carried", "carry", "meeting"]

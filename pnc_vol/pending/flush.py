@@ -28,15 +28,15 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header
-from pnc_vol.format.moving import moves, needs_move
 from pnc_vol.format.placing import Alignment, grow, place
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
 from pnc_vol.pending.carry import Carried, carry, meeting
-from pnc_vol.pending.header import cut_tail, with_records, write_header
+from pnc_vol.pending.drain import settle
+from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_header
+from pnc_vol.pending.moved import drop_copy, moved, use_copy
 from pnc_vol.pending.placed import Placed
-from pnc_vol.pending.stream import blocks_of
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -65,7 +65,8 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     error: BaseException | None = None
     flat: Flat | None = None
     try:
-        session.check_durable(durable)
+        if durable:
+            check_durable(session)
         session.queue.about_to_flush()
         session.complete_reads()
         session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
@@ -85,18 +86,18 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         flat = _definitions(session, common=False)
     session.placed.records = agreed.records
     session.placed.virgin &= not agreed.spoilt
-    target = session.target(_laid_out(session, flat, closing=closing), flat.uids)
-    copy = _moved(session, target)
+    target = _target(session, _laid_out(session, flat, closing=closing), flat.uids)
+    copy = moved(session, target)
     try:
         _fill(session, target, copy or session.driver)
     except BaseException:
         if copy is not None:
-            session.drop_copy(copy)
+            drop_copy(session, copy)
         else:
             session.placed.spoil()
         raise
     if copy is not None:
-        session.use_copy(copy)
+        use_copy(session, copy)
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
     failures, lowest = _data(session, agreed)
@@ -178,6 +179,20 @@ def _definitions(session: Session, *, common: bool) -> Flat:
     return flat
 
 
+def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
+    """The layout of `header`; the one in force if that is the same."""
+    placed = session.placed
+    if not placed.drained and header == placed.header and uids == placed.uids:
+        return placed
+    made = Placed(session.options)
+    # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
+    deleted = not placed.places.keys() <= set(uids)
+    session.shrunk |= deleted
+    made.virgin = placed.virgin and not deleted
+    made.adopt(header, uids, session.tree.datasets)
+    return made
+
+
 def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     """The definitions with begins: what the file's header will be."""
     if session.laid_out is not None and session.laid_out[0] is flat and not session.placed.drained:
@@ -198,51 +213,6 @@ def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     new = replace(new, numrecs=numrecs_of(session.tree))
     session.laid_out = (flat, new)
     return new
-
-
-# ------------------------------------------------------------------------------------------ moving
-
-
-def _moved(session: Session, target: Placed) -> Driver | None:
-    """A new file with the data where the new layout has it; None if nothing has to move (collective)."""
-    if target is session.placed:
-        return None
-    base, base_uids = session.placed.with_pins(session.tree)
-    at = {uid: i for i, uid in enumerate(base_uids)}
-    origin = [at.get(uid) for uid in target.uids]
-    # Only records that are in the file are carried along.
-    new = replace(target.header, numrecs=base.numrecs)
-    if not base.vars or not needs_move(base, new, origin):
-        return None
-    driver = session.copy_driver()
-    error: BaseException | None = None
-    try:
-        found = moves(base, new, origin)
-        _copy(session.driver, driver, Extents(found.src, found.length, found.dst), session.comm.rank, session.comm.size)
-    except Exception as reason:
-        error = reason
-    try:
-        session.comm.exchange("flush move", error=error)
-    except BaseException:
-        session.drop_copy(driver)
-        raise
-    target.virgin = True
-    session.counts["moves"] += 1
-    return driver
-
-
-def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
-    """Copy this rank's share of the pieces; `place` is the offset in the target."""
-    room = np.empty(_MOVE_BYTES, np.uint8)
-    for i, block in enumerate(blocks_of(pieces, _MOVE_BYTES)):
-        if i % size != rank:
-            continue
-        ends = np.cumsum(block.length)
-        packed = ends - block.length
-        part = room[: int(ends[-1])]
-        part[:] = 0
-        source.read(Extents(block.offset, block.length, packed), part)
-        target.write(Extents(block.place, block.length, packed), part)
 
 
 # ----------------------------------------------------------------------------------------- filling
@@ -331,7 +301,7 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
     failures: list[RequestFailure] = []
     lowest = _NO_RECORD
     if done is not None:
-        failures, lowest = session.settle(done)
+        failures, lowest = settle(session, done)
     return share_failures(comm, failures, lowest, error=error)
 
 

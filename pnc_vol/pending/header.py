@@ -23,7 +23,22 @@ from pnc_vol.pending.commit import write_bytes
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["cut_tail", "with_records", "write_header"]
+__all__ = ["check_durable", "cut_tail", "with_records", "write_header"]
+
+
+def check_durable(session: Session) -> None:
+    """Raise if durability cannot be promised any more.
+
+    Raises
+    ------
+    OSError
+        An earlier fsync failed.
+    """
+    if session.poison is not None:
+        raise OSError(
+            session.poison.errno,
+            f"{session.path}: an earlier fsync failed, so durability is no longer promised; copy the data elsewhere",
+        )
 
 
 def write_header(session: Session, new: Header, *, durable: bool) -> None:
@@ -120,7 +135,7 @@ def _sync(session: Session, operation: str) -> None:
     try:
         session.driver.sync()
     except OSError as reason:
-        session.poison(reason)
+        session.poison = reason
         error = reason
     session.counts["syncs"] += 1
     session.comm.exchange(operation, error=error)

@@ -16,7 +16,6 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pnc_vol.comm import Comm
@@ -40,7 +39,7 @@ from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
 from pnc_vol.pending.flush import flush
 from pnc_vol.pending.log.queue import LogQueue
-from pnc_vol.pending.opened import Opened, memory_copy, open_copy, open_file, open_queue
+from pnc_vol.pending.opened import Opened, open_file, open_queue
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.request import Request, as_out
 
@@ -123,9 +122,11 @@ class Session:
         self.closed = False
         self.handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
-        self._poison: OSError | None = None
+        self.poison: OSError | None = None
+        """The error of an fsync: the system may have dropped what it could not write, and a second one would not tell."""
         self._forks = _forks[0]
-        self._copy: Location | None = None
+        self.copy: Location | None = None
+        """Where the copy is that a new layout is made in."""
         self.adopt_header(opened.header, opened.header_bytes)
 
     # --------------------------------------------------------------------------------------- checks
@@ -183,25 +184,6 @@ class Session:
             raise ReadOnlyError(
                 f"Unable to {what} (no write intent on file {self.path}); open it with mode 'r+' or 'a'"
             )
-
-    def check_durable(self, durable: bool) -> None:
-        """Raise if durability was asked for and cannot be promised any more.
-
-        Raises
-        ------
-        OSError
-            An earlier fsync failed: the system may have dropped what it could not write, and a second fsync
-            would say nothing of it.
-        """
-        if durable and self._poison is not None:
-            raise OSError(
-                self._poison.errno,
-                f"{self.path}: an earlier fsync failed, so durability is no longer promised; copy the data elsewhere",
-            )
-
-    def poison(self, error: OSError) -> None:
-        """Remember that an fsync failed."""
-        self._poison = error
 
     # -------------------------------------------------------------------------------------- requests
 
@@ -363,19 +345,6 @@ class Session:
             else:
                 self.complete_reads()
 
-    def target(self, header: Header, uids: tuple[int, ...]) -> Placed:
-        """The layout of `header`; the one in force if that is the same."""
-        placed = self.placed
-        if not placed.drained and header == placed.header and uids == placed.uids:
-            return placed
-        made = Placed(self.options)
-        # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
-        deleted = not placed.places.keys() <= set(uids)
-        self.shrunk |= deleted
-        made.virgin = placed.virgin and not deleted
-        made.adopt(header, uids, self.tree.datasets)
-        return made
-
     def adopt_layout(self, target: Placed) -> None:
         """Data lies where `target` has it from now on."""
         self.placed = target
@@ -388,34 +357,6 @@ class Session:
         self.disk_header, self.disk_bytes = header, encoded
         self.tree.records = header.numrecs if record_vars(header) else 0
         self._flushed_version = self.tree.version
-
-    # ----------------------------------------------------------------------------- moving to a copy
-
-    def copy_driver(self) -> Driver:
-        """A driver on a new file that will take this one's place (collective)."""
-        if self.location is None:
-            return memory_copy(self)
-        self._copy, driver = open_copy(self)
-        return driver
-
-    def drop_copy(self, driver: Driver) -> None:
-        """Forget the copy: it could not be made."""
-        with suppress(OSError):
-            driver.close()
-        if self._copy is not None and self.comm.rank == 0:
-            self._copy.discard()
-        self._copy = None
-
-    def use_copy(self, driver: Driver) -> None:
-        """Work on the copy from now on."""
-        left, self.driver = self.driver, driver
-        with suppress(OSError):
-            # All that was written there has been read back already.
-            left.close()
-        if self.location is not None and self.comm.rank == 0:
-            self.location.discard()
-        self.location, self._copy = self._copy, None
-        self.disk_bytes = b""
 
     # --------------------------------------------------------------------------------------- closing
 

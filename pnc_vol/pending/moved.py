@@ -1,0 +1,97 @@
+"""Carrying a file's data to a new layout: in a copy, which takes the file's place when it is whole.
+
+Knows: layouts, drivers, ranks, which share the copying. Does not know: requests.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.model import Extents
+from pnc_vol.format.moving import moves, needs_move
+from pnc_vol.pending.opened import memory_copy, open_copy
+from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.stream import blocks_of
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["drop_copy", "moved", "use_copy"]
+
+_BLOCK = 8 << 20
+
+
+def moved(session: Session, target: Placed) -> Driver | None:
+    """A new file with the data where the new layout has it; None if nothing has to move (collective)."""
+    if target is session.placed:
+        return None
+    base, base_uids = session.placed.with_pins(session.tree)
+    at = {uid: i for i, uid in enumerate(base_uids)}
+    origin = [at.get(uid) for uid in target.uids]
+    # Only records that are in the file are carried along.
+    new = replace(target.header, numrecs=base.numrecs)
+    if not base.vars or not needs_move(base, new, origin):
+        return None
+    driver = _copy_driver(session)
+    error: BaseException | None = None
+    try:
+        found = moves(base, new, origin)
+        _copy(session.driver, driver, Extents(found.src, found.length, found.dst), session.comm.rank, session.comm.size)
+    except Exception as reason:
+        error = reason
+    try:
+        session.comm.exchange("flush move", error=error)
+    except BaseException:
+        drop_copy(session, driver)
+        raise
+    target.virgin = True
+    session.counts["moves"] += 1
+    return driver
+
+
+def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
+    """Copy this rank's share of the pieces; `place` is the offset in the target."""
+    room = np.empty(_BLOCK, np.uint8)
+    for i, block in enumerate(blocks_of(pieces, _BLOCK)):
+        if i % size != rank:
+            continue
+        ends = np.cumsum(block.length)
+        packed = ends - block.length
+        part = room[: int(ends[-1])]
+        part[:] = 0
+        source.read(Extents(block.offset, block.length, packed), part)
+        target.write(Extents(block.place, block.length, packed), part)
+
+
+def _copy_driver(session: Session) -> Driver:
+    """A driver on a new file that will take this one's place (collective)."""
+    if session.location is None:
+        return memory_copy(session)
+    session.copy, driver = open_copy(session)
+    return driver
+
+
+def drop_copy(session: Session, driver: Driver) -> None:
+    """Forget the copy: it could not be made."""
+    with suppress(OSError):
+        driver.close()
+    if session.copy is not None and session.comm.rank == 0:
+        session.copy.discard()
+    session.copy = None
+
+
+def use_copy(session: Session, driver: Driver) -> None:
+    """Work on the copy from now on."""
+    left, session.driver = session.driver, driver
+    with suppress(OSError):
+        # All that was written there has been read back already.
+        left.close()
+    if session.location is not None and session.comm.rank == 0:
+        session.location.discard()
+    session.location, session.copy = session.copy, None
+    session.disk_bytes = b""
