@@ -30,19 +30,9 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS",
-    "REAL",
-    "System",
-    "copy_all",
-    "exists",
-    "is_folder",
-    "read_at",
-    "read_whole",
-    "scratch_folder",
-    "temporary_directory",
-    "write_all",
-    "write_whole",
-]
+    "CALLS", "REAL", "System", "copy_all", "exists", "is_folder", "read_at", "read_whole", "scratch_folder",
+    "temporary_directory", "write_all", "write_whole",
+]  # fmt: skip
 
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30

@@ -123,7 +123,7 @@ class Session:
         self.handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
         self.poison: OSError | None = None
-        """The error of an fsync: the system may have dropped what it could not write, and a second one would not tell."""
+        """The error of an fsync: what it could not write may be dropped, and a second one would not tell."""
         self._forks = _forks[0]
         self.copy: Location | None = None
         """Where the copy is that a new layout is made in."""
