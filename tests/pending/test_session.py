@@ -52,12 +52,12 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_killed_writer_leaves_a_file_that_is_right(path: pathlib.Path, seed: int) -> None:
-    program = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
-    assert program.stdout is not None
-    assert program.stdout.readline() == b"ready\n"
-    time.sleep(random.Random(seed).uniform(0, 0.25))
-    program.send_signal(signal.SIGKILL)
-    told = program.communicate()[0].split(b"\n")[:-1]
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        time.sleep(random.Random(seed).uniform(0, 0.25))
+        program.send_signal(signal.SIGKILL)
+        told = program.stdout.read().split(b"\n")[:-1]
     flushed = int(told[-1]) if told else 0
     for mode in ("r", "r+", "r"):
         with pnc_vol.File(path, mode) as f:
