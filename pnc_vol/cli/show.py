@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
-from pnc_vol.errors import PncVolError
+from pnc_vol.errors import FlushError, PncVolError
 
 __all__ = ["FAILED", "TROUBLE", "counted", "expected", "fail", "human", "safe"]
 
@@ -92,7 +92,8 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, OSError) and not isinstance(error, PncVolError) and error.errno is not None:
+    told = isinstance(error, PncVolError) and not isinstance(error, FlushError)
+    if isinstance(error, OSError) and not told and error.errno:
         if error.errno == errno.EEXIST:
             return "it exists already; give another name, or --overwrite"
         return _ADVICE.get(error.errno) or error.strerror or str(error)

@@ -103,9 +103,11 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
             system.rename(temporary, target)
         else:
             name_new(system, temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             system.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = target
         raise
 
 

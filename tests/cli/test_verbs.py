@@ -153,7 +153,7 @@ def test_check_tells_valid_from_broken_from_unreadable(small, tmp_path, verb):
     bad.write_bytes(data[:60])
     done = verb("check", good, bad, code=1)
     assert "error: byte" in done.out
-    assert f"{bad}: not valid, 1 errors" in done.out
+    assert f"{bad}: not valid, 1 error," in done.out
     done = verb("check", tmp_path / "none.nc", bad, code=2)
     assert "no such file" in done.err
     assert "not valid" in done.out

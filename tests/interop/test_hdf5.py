@@ -431,12 +431,21 @@ def test_groups_of_netcdf4_with_dimensions_of_one_name(tmp_path):
         assert f["v"].dims[0].label == f["g/w"].dims[0].label == "x"
 
 
-def test_a_type_that_the_version_lacks_is_a_clear_error_and_leaves_nothing(tmp_path):
+def test_a_type_that_the_version_lacks_is_told_and_costs_nothing_else(tmp_path):
     with h5py.File(tmp_path / "i.h5", "w") as f:
         f["x"] = np.arange(3, dtype="i8")
-    with pytest.raises(ValueError, match="CDF-1 has no type int64"):
-        convert(tmp_path / "i.h5", tmp_path / "i.nc", format="CDF-1")
+        f["y"] = np.arange(3, dtype="i4")
+        f["y"].attrs["n"] = np.uint8(3)
+    with pytest.raises(LossError):
+        convert(tmp_path / "i.h5", tmp_path / "i.nc", format="CDF-1", strict=True)
     assert os.listdir(tmp_path) == ["i.h5"]
+    report = convert(tmp_path / "i.h5", tmp_path / "i.nc", format="CDF-1")
+    assert [("CDF-1 has no type int64" in note.why, "CDF-1 has no type ubyte" in note.why) for note in report.lost] == [
+        (True, False),
+        (False, True),
+    ]
+    with pnc_vol.File(tmp_path / "i.nc") as f:
+        assert f["y"][()].tolist() == [0, 1, 2]
 
 
 # ------------------------------------------------------------------------------------------------- anything at all
