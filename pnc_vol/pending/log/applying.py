@@ -84,22 +84,26 @@ class Job:
 
     def _superseded(self) -> set[int]:
         """Datasets that were deleted, and others made under their paths, all since the last flush."""
-        gone: set[int] = set()
+        gone = {varid for source in self.sources for varid in source.defined.gone}
         for definitions in self._known:
-            path_of = {definition.varid: definition.path for definition in definitions}
+            # What was renamed is defined again before its old path is given to another.
             holder: dict[str, int] = {}
-            for varid, path in path_of.items():
-                gone.update({holder[path]} if path in holder else ())
-                holder[path] = varid
+            path_of: dict[int, str] = {}
+            for definition in definitions:
+                varid, path = definition.varid, definition.path
+                if holder.get(path_of.get(varid, path)) == varid:
+                    del holder[path_of[varid]]
+                if path in holder:
+                    gone.add(holder[path])
+                holder[path], path_of[varid] = varid, path
         return gone
 
     def _resolve(self, definition: Definition) -> None:
         """Find the dataset of the file that a definition means; make it if the file lacks it."""
         node = self.nodes.get(definition.varid)
         if node is None:
-            node = self._variables.get(definition.stored) if definition.stored is not None else None
-            node = node or self._at(definition)
-        if node.path != definition.path and definition.stored is not None:
+            node = self._stored(definition) or self._at(definition)
+        if node.path != definition.path:
             self._rename(node, definition.path)
         shape = node.shape or ()
         told, there = definition.element, node.element
@@ -113,6 +117,14 @@ class Job:
                 value=definition.shape,
             )
         self.nodes[definition.varid] = node
+
+    def _stored(self, definition: Definition) -> DatasetNode | None:
+        """The dataset by its variable's name, or by a later path, if the header knows the new names already."""
+        if definition.stored is None:
+            return None
+        later = [d.path for ds in self._known for d in ds if d.varid == definition.varid][-1:]
+        by_path = {node.path: node for node in self._variables.values()} if later != [definition.path] else {}
+        return self._variables.get(definition.stored) or next((by_path[p] for p in later if p in by_path), None)
 
     def _at(self, definition: Definition) -> DatasetNode:
         group: GroupNode = self.tree.root

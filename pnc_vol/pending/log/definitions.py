@@ -22,7 +22,7 @@ from pnc_vol.mapping.names import is_member_name
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype, enum_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["Definition", "Definitions", "encode_definition", "encode_work", "read_definitions"]
+__all__ = ["Definition", "Definitions", "encode_definition", "encode_gone", "encode_work", "read_definitions"]
 
 _MOST_WIDTH = 1 << 31
 
@@ -57,11 +57,13 @@ class Definitions(NamedTuple):
     """All of a log.
 
     found : list of Definition, in order.
+    gone : set of int, datasets that were deleted before a flush that was begun.
     work : str, the temporary name of a file that never took its own; "" if it had it.
     torn_bytes : int, after the last whole line.
     """
 
     found: list[Definition]
+    gone: set[int]
     work: str
     torn_bytes: int
 
@@ -85,6 +87,11 @@ def encode_definition(
             "fills": fills,
         }
     )
+
+
+def encode_gone(varid: int) -> bytes:
+    """The line that says that a dataset was deleted."""
+    return _line({"gone": varid})
 
 
 def encode_work(work: str) -> bytes:
@@ -116,6 +123,7 @@ def read_definitions(data: bytes) -> Definitions:
         A line is whole and says what no dataset can be.
     """
     found: list[Definition] = []
+    gone: set[int] = set()
     work = ""
     at = 0
     for end, line in _lines(data):
@@ -123,12 +131,14 @@ def read_definitions(data: bytes) -> Definitions:
             said = json.loads(line)
             if "work" in said:
                 work = str(said["work"])
+            elif "gone" in said:
+                gone.add(int(said["gone"]))
             else:
                 found.append(_definition(said))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LogError(f"the definition at byte {at} cannot be: {error}", offset=at, field="definition") from error
         at = end
-    return Definitions(found, work, len(data) - at)
+    return Definitions(found, gone, work, len(data) - at)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:

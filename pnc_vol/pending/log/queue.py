@@ -51,7 +51,7 @@ from pnc_vol.pending.log.companion import (
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.definitions import encode_definition, encode_work
+from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work
 from pnc_vol.pending.log.files import FULL, LogFiles, Share, Tail
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.layout import (
@@ -372,9 +372,23 @@ class LogQueue(Queue):
         """A new epoch; bring the log to stable storage if that was asked for at flushes."""
         if self.options.burst_buf_sync != "none":
             self.files.sync()
+        with suppress(OSError):
+            # The header may be written and the log not begun anew: say what the header will not know any more.
+            self._tell_of_names()
         self.epoch += 1
         self.fills = 0
         self._stored = None
+
+    def _tell_of_names(self) -> None:
+        """Log which datasets were deleted or renamed since they were defined in the log."""
+        for uid, known in list(self._known.items()):
+            node = known.node
+            if known.version == node.tree.version or not self.logging:
+                continue
+            if node.tree.datasets.get(uid) is not node:
+                self.files.defs.append(encode_gone(uid))
+            elif node.path != known.path:
+                self._define(node, _Known(node))
 
     def settled(self) -> None:
         """All that was posted is in the file, header included: begin the log anew."""
@@ -438,14 +452,16 @@ class _Known:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (
-        "element", "inner", "itemsize", "itype", "name", "native", "parent", "shape", "trailing", "unit", "zeros",
+        "element", "itemsize", "itype", "name", "native", "node", "path", "shape", "trailing", "unit", "version",
+        "zeros",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
-        self.shape, self.element, self.name, self.parent = node.shape, node.element, node.name, node.parent
+        self.node = node
+        self.version = node.tree.version
+        self.shape, self.element, self.name, self.path = node.shape, node.element, node.name, node.path
         dtype = node.element.file_dtype
         self.itemsize = dtype.itemsize
-        self.inner = math.prod((node.shape or ())[1:])
         self.native = dtype.newbyteorder("=")
         part = np.dtype("f4" if dtype.itemsize == 8 else "f8") if dtype.kind == "c" else dtype
         self.itype = itype_of("S1" if dtype.kind == "S" else part)
@@ -455,12 +471,13 @@ class _Known:
 
     def holds(self, node: DatasetNode) -> bool:
         """Whether the dataset is as it was logged."""
-        return (
-            node.shape is self.shape
-            and node.element is self.element
-            and node.name is self.name
-            and node.parent is self.parent
-        )
+        version = node.tree.version
+        if version == self.version:
+            return True
+        if node.shape != self.shape or node.element is not self.element or node.path != self.path:
+            return False
+        self.version = version
+        return True
 
     def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
         """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
