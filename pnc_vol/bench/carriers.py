@@ -349,7 +349,7 @@ def carriers(comm: Any, options: Mapping[str, Any]) -> dict[str, Carrier | str]:
     """
     found: dict[str, Carrier | str] = {
         "pnc_vol": PncVol(comm, **options),
-        "pnc_vol, posix": PncVol(comm, **{**options, "driver": "posix"}),
+        "pnc_vol posix": PncVol(comm, **{**options, "driver": "posix"}),
         "MPI.File collective": MpiFile(comm, collective=True),
         "MPI.File independent": MpiFile(comm, collective=False),
     }

@@ -43,7 +43,7 @@ def run(job: Job) -> list[Result]:
     ]
     peers: dict[str, Callable[[RankWatch], None] | str] = {
         US: _pnc_vol(job, mine, count, {}),
-        "pnc_vol, posix": _pnc_vol(job, mine, count, {"driver": "posix"}),
+        "pnc_vol posix": _pnc_vol(job, mine, count, {"driver": "posix"}),
     }
     module = load("pnetcdf")
     peers["PnetCDF-Python"] = module if isinstance(module, str) else _pnetcdf(job, mine, count, module)

@@ -226,7 +226,7 @@ def peers(comm: Any, hints: Mapping[str, str]) -> dict[str, Any]:
     """Makers of writers; for those that cannot be had, the reason."""
     found: dict[str, Any] = {
         "pnc_vol": _maker(_PncVol, comm, hints, {}),
-        "pnc_vol, posix": _maker(_PncVol, comm, hints, {"driver": "posix"}),
+        "pnc_vol posix": _maker(_PncVol, comm, hints, {"driver": "posix"}),
     }
     module = load("pnetcdf")
     found["PnetCDF-Python"] = module if isinstance(module, str) else _maker(_PnetCDF, comm, hints, {})

@@ -28,7 +28,7 @@ from pnc_vol.system import REAL, read_whole
 __all__ = ["arguments", "run"]
 
 APIS = {
-    "PNC": ("pnc_vol", "pnc_vol, posix"),
+    "PNC": ("pnc_vol", "pnc_vol posix"),
     "MPIIO": ("MPI.File collective", "MPI.File independent"),
     "NCMPI": ("PnetCDF-Python",),
     "HDF5": ("h5py collective", "h5py independent"),
