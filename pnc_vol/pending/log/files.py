@@ -31,6 +31,8 @@ _PAGE = mmap.ALLOCATIONGRANULARITY
 _LEAST = max(_PAGE, 16 << 10)
 _WINDOW = 1 << 20
 _DATA_WINDOW = 4 << 20
+_LARGE = 16 << 10
+"""Bytes from which on data is written by a call."""
 
 
 class Share(NamedTuple):
@@ -98,15 +100,15 @@ class Tail:
         """
         end = self.end
         after = end + len(data)
+        if len(data) >= _LARGE or (self.share is not None and self.share.cuts(end, after)):
+            # A call costs less than touching new pages of the window.
+            view, done = memoryview(data), 0
+            for at, nbytes in self.pieces(end, len(data)):
+                write_all(self.system, self.fd, view[done : done + nbytes], at)
+                done += nbytes
+            self.end = after
+            return
         if after > self._limit:
-            if len(data) > self.most // 4 or (self.share is not None and self.share.cuts(end, after)):
-                # Large ones go their own way.
-                view, done = memoryview(data), 0
-                for at, nbytes in self.pieces(end, len(data)):
-                    write_all(self.system, self.fd, view[done : done + nbytes], at)
-                    done += nbytes
-                self.end = after
-                return
             self._move(end, len(data))
         self._map[end - self._base : after - self._base] = data
         self.end = after
@@ -141,10 +143,22 @@ class Tail:
             self._unmap()
         self.end = end
 
+    def take_back(self, end: int) -> None:
+        """Forget what was put behind `end`; if it cannot be cut off, it will be written over."""
+        try:
+            self.cut(end)
+        except OSError:
+            self.end = end
+
     def _unmap(self) -> None:
         if self._map is not None:
             self._map.close()
         self._map, self._base, self._limit = None, 0, 0
+
+    def leave(self) -> None:
+        """Let go of the file as it is."""
+        self._unmap()
+        self.system.close(self.fd)
 
     def close(self) -> None:
         """Give up the window, and what was reserved beyond the end."""
@@ -228,10 +242,10 @@ class LogFiles:
                 self.system.rmdir(os.path.dirname(self.base))
 
     def leave(self) -> None:
-        """In a forked child: let go of the descriptors, so that the lock ends with the job and not with the child."""
+        """In a forked child: let go of files and windows, so that the lock ends with the job and not with the child."""
         for tail in self._tails.values():
             with suppress(OSError):
-                self.system.close(tail.fd)
+                tail.leave()
         self._tails = {}
 
 

@@ -52,7 +52,7 @@ from pnc_vol.pending.log.companion import (
     encode_record,
 )
 from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work
-from pnc_vol.pending.log.files import FULL, LogFiles, Share, Tail
+from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.layout import (
     DATA_MAGIC,
@@ -248,7 +248,7 @@ class LogQueue(Queue):
         files = self.files
         for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
             if tail.end != end:
-                tail.cut(end)
+                tail.take_back(end)
         self.sequence = (commit - self._begins[-1][1]) // RECORD_BYTES
         self._counters[1] = self.entries
 
@@ -395,21 +395,27 @@ class LogQueue(Queue):
         if not self.empty:
             return
         if self.sequence or self._known:
-            with suppress(OSError):
-                # The log says so where there is room for it; if not, the cut of the commit records does.
-                self._record(FLUSHED)
-                self._cut(self._begins[:-1])
-            self._cut(self._begins[-1:])
-            self._cut(self._begins[:-1])
-            self.sequence = self.entries = self._counters[1] = 0
-            self._known, self._path_of = {}, {}
-            self._requests, self._ends = array("q"), array("q")
+            try:
+                self._begin_anew()
+            except OSError:
+                # Nothing is lost: posts wait in memory until the log can be begun anew.
+                self.logging = False
+                return
         self.logging = True
 
-    def _cut(self, begins: tuple[tuple[Tail, int], ...]) -> None:
-        for tail, end in begins:
+    def _begin_anew(self) -> None:
+        *others, commit = self._begins
+        try:
+            self._record(FLUSHED)
+        except OSError:
+            # No room to say so: without commit records nothing of the log counts.
+            others, commit = [commit, *others[:-1]], others[-1]
+        for tail, end in (*others, commit):
             if tail.end != end:
                 tail.cut(end)
+        self.sequence = self.entries = self._counters[1] = 0
+        self._known, self._path_of = {}, {}
+        self._requests, self._ends = array("q"), array("q")
 
     def close(self, *, flushed: bool = True) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""

@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from pnc_vol.comm import Comm, serial
-from pnc_vol.errors import LogError, LogRefusedError, ShortFileWarning
+from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.options import Options
 from pnc_vol.pending.log.applying import Job
 from pnc_vol.pending.log.judging import Verdict
@@ -148,8 +148,8 @@ def _replay_jobs(
     from pnc_vol.pending.session import open_session
 
     with warnings.catch_warnings():
-        # A job that ended before its first data left a header alone.
-        warnings.simplefilter("ignore", ShortFileWarning)
+        # That a header stands alone, or that other jobs left logs too, is why this is done.
+        warnings.simplefilter("ignore", PncVolWarning)
         session = open_session(path, "r+", options=options, comm=comm)
     try:
         for sources, verdicts in jobs:

@@ -46,7 +46,7 @@ def forked(work: Callable[[int], None]) -> tuple[int, int]:
 
 
 def kill_after(child: int, reading: int, acks: int, seconds: float) -> tuple[int, bool]:
-    """Kill the child some time after it said something for the `acks`-th time; how often it did, and if it was alive."""
+    """Kill the child some time after it spoke for the `acks`-th time; how often it spoke, and whether it was alive."""
     heard = 0
     while heard < acks and (more := os.read(reading, acks - heard)):
         heard += len(more)
@@ -124,7 +124,7 @@ def replay(path: str, options: dict[str, object]) -> None:
 def sound(report: Any) -> None:
     """Nothing but the post that was under way was dropped."""
     assert report.torn <= 1, report
-    assert not (report.damaged or report.failed or report.uncounted), report
+    assert (report.damaged, report.failed, report.uncounted) == (False, 0, 0), report
 
 
 def main() -> None:

@@ -272,9 +272,7 @@ class Program:
             return self.write()
         draw = self.random.integers
         starts = np.array([[int(draw(0, n)) for n in now.shape] for _ in range(draw(1, 5))])
-        counts = np.array(
-            [[int(draw(1, n - a + 1)) for n, a in zip(now.shape, one, strict=True)] for one in starts]
-        )
+        counts = np.array([[int(draw(1, n - a + 1)) for n, a in zip(now.shape, one, strict=True)] for one in starts])
         parts = [self.values(tuple(count), held.kind) for count in counts]
         for start, count, part in zip(starts, counts, parts, strict=True):
             box = tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))
@@ -358,7 +356,9 @@ def _differs(f: Any, state: State, other: State | None = None) -> str:
             if not held.length <= len(found) <= max(len(wanted), len(held.base)):
                 return f"{name} has {len(found)} records, not {held.length} to {len(wanted)}"
             n = min(len(found), len(wanted))
-            if not np.array_equal(found[n:].astype(wanted.dtype), np.full_like(found[n:], held.fill).astype(wanted.dtype)):
+            if not np.array_equal(
+                found[n:].astype(wanted.dtype), np.full_like(found[n:], held.fill).astype(wanted.dtype)
+            ):
                 return f"{name} has values behind its end"
             found, wanted = found[:n], wanted[:n]
         if found.shape != wanted.shape:
@@ -369,5 +369,6 @@ def _differs(f: Any, state: State, other: State | None = None) -> str:
             view, kept = (right.reshape(1), also.reshape(1)) if not found.shape else (right[:n], also[:n])
             view |= found.reshape(view.shape).astype(kept.dtype) == kept if not found.shape else found[:n] == kept
         if not np.all(right):
-            return f"{name} holds {found.ravel()[:20]}, not {wanted.ravel()[:20]}: {np.argwhere(~np.atleast_1d(right))[:5]}"
+            where = np.argwhere(~np.atleast_1d(right))[:5].tolist()
+            return f"{name} holds {found.ravel()[:20]}, not {wanted.ravel()[:20]}, at {where}"
     return ""

@@ -1,0 +1,382 @@
+"""Logs when a file is opened and closed: hints, folders, permissions, what killed jobs left, what other jobs have."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import signal
+import stat
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.pending.log.folders import folder_for, pointer_path
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import HookedSystem
+
+
+def open_logged(path: pathlib.Path, logs: pathlib.Path, mode: str = "w", **options: Any) -> Any:
+    return pnc_vol.File(path, mode, burst_buf=True, burst_buf_dirname=str(logs), **options)
+
+
+def job(path: pathlib.Path, logs: pathlib.Path, mode: str = "w", value: float = 1.0, **options: Any) -> None:
+    """A job that posts, in a process that ends without closing the file."""
+    child = os.fork()
+    if not child:
+        try:
+            f = open_logged(path, logs, mode, **options)
+            f.require_dataset("x", (4,), "f8")[:] = value
+            f.require_dataset("g/y", (2,), "i2")[1] = int(value)
+        finally:
+            os._exit(9)
+    assert os.waitpid(child, 0)[1] == 9 << 8
+
+
+def folders(logs: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(logs.iterdir())
+
+
+# --------------------------------------------------------------------------------------------------- hints
+
+
+def test_hints_of_the_environment_win_over_info_and_arguments(
+    tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    hints = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": str(first), "cb_nodes": "2", "nc_burst_buf_sync": "each"}
+    with pnc_vol.File(tmp_path / "x.nc", "w", hints=hints) as f:
+        assert len(folders(first)) == 1
+        assert f.hints["nc_burst_buf"] == "enable"
+        assert f.hints["cb_nodes"] == "2"
+    info = {"nc_burst_buf_dirname": str(second), "nc_burst_buf_sync": "flush", "striping_unit": "7"}
+    with pnc_vol.File(tmp_path / "x.nc", "w", hints=hints, info=info) as f:
+        assert len(folders(second)) == 1
+        assert (f.hints["nc_burst_buf_sync"], f.hints["striping_unit"]) == ("flush", "7")
+    monkeypatch.setenv("PNETCDF_HINTS", f"nc_burst_buf_dirname={logs};nc_burst_buf_sync=none;odd=1")
+    with pnc_vol.File(tmp_path / "x.nc", "w", hints=hints, info=info) as f:
+        assert len(folders(logs)) == 1
+        assert {
+            "nc_burst_buf": "enable",
+            "nc_burst_buf_dirname": str(logs),
+            "nc_burst_buf_del_on_close": "enable",
+            "nc_burst_buf_overwrite": "disable",
+            "nc_burst_buf_shared_logs": "disable",
+            "nc_burst_buf_sync": "none",
+            "nc_burst_buf_capacity": "0",
+            "odd": "1",
+        }.items() <= f.hints.items()
+    monkeypatch.setenv("PNC_VOL_HINTS", "nc_burst_buf=disable")
+    with pnc_vol.File(tmp_path / "x.nc", "w", hints=hints, info=info) as f:
+        assert not folders(logs)
+        assert f.hints["nc_burst_buf"] == "disable"
+
+
+@pytest.mark.parametrize(
+    "hint",
+    ["nc_burst_buf=perhaps", "nc_burst_buf_flush_buffer_size=-1", "nc_burst_buf_sync=always",
+     "nc_burst_buf_capacity=much", "nc_burst_buf_del_on_close=2", "nc_burst_buf_overwrite=x"],
+)  # fmt: skip
+def test_wrong_values_are_named(hint: str, tmp_path: pathlib.Path) -> None:
+    name, _, value = hint.partition("=")
+    with pytest.raises(ValueError, match=name):
+        pnc_vol.File(tmp_path / "x.nc", "w", hints={"nc_burst_buf": "enable", name: value})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_opened_for_reading_has_no_log(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    open_logged(tmp_path / "x.nc", logs).close()
+    with open_logged(tmp_path / "x.nc", logs, "r") as f:
+        assert not folders(logs)
+        assert f.hints["nc_burst_buf"] == "disable"
+
+
+# ------------------------------------------------------------------------------------------------- folders
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_that_is_missing_is_an_error_before_the_file_is_touched(there: bool, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    if there:
+        path.write_bytes(b"old content")
+    with pytest.raises(FileNotFoundError, match="nc_burst_buf_dirname"):
+        open_logged(path, tmp_path / "nowhere")
+    assert (path.read_bytes() if there else path.exists()) == (b"old content" if there else False)
+    assert list(tmp_path.iterdir()) == ([path] if there else [])
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    class Refusing(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "mkdir":
+                raise PermissionError(errno.EACCES, "Permission denied", args[0])
+            return super().call(name, args, kwargs)
+
+    with pytest.raises(PermissionError, match="nc_burst_buf_dirname"):
+        open_logged(tmp_path / "x.nc", logs, system=Refusing(REAL))
+    assert not (tmp_path / "x.nc").exists()
+
+
+def test_a_plain_file_as_folder_is_an_error(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    with pytest.raises(NotADirectoryError):
+        open_logged(tmp_path / "x.nc", tmp_path / "plain")
+
+
+def test_only_its_owner_can_look_at_a_log(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    before = os.umask(0)
+    try:
+        with open_logged(tmp_path / "x.nc", logs) as f:
+            f["x"] = [1, 2]
+            (folder,) = folders(logs)
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+            assert sorted(file.suffix for file in folder.iterdir()) == [".commit", ".data", ".defs", ".meta"]
+            assert stat.S_IMODE(pathlib.Path(pointer_path(str(tmp_path / "x.nc"))).stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    assert not folders(logs)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["logs", "x.nc"]
+
+
+def test_no_link_is_written_through(
+    tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    path = tmp_path / "x.nc"
+    # The note has a name that anybody can tell beforehand; so has a log whose token is known.
+    os.symlink(victim, pointer_path(str(path)))
+    with open_logged(path, logs) as f:
+        f["x"] = np.arange(1000)
+        assert not os.path.islink(pointer_path(str(path)))
+    assert victim.read_bytes() == b"precious"
+
+    class Known(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "mkdir" and logs in pathlib.Path(args[0]).parents:
+                super().call(name, args, kwargs)
+                return os.symlink(victim, os.path.join(args[0], "x.nc_0_0.data"))
+            if name == "rmdir":
+                os.unlink(os.path.join(args[0], "x.nc_0_0.data"))
+            return super().call(name, args, kwargs)
+
+    with pytest.raises(FileExistsError):
+        open_logged(path, logs, system=Known(REAL))
+    assert victim.read_bytes() == b"precious"
+
+
+def test_files_of_one_name_have_logs_of_their_own(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    with open_logged(tmp_path / "one/x.nc", logs) as one, open_logged(tmp_path / "two/x.nc", logs) as two:
+        one["x"], two["x"] = [1], [2]
+        names = [folder.name for folder in folders(logs)]
+        assert len({name.rsplit("-", 1)[0] for name in names}) == 2
+    for folder, value in (("one", 1), ("two", 2)):
+        with pnc_vol.File(tmp_path / folder / "x.nc") as f:
+            assert f["x"][0] == value
+
+
+# ---------------------------------------------------------------------------------------------- what was left
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "a", "w"])
+def test_what_a_killed_job_left_is_said_and_kept(mode: str, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    job(path, logs)
+    left = folders(logs)
+    with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name):
+        pnc_vol.File(path, mode).close()
+    with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name):
+        open_logged(path, logs, mode).close()
+    assert folders(logs) == left
+    if mode == "w":
+        return
+    report = pnc_vol.replay(path, left)
+    assert (report.replayed, report.created) == (2, ["/x", "/g/y"])
+    with pnc_vol.File(path) as f:
+        assert (f["x"][:].tolist(), f["g/y"][:].tolist()) == ([1.0] * 4, [0, 1])
+
+
+def test_two_killed_jobs_are_replayed_in_their_order(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path, others = tmp_path / "x.nc", tmp_path / "others"
+    others.mkdir()
+    job(path, logs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        job(path, others, "r+", 2.0)
+    assert len(folders(logs)) == len(folders(others)) == 1
+    # Neither folder is named: the note beside the file knows both.
+    with pnc_vol.File(path, "r+", recover=True) as f:
+        assert f["x"][:].tolist() == [2.0] * 4
+    assert not folders(logs) + folders(others)
+    assert not os.path.exists(pointer_path(str(path)))
+
+
+def test_recovery_needs_a_mode_that_writes(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    job(tmp_path / "x.nc", logs)
+    with pytest.warns(pnc_vol.PncVolWarning, match="r\\+"), pnc_vol.File(tmp_path / "x.nc", recover=True) as f:
+        assert list(f) == []
+    with pnc_vol.File(tmp_path / "x.nc", "a", recover=True) as f:
+        assert f["x"][0] == 1
+
+
+def test_overwrite_removes_what_was_left(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    job(tmp_path / "x.nc", logs)
+    with pytest.warns(pnc_vol.PncVolWarning), pnc_vol.File(tmp_path / "x.nc", burst_buf_overwrite=True):
+        assert len(folders(logs)) == 1
+    with open_logged(tmp_path / "x.nc", logs, "r+", hints={"nc_burst_buf_overwrite": "enable"}) as f:
+        assert list(f) == []
+    assert not folders(logs)
+
+
+def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        f = open_logged(path, logs)
+        f["x"] = [5.0]
+        os.write(writing, b".")
+        os.close(reading)
+        signal.pause()
+    try:
+        os.read(reading, 1)
+        live = folders(logs)
+        with pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True) as f:
+            assert list(f) == []
+        assert folders(logs) == live
+        with pytest.raises(pnc_vol.errors.LogRefusedError, match="still runs"):
+            pnc_vol.replay(path, live)
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+    assert pnc_vol.replay(path, live).replayed == 1
+
+
+def test_a_child_of_the_job_does_not_keep_its_log_alive(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        f = open_logged(path, logs)
+        f["x"] = [5.0]
+        grandchild = os.fork()
+        if not grandchild:
+            with pytest.raises(pnc_vol.errors.ForkedFileError):
+                f["x"][0] = 6.0
+            os.write(writing, b".")
+            signal.pause()
+        os.write(writing, str(grandchild).encode().rjust(9))
+        signal.pause()
+    said = b""
+    while len(said) < 10:
+        said += os.read(reading, 10)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    try:
+        with pnc_vol.File(path, "r+", recover=True) as f:
+            assert f["x"][0] == 5.0
+    finally:
+        os.kill(int(said.replace(b".", b"")), 9)
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_folders_of_other_users_do_not_count(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    job(tmp_path / "x.nc", logs)
+    (folder,) = folders(logs)
+    os.chown(folder, 12345, 12345)
+    with open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
+        assert list(f) == []
+    os.chown(folder, 0, 0)
+    os.chmod(folder, 0o777)
+    with open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
+        assert list(f) == []
+    assert folder in folders(logs)
+
+
+def test_what_is_no_log_of_this_file_is_not_looked_into(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    pnc_vol.File(path, "w").close()
+    elsewhere = folder_for(REAL, str(tmp_path / "other.nc"), str(logs))
+    pathlib.Path(pointer_path(str(path))).write_text(f"/etc\n{elsewhere}\n{tmp_path}\n\xff\n")
+    pathlib.Path(elsewhere, "x_0_0.meta").write_bytes(b"PnetCDF1")
+    with open_logged(path, logs, "r+", recover=True):
+        pass
+    assert os.path.exists(elsewhere)
+
+
+def test_logs_that_are_kept_hold_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    with open_logged(path, logs, hints={"nc_burst_buf_del_on_close": "disable"}) as f:
+        f["x"] = np.arange(1000.0)
+        f.flush()
+        f["x"][3] = -1
+    (folder,) = folders(logs)
+    content = path.read_bytes()
+    report = pnc_vol.replay(path, folder)
+    assert (report.logs, report.replayed, report.whole) == (1, 0, True)
+    assert path.read_bytes() == content
+    # Nobody is told of them, and nobody removes them.
+    open_logged(path, logs, "r+", recover=True).close()
+    assert folders(logs) == [folder]
+    assert not os.path.exists(pointer_path(str(path)))
+
+
+def test_a_job_that_ended_after_its_last_flush_leaves_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    child = os.fork()
+    if not child:
+        f = open_logged(path, logs)
+        f["x"] = [1.0]
+        f.flush()
+        os._exit(9)
+    os.waitpid(child, 0)
+    assert len(folders(logs)) == 1
+    pnc_vol.File(path).close()
+    open_logged(path, logs, "r+").close()
+    assert not folders(logs)
+
+
+def test_a_file_that_never_took_its_name_is_not_mixed_with_the_old_one(
+    tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.full(4, -7.0)
+    old = path.read_bytes()
+    job(path, logs, publish="close")
+    with pytest.warns(pnc_vol.PncVolWarning, match="not replayed.*pnctmp"):
+        pnc_vol.File(path, "r+", recover=True).close()
+    assert path.read_bytes() == old
+    (work,) = tmp_path.glob(".*.pnctmp")
+    report = pnc_vol.replay(work, folders(logs))
+    assert report.replayed == 2
+    with pnc_vol.File(work) as f:
+        assert f["x"][:].tolist() == [1.0] * 4
+
+
+def test_a_log_of_a_missing_file_is_refused(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    job(tmp_path / "x.nc", logs)
+    (tmp_path / "x.nc").unlink()
+    with pytest.raises(pnc_vol.errors.LogRefusedError, match="no such file"):
+        pnc_vol.replay(tmp_path / "x.nc", folders(logs))
+    with pytest.warns(pnc_vol.PncVolWarning, match="not replayed"):
+        pnc_vol.File(tmp_path / "x.nc", "a", recover=True).close()
+    assert len(folders(logs)) == 1
+
+
+def test_importing_the_package_loads_no_replay() -> None:
+    code = "import sys, pnc_vol; assert 'pnc_vol.api.recovery' not in sys.modules; pnc_vol.replay"
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0

@@ -1,0 +1,60 @@
+"""The state machine of the queue in memory, on a log: rounds, capacity, and devices that fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant
+
+import pnc_vol
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem
+
+spec = importlib.util.spec_from_file_location(
+    "machine_in_memory", pathlib.Path(__file__).parents[1] / "test_program_order.py"
+)
+assert spec is not None
+assert spec.loader is not None
+sys.modules["machine_in_memory"] = order = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(order)
+
+
+class LogMachine(order.Machine):
+    """The same rules; the options say that there is a log."""
+
+    @initialize(
+        reserve=st.sampled_from([None, 0, 20000]),
+        publish=st.sampled_from(["create", "create", "close"]),
+        rounds=st.sampled_from([0, 1, 100_000]),
+        capacity=st.sampled_from([0, 0, 20_000, 400_000]),
+        sync=st.sampled_from(["none", "none", "flush", "each"]),
+    )
+    def open(self, reserve: int | None, publish: str, rounds: int, capacity: int, sync: str) -> None:
+        self.system = FaultSystem(REAL, fail_at=0, calls=order.FAILING | {"fallocate", "mmap", "fdatasync"})
+        self.options: dict[str, Any] = {
+            "header_reserve": reserve,
+            "publish": publish,
+            "system": self.system,
+            "burst_buf": True,
+            "burst_buf_flush_buffer_size": rounds,
+            "burst_buf_capacity": capacity,
+            "burst_buf_sync": sync,
+        }
+        self.version = "CDF-5"
+        self.f = pnc_vol.File(self.path, "w", buffer_size=order.BUDGET, **self.options)
+
+    @invariant()
+    def bounded(self) -> None:
+        if hasattr(self, "f") and self.f:
+            queue = self.f.id.handle.session.queue
+            assert queue.used <= 2 * order.BUDGET
+
+
+TestOrder = pytest.mark.timeout(300)(LogMachine.TestCase)
+TestOrder.settings = settings(max_examples=40, stateful_step_count=50)

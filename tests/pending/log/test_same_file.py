@@ -1,0 +1,165 @@
+"""With and without the burst buffer a program makes the same file, byte by byte, whatever the sizes of the rounds."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.system import REAL
+
+ROUNDS = [0, 1, 70_000, 1 << 20]
+WIDE = 1 << 26
+"""Bytes of memory that none of these programs needs: a queue in memory that drains early reserves a larger header."""
+
+
+def logged(logs: pathlib.Path, rounds: int = 0, **more: Any) -> dict[str, Any]:
+    return {"burst_buf": True, "burst_buf_dirname": str(logs), "burst_buf_flush_buffer_size": rounds, **more}
+
+
+def run(workloads: Any, work: Any, path: pathlib.Path, **options: Any) -> None:
+    before = workloads.Context(path, REAL, "w")
+    for step in work.before:
+        step(before)
+    context = workloads.Context(path, REAL, work.mode, **{**work.options, **options})
+    for step in work.steps:
+        step(context)
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+@pytest.mark.parametrize("number", range(19))
+def test_works(number: int, rounds: int, workloads: Any, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    works = list(workloads.works())
+    assert len(works) == 19
+    plain, other = tmp_path / "plain.nc", tmp_path / "log.nc"
+    run(workloads, works[number], plain, buffer_size=WIDE)
+    run(workloads, works[number], other, buffer_size=WIDE, **logged(logs, rounds))
+    assert plain.read_bytes() == other.read_bytes()
+    assert not list(logs.iterdir())
+
+
+@pytest.mark.parametrize("number", range(19))
+def test_works_within_little_memory_and_room(
+    number: int, workloads: Any, tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    work = list(workloads.works())[number]
+    plain, other = tmp_path / "plain.nc", tmp_path / "log.nc"
+    run(workloads, work, plain)
+    run(workloads, work, other, **logged(logs, 1, burst_buf_capacity=40_000))
+    assert workloads.contents(plain).equals(workloads.contents(other))
+    assert not list(logs.iterdir())
+
+
+@pytest.mark.parametrize("seed", range(1000, 1040))
+def test_random_programs(seed: int, programs: Any, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    files = []
+    for name, options in (("plain", {}), ("log", logged(logs, ROUNDS[seed % 4]))):
+        path = tmp_path / f"{name}.nc"
+        run, program = programs.Run(str(path), options), programs.Program(seed)
+        for _ in range(60):
+            program.step()(run)
+        run.f.close()
+        files.append(path.read_bytes())
+        assert programs.complaint(str(path), program.state) == ""
+    assert files[0] == files[1]
+
+
+# ---------------------------------------------------------------------- the subjects of PnetCDF's own tests
+
+
+def pair(tmp_path: pathlib.Path, logs: pathlib.Path, rounds: int, program: Any) -> None:
+    """Run a program twice and compare."""
+    for name, options in (("plain", {}), ("log", logged(logs, rounds))):
+        with pnc_vol.File(tmp_path / f"{name}.nc", "w", **options) as f:
+            program(f)
+    assert (tmp_path / "plain.nc").read_bytes() == (tmp_path / "log.nc").read_bytes()
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 65_536, 100_000])
+def test_a_buffer_smaller_than_one_request(rounds: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def program(f: Any) -> None:
+        large = f.create_dataset("large", (3, 60_000), "f8")
+        small = f.create_dataset("small", (100,), "i2")
+        for i in range(3):
+            large[i] = np.arange(60_000) + i
+            small[i * 30 : i * 30 + 20] = i
+        large[:, ::7] = 5
+        request = large.iput_many([[0, 5], [2, 100]], [[1, 30_000], [1, 20_000]], np.arange(50_000.0))
+        f.flush()
+        assert request.status == "done"
+
+    pair(tmp_path, logs, rounds, program)
+
+
+@pytest.mark.parametrize("ndim", [1, 7, 32])
+def test_many_dimensions(ndim: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    shape = tuple(2 if i % 3 == 0 else 1 for i in range(ndim))
+
+    def program(f: Any) -> None:
+        x = f.create_dataset("x", shape, "i4")
+        x[...] = np.arange(x.size).reshape(shape)
+        x[(0,) * ndim] = -1
+        x[(slice(None, None, 2),) * ndim] = -2
+        x.iput_many([[0] * ndim, [n - 1 for n in shape]], [[1] * ndim] * 2, np.array([7, 8], "i4"))
+
+    pair(tmp_path, logs, 0, program)
+
+
+def test_a_hundred_thousand_requests(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    random = np.random.default_rng(3)
+    places = random.integers(0, 20_000, 100_000).tolist()
+
+    def program(f: Any) -> None:
+        x = f.create_dataset("x", (20_000,), "i4")
+        for i, place in enumerate(places):
+            x[place] = i
+
+    pair(tmp_path, logs, 0, program)
+    with pnc_vol.File(tmp_path / "log.nc") as f:
+        last = dict(zip(places, range(100_000), strict=True))
+        np.testing.assert_array_equal(f["x"][sorted(last)], [last[place] for place in sorted(last)])
+
+
+@settings(max_examples=25)
+@given(
+    blocks=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 6), st.integers(0, 3), st.integers(0, 3)), max_size=6),
+    kind=st.sampled_from(["i1", "f4", "c8", "S3", bool]),
+    record=st.booleans(),
+)
+def test_varn(blocks: Any, kind: Any, record: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tmp_path = tmp_path_factory.mktemp("varn")
+    (tmp_path / "logs").mkdir()
+    starts = np.array([block[:2] for block in blocks], np.int64).reshape(-1, 2)
+    counts = np.array([[min(block[2], 9 - block[0]), min(block[3], 7 - block[1])] for block in blocks], np.int64)
+    counts = counts.reshape(-1, 2)
+    values = np.arange(1, counts.prod(axis=1).sum() + 1).astype(kind)
+
+    def program(f: Any) -> None:
+        x = f.create_dataset("x", (9, 7), kind, maxshape=(None, 7) if record else None)
+        x.iput_many(starts, counts, values)
+
+    pair(tmp_path, tmp_path / "logs", 0, program)
+
+
+def test_nonblocking(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs)) as f:
+        x = f.create_dataset("x", (10,), "i4")
+        first, second, third = (x.iput(np.s_[i : i + 2], [i, i]) for i in (0, 2, 4))
+        posted = x.iget(np.s_[:6])
+        second.cancel()
+        assert (first.status, second.status, third.status) == ("pending", "cancelled", "pending")
+        x[0:6] = 9
+        assert posted.wait().tolist() == [0, 0, 0, 0, 4, 4]
+        first.wait()
+        assert first.status == "done"
+        with pytest.raises(pnc_vol.errors.AlreadyFlushedError):
+            f.cancel([first])
+        third_status = third.status
+        f.flush()
+        assert (third_status, third.status, second.status) == ("done", "done", "cancelled")
+        assert x[:].tolist() == [9] * 6 + [0] * 4
