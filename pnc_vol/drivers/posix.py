@@ -104,10 +104,6 @@ class PosixDriver(Root):
             comm=comm,
         )
 
-    def fileno(self) -> int:
-        """The descriptor, for locks and the file's times; it is the driver's."""
-        return self._fd
-
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         system, fd = self._system, self._fd
         return get_extents(

@@ -63,11 +63,6 @@ class Selection(NamedTuple):
     """Merged runs without empty ones, in the order of the result."""
 
     @property
-    def count_shape(self) -> Shape:
-        """The result's shape with integer axes kept as 1."""
-        return self.count
-
-    @property
     def nelems(self) -> int:
         """Elements in all."""
         return math.prod(self.result_shape)

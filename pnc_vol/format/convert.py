@@ -98,6 +98,13 @@ def from_file(raw: Bytes, file_dtype: np.dtype[Any], out: Array) -> None:
     out : ndarray
         Any shape, strides and byte order. Values that its type cannot hold wrap around, as in ``ndarray.astype``.
 
+    Raises
+    ------
+    DefinitionError
+        The kinds do not convert (text and numbers, complex to real).
+    ValueError
+        `raw` does not have the bytes of ``out.size`` values.
+
     Examples
     --------
     >>> out = np.empty(2, "f8")

@@ -294,9 +294,9 @@ def test_a_selection_cannot_be_changed():
         whole((3,)).extra = 1
 
 
-def test_count_shape_keeps_the_axes_of_integers():
+def test_the_count_keeps_the_axes_of_integers():
     selection = select((3, 4, 5), (1, ..., slice(0, 5, 2)))
-    assert selection.count_shape == (1, 4, 3)
+    assert selection.count == (1, 4, 3)
     assert selection.result_shape == (4, 3)
 
 
