@@ -26,7 +26,8 @@ __all__ = ["FULL", "LogFiles", "Share", "Tail"]
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Numbers of the errors that mean: no room."""
 
-SUFFIXES = (".meta", ".data", ".commit", ".defs")
+SUFFIXES = (".defs", ".commit", ".data", ".meta")
+"""In the order in which they are made; they are removed in the other: where there is a metadata log, all is there."""
 _PAGE = mmap.ALLOCATIONGRANULARITY
 _LEAST = max(_PAGE, 16 << 10)
 _WINDOW = 1 << 20
@@ -203,7 +204,7 @@ class LogFiles:
         except OSError:
             self.close(delete=True)
             raise
-        self.meta, self.data, self.commit, self.defs = (self._tails[suffix] for suffix in SUFFIXES)
+        self.defs, self.commit, self.data, self.meta = (self._tails[suffix] for suffix in SUFFIXES)
         _OPEN.add(self)
 
     def path(self, suffix: str) -> str:
@@ -230,7 +231,7 @@ class LogFiles:
     def close(self, *, delete: bool) -> None:
         """Close the files, and remove them and their folder if asked."""
         _OPEN.discard(self)
-        for suffix, tail in self._tails.items():
+        for suffix, tail in reversed(self._tails.items()):
             if delete:
                 with suppress(OSError):
                     self.system.unlink(self.path(suffix))

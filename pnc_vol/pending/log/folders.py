@@ -77,7 +77,7 @@ def left_behind(system: System, path: str, parent: str) -> list[str]:
     found = {}
     for folder in dict.fromkeys(folders):
         with suppress(OSError):
-            if _is_ours(system, folder) and logs_in(system, folder) and not is_alive(system, folder):
+            if _is_ours(system, folder) and not is_alive(system, folder):
                 found[folder] = system.stat(folder).st_mtime_ns
     return sorted(found, key=lambda folder: found[folder])
 
@@ -116,8 +116,8 @@ def logs_in(system: System, folder: str) -> list[str]:
 
 
 def remove_folder(system: System, folder: str) -> None:
-    """Remove the logs of a job."""
-    for name in system.listdir(folder):
+    """Remove the logs of a job; without a metadata log, which goes first, nothing in it counts."""
+    for name in sorted(system.listdir(folder), key=lambda name: not name.endswith(".meta")):
         system.unlink(os.path.join(folder, name))
     system.rmdir(folder)
 

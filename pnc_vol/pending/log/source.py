@@ -94,9 +94,15 @@ def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSourc
 def holds_posts(system: System, folder: str) -> bool:
     """Whether the logs of a folder hold what the file may not hold; True if that cannot be told."""
     commits = [name for name in system.listdir(folder) if ".commit" in name]
+    if not logs_in(system, folder):
+        return False
     try:
         for name in commits:
-            records = decode_companion(read_whole(system, os.path.join(folder, name))).records["kind"].tolist()
+            content = read_whole(system, os.path.join(folder, name))
+            if not any(content):
+                # Its job had not begun to post.
+                continue
+            records = decode_companion(content).records["kind"].tolist()
             last = max((i for i, kind in enumerate(records) if kind in (FLUSHED, RESET)), default=-1)
             if any(kind in (COMMIT, FILL) for kind in records[last + 1 :]):
                 return True

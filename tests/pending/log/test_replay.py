@@ -1,0 +1,442 @@
+"""Replaying: logs of the C library, logs that lie, and what a log of ours says of names, lengths and other ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.errors import LogError, LogRefusedError
+from pnc_vol.pending.log.layout import (
+    DATA_MAGIC,
+    LogHeader,
+    encode_header,
+    encode_vara,
+    encode_varn,
+    encode_vars,
+)
+
+SAMPLES = pathlib.Path(__file__).parents[3] / "../shared/data/burst_buffer"
+needs_samples = pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/data/burst_buffer is not there")
+
+A = np.array([range(6), range(6, 12), [0] * 6, [9000, 0, 9001, 0, 9002, 0]], float)
+B = np.array([[0.5, 1.5, 3.25, 3.5, 4.5, 5.5]], "f4")
+K = [7, 70, 8, 0, 71, 1000]
+
+
+def sample(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
+    shutil.copytree(SAMPLES / name, tmp_path / name)
+    return tmp_path / name
+
+
+@needs_samples
+def test_a_crash_of_the_c_library(tmp_path: pathlib.Path) -> None:
+    folder = sample("small_crash", tmp_path)
+    for _ in range(2):
+        report = pnc_vol.replay(folder / "small.nc", folder / "small.nc_0_0.meta")
+        assert (report.replayed, report.whole) == (8, True)
+        with pnc_vol.File(folder / "small.nc") as f:
+            np.testing.assert_array_equal(f["a"][...], A)
+            np.testing.assert_array_equal(f["b"][...], B)
+            assert f["k"][...].tolist() == K
+            assert f["s"][()] == 42
+
+
+@needs_samples
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_logs_that_the_c_library_kept(ranks: int, tmp_path: pathlib.Path) -> None:
+    folder = sample(f"small_np{ranks}", tmp_path)
+    path = folder / "small.nc"
+    with pnc_vol.File(path) as f:
+        theirs = {name: f[name][...] for name in f}
+    report = pnc_vol.replay(path, folder)
+    assert (report.replayed, report.uncounted, report.whole) == (0, 8 * ranks, False)
+    report = pnc_vol.replay(path, folder, uncounted=True)
+    assert (report.replayed, report.whole) == (8 * ranks, True)
+    with pnc_vol.File(path) as f:
+        ours = {name: f[name][...] for name in f}
+    a = A.copy()
+    if ranks == 2:
+        a[2] = np.arange(100, 106)
+        # Rank 1 wrote its row before its three values; the C library kept the first.
+        a[3] = [9000, 107, 9001, 109, 9002, 111]
+        assert theirs["a"][3].tolist() == list(range(106, 112))
+    differ = {(name, *place) for name in ours for place in np.argwhere(ours[name] != theirs[name]).tolist()}
+    # What was never written is as it was; what was written twice has the last value here.
+    unwritten = {("a", 2, i) for i in range(6)} | {("a", 3, i) for i in (1, 3, 5)}
+    overlaps = {("b", 0, 2)} if ranks == 1 else {("a", 3, i) for i in (0, 2, 4)}
+    assert differ - (unwritten if ranks == 1 else set()) == overlaps
+    written = np.ones(a.shape, bool)
+    if ranks == 1:
+        written[2], written[3, 1::2] = False, False
+    np.testing.assert_array_equal(ours["a"][written], a[written])
+    assert ours["b"][0].tolist() == B[0].tolist()
+    assert ours["s"] == 42
+    assert [v for i, v in enumerate(ours["k"].tolist()) if i != 3] == [7, 70, 8, 71, 1000]
+
+
+@needs_samples
+def test_one_rank_of_two_is_refused_unless_asked_for(tmp_path: pathlib.Path) -> None:
+    folder = sample("small_np2", tmp_path)
+    with pytest.raises(LogRefusedError, match="ranks 1"):
+        pnc_vol.replay(folder / "small.nc", folder / "small.nc_0_0.meta")
+    report = pnc_vol.replay(folder / "small.nc", folder / "small.nc_0_0.data", partial=True, uncounted=True)
+    assert report.replayed == 8
+
+
+@needs_samples
+def test_logs_are_refused_in_a_heap(tmp_path: pathlib.Path) -> None:
+    folder = sample("small_np2", tmp_path)
+    for suffix in ("meta", "data"):
+        shutil.copy(folder / f"small.nc_0_0.{suffix}", folder / f"small.nc_1_0.{suffix}")
+    with pytest.raises(LogRefusedError, match="folder of its own"):
+        pnc_vol.replay(folder / "small.nc", folder)
+
+
+# --------------------------------------------------------------------------- logs as the C library has them, made here
+
+
+class Made:
+    """A log in the documented layout without companion, for a file with fixed, record and text variables."""
+
+    def __init__(self, tmp_path: pathlib.Path) -> None:
+        self.path = tmp_path / "x.nc"
+        with pnc_vol.File(self.path, "w") as f:
+            f["f"] = np.zeros((3, 4))
+            f.create_dataset("r", (1, 2), "i2", maxshape=(None, 2))
+            f.create_dataset("s", (2,), "S6")
+            f.create_dataset("c", (2,), "c16")
+        self.entries: list[bytes] = []
+        self.data = DATA_MAGIC
+        self.base = tmp_path / "x.nc_0_0"
+
+    def add(self, encode: Any, itype: int, varid: int, *coords: Any, data: bytes) -> None:
+        self.entries.append(encode(itype, varid, *coords, len(self.data), len(data)))
+        self.data += data
+
+    def replay(self, **options: Any) -> Any:
+        header = encode_header(LogHeader(str(self.path), num_entries=len(self.entries)))
+        self.base.with_suffix(".nc_0_0.meta").write_bytes(header + b"".join(self.entries))
+        self.base.with_suffix(".nc_0_0.data").write_bytes(self.data)
+        return pnc_vol.replay(self.path, self.base.with_suffix(".nc_0_0.meta"), **options)
+
+
+@pytest.fixture
+def made(tmp_path: pathlib.Path) -> Made:
+    return Made(tmp_path)
+
+
+def test_records_that_the_header_does_not_count_yet(made: Made) -> None:
+    made.add(encode_vara, 4, 1, (4, 0), (2, 2), data=np.array([1, 2, 3, 4], "i2").tobytes())
+    made.add(encode_vars, 4, 1, (0, 1), (3, 1), (3, 1), data=np.array([7, 8, 9], "i2").tobytes())
+    assert made.replay().replayed == 2
+    with pnc_vol.File(made.path) as f:
+        assert f["r"][...].tolist() == [[0, 7], [0, 0], [0, 0], [0, 8], [1, 2], [3, 4], [0, 9]]
+
+
+def test_parts_of_strings_and_of_complex_numbers(made: Made) -> None:
+    made.add(encode_vara, 1, 2, (0, 0), (2, 6), data=b"abcdefABCDEF")
+    made.add(encode_vara, 1, 2, (1, 2), (1, 3), data=b"xyz")
+    made.add(encode_varn, 1, 2, [(0, 5), (1, 0)], [(1, 1), (1, 2)], data=b"!12")
+    made.add(encode_vara, 9, 3, (0, 0), (2, 2), data=np.array([1, 2, 3, 4.0]).tobytes())
+    made.add(encode_vara, 9, 3, (0, 1), (2, 1), data=np.array([5.0, 6]).tobytes())
+    assert made.replay().replayed == 5
+    with pnc_vol.File(made.path) as f:
+        assert f["s"][...].tolist() == [b"abcde!", b"12xyzF"]
+        assert f["c"][...].tolist() == [1 + 5j, 3 + 6j]
+
+
+def test_values_of_another_type_are_converted(made: Made) -> None:
+    made.add(encode_vara, 6, 0, (0, 0), (1, 4), data=np.arange(4, dtype="i4").tobytes())
+    made.add(encode_vara, 6, 1, (0, 0), (1, 2), data=np.array([1, 70000], "i4").tobytes())
+    made.add(encode_vara, 8, 0, (1, 0), (1, 4), data=np.full(4, 0.5, "f4").tobytes())
+    report = made.replay()
+    assert (report.replayed, report.failed, report.whole) == (3, 1, False)
+    assert any("entry 1, of /r" in message for message in report.messages)
+    with pnc_vol.File(made.path) as f:
+        assert f["f"][:2].tolist() == [[0, 1, 2, 3], [0.5] * 4]
+        assert f["r"][0].tolist() == [0, 0]
+
+
+HOSTILE: dict[str, tuple[Any, ...]] = {
+    "variable": (encode_vara, 9, 4, (0, 0), (1, 1), 8),
+    "dimensions": (encode_vara, 9, 0, (0,), (1,), 8),
+    "start": (encode_vara, 9, 0, (3, 0), (1, 1), 8),
+    "count": (encode_vara, 9, 0, (0, 1), (1, 4), 32),
+    "stride": (encode_vars, 9, 0, (0, 0), (3, 1), (2, 1), 24),
+    "varn": (encode_varn, 9, 0, [(0, 0), (9, 0)], [(1, 1), (1, 1)], 16),
+    "text to numbers": (encode_vara, 1, 0, (0, 0), (1, 4), 4),
+    "numbers to text": (encode_vara, 2, 2, (0, 0), (2, 6), 12),
+    "beyond a string": (encode_vara, 1, 2, (0, 4), (2, 3), 6),
+    "stride in a string": (encode_vars, 1, 2, (0, 0), (1, 3), (1, 2), 3),
+    "far record": (encode_vara, 4, 1, (1 << 40, 0), (1, 2), 4),
+    "far column": (encode_vara, 4, 1, (0, 1), (1, 2), 4),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_log_that_lies_changes_nothing(kind: str, made: Made) -> None:
+    encode, itype, varid, *coords, nbytes = HOSTILE[kind]
+    made.add(encode_vara, 9, 0, (0, 0), (1, 4), data=np.ones(4).tobytes())
+    made.add(encode, itype, varid, *coords, data=bytes(nbytes))
+    before = made.path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(LogError, match=r"cannot be|does not have|records"):
+            made.replay()
+        assert made.path.read_bytes() == before
+    assert len(list(made.path.parent.iterdir())) == 3
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    varid=st.integers(-1, 5),
+    itype=st.sampled_from([1, 2, 4, 6, 9, 11, 13, 12, 0]),
+    start=st.lists(st.integers(-1, 5), min_size=1, max_size=3),
+    count=st.lists(st.integers(-1, 5), min_size=3, max_size=3),
+    stride=st.none() | st.lists(st.integers(-1, 3), min_size=3, max_size=3),
+    longer=st.integers(-3, 3),
+)
+def test_nothing_but_log_errors(
+    varid: int, itype: int, start: Any, count: Any, stride: Any, longer: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    log = Made(tmp_path_factory.mktemp("lies"))
+    n = len(start)
+    width = {1: 1, 2: 1, 4: 2, 6: 4, 9: 8, 11: 8, 13: 8}.get(itype, 4)
+    data = bytes(max(0, int(np.prod(count[:n])) * width + longer))
+    if stride is None:
+        log.add(encode_vara, itype, varid, start, count[:n], data=data)
+    else:
+        log.add(encode_vars, itype, varid, start, count[:n], stride[:n], data=data)
+    before = log.path.read_bytes()
+    try:
+        report = log.replay()
+    except LogError:
+        assert log.path.read_bytes() == before
+    else:
+        assert report.replayed == 1
+        with pnc_vol.File(log.path) as f:
+            assert f["f"].shape == (3, 4)
+
+
+# ------------------------------------------------------------------------------------------------- logs of ours
+
+
+def killed(path: pathlib.Path, logs: pathlib.Path, work: Any, mode: str = "w", **options: Any) -> list[pathlib.Path]:
+    """Do `work` on an open file in a process that then ends; the metadata logs that it left."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            f = pnc_vol.File(path, mode, burst_buf=True, burst_buf_dirname=str(logs), **options)
+            work(f)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    return sorted(logs.glob("*/*.meta"))
+
+
+def test_a_cancelled_request_does_not_come_back(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def work(f: Any) -> None:
+        x = f.create_dataset("x", (4,), "i4")
+        x[:] = 1
+        request = x.iput(np.s_[1:3], [7, 7])
+        other = x.iput(np.s_[3:], [9])
+        request.cancel()
+        f.cancel([other])
+        x[0] = 2
+
+    found = killed(tmp_path / "x.nc", logs, work)
+    report = pnc_vol.replay(tmp_path / "x.nc", found)
+    assert (report.replayed, report.cancelled, report.whole) == (2, 2, True)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == [2, 1, 1, 1]
+
+
+def test_records_that_were_cut_off_do_not_come_back(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f.create_dataset("old", (8,), "i4", maxshape=(None,), fillvalue=-1)[:] = 5
+
+    def work(f: Any) -> None:
+        r = f.create_dataset("r", (6, 2), "i4", maxshape=(None, 2), fillvalue=-3)
+        r[:] = 1
+        r.resize(2, axis=0)
+        f["old"].resize(3, axis=0)
+        r.resize(5, axis=0)
+        r[3] = 4
+        f["old"][1] = 6
+        r[0] = 9
+
+    found = killed(tmp_path / "x.nc", logs, work, "r+")
+    for _ in range(2):
+        assert pnc_vol.replay(tmp_path / "x.nc", found).whole
+        with pnc_vol.File(tmp_path / "x.nc") as f:
+            assert f["r"][:].tolist() == [[9, 9], [1, 1], [-3, -3], [4, 4], [-3, -3]]
+            assert f["old"][:].tolist() == [5, 6, 5]
+
+
+def test_every_kind_of_dataset_is_made_as_it_was(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def work(f: Any) -> None:
+        f.create_dataset("half", (3,), "f2")[:] = [1, 2, 0.5]
+        f.create_dataset("deep/down/flag", (3,), bool)[1] = True
+        f.create_dataset("name", (2,), pnc_vol.string_dtype())[:] = ["ä", "longer"]
+        f.create_dataset("fixed", (2,), "S4", fillvalue=b"none")[1] = b"ab"
+        f.create_dataset("one", (), "u8")[...] = 2**64 - 1
+        f.create_dataset("enum", (2,), pnc_vol.enum_dtype({"A": 1, "B": 2}, "i2"))[0] = 2
+        f.create_dataset("z", (1, 2), "c8", maxshape=(None, 2))[0] = [1 + 2j, 3]
+        f.create_dataset("big", (2,), ">i4")[:] = [1, -1]
+
+    found = killed(tmp_path / "x.nc", logs, work)
+    report = pnc_vol.replay(tmp_path / "x.nc", found)
+    assert len(report.created) == 8
+    with pnc_vol.File(tmp_path / "same.nc", "w") as f:
+        work(f)
+    with pnc_vol.File(tmp_path / "x.nc") as f, pnc_vol.File(tmp_path / "same.nc") as same:
+        names: list[str] = []
+        same.visit(names.append)
+        for name in names:
+            if isinstance(same[name], pnc_vol.Dataset):
+                assert f[name].dtype == same[name].dtype
+                assert f[name].maxshape == same[name].maxshape
+                np.testing.assert_array_equal(f[name][...], same[name][...])
+        assert pnc_vol.check_enum_dtype(f["enum"].dtype) == {"A": 1, "B": 2}
+
+
+def test_names_that_changed_hands(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["kept"], f["gone"], f["moved"] = [1, 1], [2, 2], [3, 3]
+
+    def work(f: Any) -> None:
+        f["kept"][0] = 10
+        f["gone"][0] = 20
+        del f["gone"]
+        f["gone"] = [0.5, 0.25, 0.125]
+        f.move("moved", "elsewhere")
+        f.create_dataset("moved", (1,), "i1")[0] = 4
+        f["elsewhere"][1] = 30
+
+    found = killed(tmp_path / "x.nc", logs, work, "r+")
+    for _ in range(2):
+        assert pnc_vol.replay(tmp_path / "x.nc", found).whole
+        with pnc_vol.File(tmp_path / "x.nc") as f:
+            assert {name: f[name][:].tolist() for name in f} == {
+                "kept": [10, 1], "gone": [0.5, 0.25, 0.125], "elsewhere": [3, 30], "moved": [4],
+            }  # fmt: skip
+
+
+def test_a_log_of_another_file_is_refused(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["x"] = [1, 2]
+    found = killed(tmp_path / "x.nc", logs, lambda f: f["x"].__setitem__(0, 5), "r+")
+    for name, value in (("x", [1.5, 2.5]), ("x", [1, 2, 3]), ("y", [1, 2])):
+        with pnc_vol.File(tmp_path / "other.nc", "w") as f:
+            f[name] = value
+        before = (tmp_path / "other.nc").read_bytes()
+        with pytest.raises(LogRefusedError, match="another file"):
+            pnc_vol.replay(tmp_path / "other.nc", found)
+        assert (tmp_path / "other.nc").read_bytes() == before
+    shutil.copy(tmp_path / "x.nc", tmp_path / "copy.nc")
+    report = pnc_vol.replay(tmp_path / "copy.nc", found)
+    assert report.replayed == 1
+    assert "written for" in report.messages[0]
+
+
+@pytest.mark.parametrize("path", ["../evil", "/../evil", "/a/../b", "/", "", "//x", "/a\0b"])
+def test_paths_in_definitions_lead_nowhere(path: str, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    found = killed(tmp_path / "x.nc", logs, lambda f: f.__setitem__("x", [1.0]))
+    defs = found[0].with_suffix(".defs")
+    said = json.loads(defs.read_bytes().split(b"\n")[0][9:])
+    body = json.dumps(said | {"path": path}).encode()
+    defs.write_bytes(b"%08x %s\n" % (zlib.crc32(body), body))
+    before = (tmp_path / "x.nc").read_bytes()
+    with pytest.raises(LogError, match="definition"):
+        pnc_vol.replay(tmp_path / "x.nc", found)
+    assert (tmp_path / "x.nc").read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".x.nc.pncbb", "logs", "x.nc"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"shape": [-1]}, {"shape": [1 << 62, 1 << 62]}, {"type": "O"}, {"type": ["x"]}, {"width": 0}, {"width": 1 << 40},
+     {"record": True, "shape": []}, {"fill": "zz"}, {"varid": None}, {"shape": 3}],
+)  # fmt: skip
+def test_definitions_that_cannot_be(change: dict[str, Any], tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    found = killed(tmp_path / "x.nc", logs, lambda f: f.__setitem__("x", [1.0]))
+    defs = found[0].with_suffix(".defs")
+    said = json.loads(defs.read_bytes().split(b"\n")[0][9:])
+    body = json.dumps(said | change).encode()
+    defs.write_bytes(b"%08x %s\n" % (zlib.crc32(body), body))
+    with pytest.raises(LogError):
+        pnc_vol.replay(tmp_path / "x.nc", found)
+
+
+def test_what_is_damaged_is_salvaged_on_request(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def work(f: Any) -> None:
+        x = f.create_dataset("x", (5,), "i4")
+        for i in range(5):
+            x[i] = i + 1
+
+    found = killed(tmp_path / "x.nc", logs, work)
+    data = found[0].with_suffix(".data")
+    content = bytearray(data.read_bytes())
+    content[8 + 2 * 4] ^= 1
+    data.write_bytes(content)
+    before = (tmp_path / "x.nc").read_bytes()
+    with pytest.raises(LogError, match="damaged"):
+        pnc_vol.replay(tmp_path / "x.nc", found)
+    assert (tmp_path / "x.nc").read_bytes() == before
+    report = pnc_vol.replay(tmp_path / "x.nc", found, salvage=True)
+    assert (report.replayed, report.torn, report.damaged, report.whole) == (2, 3, True, False)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == [1, 2, 0, 0, 0]
+
+
+def test_a_torn_tail_is_dropped_and_told(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def work(f: Any) -> None:
+        x = f.create_dataset("x", (5,), "i4")
+        for i in range(5):
+            x[i] = i + 1
+
+    found = killed(tmp_path / "x.nc", logs, work)
+    commits = found[0].with_suffix(".commit")
+    content = commits.read_bytes().rstrip(b"\0")
+    # In the middle of the last record, which is as a kill of the machine may leave it.
+    commits.write_bytes(content[: -20 - (-len(content) % 64)])
+    report = pnc_vol.replay(tmp_path / "x.nc", found)
+    assert (report.replayed, report.torn, report.damaged, report.whole) == (4, 1, False, False)
+    assert any("cut off" in message for message in report.messages)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == [1, 2, 3, 4, 0]
+
+
+def test_a_file_that_is_open_here_is_not_replayed_into(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    found = killed(tmp_path / "x.nc", logs, lambda f: f.__setitem__("x", [1.0]))
+    with pytest.warns(pnc_vol.PncVolWarning):
+        f = pnc_vol.File(tmp_path / "x.nc", "r+")
+    with f, pytest.raises(OSError, match="open already"):
+        pnc_vol.replay(tmp_path / "x.nc", found)
+
+
+def test_counts_of_a_header_are_right(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """A program that knows PnetCDF's document alone reads the log."""
+
+    def work(f: Any) -> None:
+        x = f.create_dataset("x", (2, 3, 4), "i4")
+        for i in range(5):
+            x[0, 0, i % 4] = i
+
+    found = killed(tmp_path / "x.nc", logs, work)
+    header = found[0].read_bytes()[:64]
+    max_ndims, entries, begin = np.frombuffer(header, "i8", 3, 40).tolist()
+    assert (max_ndims, entries) == (3, 5)
+    first = found[0].read_bytes()[begin:]
+    assert np.frombuffer(first, "i8", 1)[0] == 40 + 16 * 3
