@@ -19,7 +19,6 @@ import numpy.typing as npt
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
-from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.special import Empty
 
@@ -112,6 +111,8 @@ class AttributeManager(MutableMappingHDF5):
                 )
             made = make_attribute(data, shape=shape, dtype=dtype)
             if session.version != 5:
+                from pnc_vol.format.limits import check_type
+
                 made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))
                 check_type(
                     f"attribute {text!r} of {self._id.node.path!r}",
