@@ -28,7 +28,7 @@ from pnc_vol.pending.plan import Place, Plan, Rows, unmerged
 from pnc_vol.pending.queue import keep_rows
 from pnc_vol.pending.stream import write_lent
 
-__all__ = ["Carried", "carry", "meeting"]
+__all__ = ["Carried", "Write", "carry", "meeting"]
 
 Bytes = npt.NDArray[np.uint8]
 Write = Callable[[Extents, Bytes], None]
@@ -120,10 +120,14 @@ def carry(
             failed = _one_by_one(batch, tables, places, record_size, driver, room, error)
         result.failed.update(failed)
         for uid, rows in tables.items():
-            again = _again(rows, [request for request, of in failed if of == uid], held.get(uid, rows[:0]))
+            before = held.get(uid)
+            if not failed and before is None:
+                continue
+            before = rows[:0] if before is None else before
+            again = _again(rows, [request for request, of in failed if of == uid], before)
             if len(again):
                 kept[uid] = again
-                held[uid] = np.concatenate((held.get(uid, rows[:0]), again))
+                held[uid] = np.concatenate((before, again))
         result.left.append(keep_rows(batch, kept))
     return result
 

@@ -5,20 +5,22 @@ Knows: the session's parts. Does not know: users' objects, other ranks: a drain 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnc_vol.errors import FlushError, RequestFailure
 from pnc_vol.pending.batches import SpilledBatch, SpilledSome
-from pnc_vol.pending.carry import Carried, carry
+from pnc_vol.pending.carry import Carried, Write, carry
 from pnc_vol.pending.log.batch import LogBatch
 from pnc_vol.pending.plan import Rows
+from pnc_vol.pending.sieve import write_sieved
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["drain", "settle", "write_out"]
+__all__ = ["drain", "settle", "write_out", "writer"]
 
 _NO_RECORD = 1 << 62
 
@@ -57,7 +59,7 @@ def write_out(session: Session) -> None:
     places = session.placed.writable(session.tree, uids)
     if places:
         room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
-        done = carry(batches, places, session.placed.record_size, session.driver, room)
+        done = carry(batches, places, session.placed.record_size, session.driver, room, write=writer(session))
         session.placed.wrote(session.tree, list(places))
         session.queue.replace(done.left)
         session.counts["drains"] += 1
@@ -68,6 +70,13 @@ def write_out(session: Session) -> None:
                 "what was posted stays posted",
                 failures,
             )
+
+
+def writer(session: Session) -> Write:
+    """How extents are written: what lies between small ones is touched only in a file that no other rank shares."""
+    if session.comm.size > 1:
+        return session.driver.write
+    return partial(write_sieved, driver=session.driver)
 
 
 def settle(session: Session, done: Carried) -> tuple[list[RequestFailure], int]:

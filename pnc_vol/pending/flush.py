@@ -33,7 +33,8 @@ from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
 from pnc_vol.pending.carry import Carried, carry, meeting
-from pnc_vol.pending.drain import settle
+from pnc_vol.pending.collector import without_collector
+from pnc_vol.pending.drain import settle, writer
 from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_header
 from pnc_vol.pending.moved import drop_copy, moved, use_copy
 from pnc_vol.pending.placed import Placed
@@ -50,6 +51,7 @@ _LEAST_RESERVE = 4096
 _LARGE_EXTENT = 64 << 10
 
 
+@without_collector
 def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     """Carry out all that was posted on all ranks (collective).
 
@@ -289,7 +291,7 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
     for turn in turns:
         if turn == comm.rank:
             try:
-                with meeting(session.driver) if collective else nullcontext(session.driver.write) as write:
+                with meeting(session.driver) if collective else nullcontext(writer(session)) as write:
                     batches = queue.batches()
                     room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
                     done = carry(batches, target.places, target.record_size, session.driver, room, write=write)

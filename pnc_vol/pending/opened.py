@@ -34,13 +34,14 @@ from pnc_vol.errors import (
     ShortFileWarning,
 )
 from pnc_vol.format.check import short_data
-from pnc_vol.format.decode import decode
+from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
+from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
 from pnc_vol.pending.log.opening import begin_log, look_after_leftovers
 from pnc_vol.pending.queue import Queue
@@ -96,6 +97,7 @@ class Opened:
     collective: bool
 
 
+@without_collector
 def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> Opened:
     """Open or create a file (collective); see `session.open_session`."""
     spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
@@ -114,9 +116,10 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
         if keeps_file:
             location = _create(path or "", first, decided == b"create", options, comm)
     else:
-        told = on_root(comm, "open header", lambda: _read_header(path or "", mode, options))
+        seen: list[Decoded] = []
+        told = on_root(comm, "open header", lambda: _read_header(path or "", mode, options, seen))
         (size,) = _SIZE.unpack_from(told)
-        decoded = decode(told[_SIZE.size :], file_size=size)
+        decoded = seen[0] if seen else decode(told[_SIZE.size :], file_size=size)
         header, findings = decoded.header, decoded.findings
         first = told[_SIZE.size : _SIZE.size + decoded.nbytes]
         if keeps_file:
@@ -201,8 +204,11 @@ def _create(path: str, header: bytes, exclusive: bool, options: Options, comm: C
     return made[0] if made else Location(options.system, target, work)
 
 
-def _read_header(path: str, mode: str, options: Options) -> bytes:
-    """The file's size and the bytes of its header, after completing a header replacement that was cut short."""
+def _read_header(path: str, mode: str, options: Options, seen: list[Decoded]) -> bytes:
+    """The file's size and the bytes of its header, after completing a header replacement that was cut short.
+
+    What the bytes say is added to `seen`, so that the rank that looked does not decode them again.
+    """
     system = options.system
     instead = recover(system, path, writable=mode != "r")
     fd = system.open(path, (os.O_RDONLY if mode == "r" else os.O_RDWR) | os.O_CLOEXEC)
@@ -217,7 +223,8 @@ def _read_header(path: str, mode: str, options: Options) -> bytes:
             try:
                 decoded = decode(data, file_size=size)
             except NeedBytes as need:
-                wanted = min(size, max(need.nbytes, 2 * wanted))
+                # Reading costs less than decoding anew what is known already.
+                wanted = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES)))
                 continue
             except NotCDFError as error:
                 raise NotCDFError(
@@ -230,6 +237,7 @@ def _read_header(path: str, mode: str, options: Options) -> bytes:
                 raise type(error)(
                     f"{path}: {error}", offset=error.offset, field=error.field, value=error.value
                 ) from None
+            seen.append(decoded)
             return _SIZE.pack(size) + bytes(data[: decoded.nbytes])
     finally:
         system.close(fd)
