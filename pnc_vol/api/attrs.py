@@ -56,7 +56,9 @@ class AttributeManager(MutableMappingHDF5):
         """The value: a numpy scalar or array, ``str`` for text, `Empty`."""
         session, attrs = self._open()
         with session.lock:
-            return _shown(self._find(attrs, text_of(name)))
+            text = text_of(name)
+            plain = attrs.text(text)
+            return _shown(self._find(attrs, text)) if plain is None else plain
 
     def _find(self, attrs: Attributes, name: str) -> Attribute:
         try:

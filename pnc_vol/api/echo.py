@@ -77,6 +77,8 @@ def check_storage(
     TypeError, ValueError
         As h5py does for the same keywords.
     """
+    if not options:
+        return {}
     compression, level = _compression(options.get("compression"), options.get("compression_opts"))
     chunks = options.get("chunks")
     shuffle, fletcher32 = bool(options.get("shuffle")), bool(options.get("fletcher32"))

@@ -13,7 +13,6 @@ Rules
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import os
 import stat
@@ -152,11 +151,13 @@ class _Version(types.ModuleType):
     @property
     def info(self) -> str:
         """A text for bug reports."""
+        from importlib.metadata import version as installed  # takes as long to import as the rest of the package
+
         return "\n".join(
             (
                 "Summary of the pnc_vol configuration",
                 "------------------------------------",
-                f"pnc_vol     {importlib.metadata.version('pnc-vol')}",
+                f"pnc_vol     {installed('pnc-vol')}",
                 f"h5py's API  {self.version}",
                 "files       NetCDF classic: CDF-1, CDF-2, CDF-5 (no HDF5 library)",
                 f"Python      {sys.version}",

@@ -39,13 +39,8 @@ def check(extents: Extents, memory: Bytes) -> None:
     offset, length, place = extents
     if not len(offset):
         return
-    if len(offset) == 1:
-        # The common case, by plain integers: four calls of numpy take as long as a small write.
-        lowest = min(int(offset[0]), int(length[0]), int(place[0]))
-        end = int(place[0]) + int(length[0])
-    else:
-        lowest = min(int(offset.min()), int(length.min()), int(place.min()))
-        end = int((place + length).max())
+    lowest = min(int(offset.min()), int(length.min()), int(place.min()))
+    end = int((place + length).max())
     if lowest < 0:
         raise ValueError("An extent has a negative offset, length or place")
     if end > memory.nbytes:

@@ -49,7 +49,10 @@ class Root(Driver):
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         with self._use:
             nbytes, calls = self._read(extents, memory, collective)
-        self._count(read_calls=calls, read_bytes=nbytes)
+        counts = self._counts
+        with self._use.lock:
+            counts["read_calls"] += calls
+            counts["read_bytes"] += nbytes
         return nbytes
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
@@ -57,7 +60,10 @@ class Root(Driver):
             self._may_write()
             calls = self._write(extents, memory, collective)
         nbytes = int(extents.length[0]) if len(extents.length) == 1 else extents.nbytes
-        self._count(write_calls=calls, write_bytes=nbytes)
+        counts = self._counts
+        with self._use.lock:
+            counts["write_calls"] += calls
+            counts["write_bytes"] += nbytes
 
     def size(self) -> int:
         with self._use:
@@ -83,7 +89,8 @@ class Root(Driver):
             except OSError as error:
                 self._sync_failure = error
                 raise
-        self._count(syncs=1)
+        with self._use.lock:
+            self._counts["syncs"] += 1
 
     def close(self) -> None:
         if self._use.end():
@@ -119,22 +126,18 @@ class Root(Driver):
             error.errno = errno.EBADF
             raise error
 
-    def _count(self, **more: int) -> None:
-        with self._use.lock:
-            for key, value in more.items():
-                self._counts[key] += value
-
 
 class _Use:
     """Inside of it, a driver is open and stays so."""
 
-    __slots__ = ("_driver", "_inside", "closed", "lock")
+    __slots__ = ("_driver", "_idle", "_inside", "closed", "lock")
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._inside = 0
         self.closed = False
-        self.lock = threading.Condition()
+        self.lock = threading.Lock()
+        self._idle = threading.Condition(self.lock)
 
     def __enter__(self) -> None:
         with self.lock:
@@ -152,7 +155,7 @@ class _Use:
                 # calls on a descriptor do not say which file it is
                 error.filename = self._driver.path
             if self.closed:
-                self.lock.notify_all()
+                self._idle.notify_all()
 
     def end(self) -> bool:
         """Close once the others are out; False if it is closed already."""
@@ -160,5 +163,5 @@ class _Use:
             if self.closed:
                 return False
             self.closed = True
-            self.lock.wait_for(lambda: self._inside == 0)
+            self._idle.wait_for(lambda: self._inside == 0)
             return True

@@ -17,14 +17,16 @@ Rules
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pnc_vol.drivers.base import Driver, Ranks, Wrapper
 from pnc_vol.system import REAL, System
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["Kind", "Layer", "open_stack", "parse_stack", "register", "registered", "root_keeps_file"]
 
@@ -123,8 +125,10 @@ def registered() -> dict[str, Kind]:
     return kinds
 
 
-def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
-    return {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
+def _entry_points() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # takes as long to import as the rest of the package
+
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _entry(name: str) -> _Entry:

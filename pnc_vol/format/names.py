@@ -24,7 +24,7 @@ __all__ = ["MAX_NAME", "check_name", "is_legal_name", "normalise"]
 MAX_NAME = 256
 """Bytes of the longest name (NC_MAX_NAME)."""
 
-_FIRST = re.compile(r"[A-Za-z0-9_\u0080-\U0010FFFF]")
+_FIRST = re.compile(r"[A-Za-z0-9_]|[^\x00-\x7f]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/]")
 
 

@@ -24,6 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, RangeError
 from pnc_vol.format.model import Attr
+from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.dtypes import Element, element_for, encode, numbers
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import spell, unspell
@@ -89,6 +90,11 @@ def make_attribute(
     >>> make_attribute("K").value.item(), make_attribute([1, 2]).shape
     ('K', (2,))
     """
+    if shape is None and dtype is None:
+        # What most attributes are: a text, a number.
+        simple = _simple(value)
+        if simple is not None:
+            return simple
     wanted = None if dtype is None else np.dtype(dtype)
     if isinstance(shape, (int, np.integer)):
         shape = (int(shape),)
@@ -127,6 +133,21 @@ def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
     if value.size and not -(2**31) <= value.min() <= value.max() < 2**31:
         return attribute
     return make_attribute(value.astype(np.int32))
+
+
+_SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
+
+
+def _simple(value: Any) -> Attribute | None:
+    """The attribute of a plain text or number of Python's with which nothing can be wrong; None for all else."""
+    kind = type(value)
+    dtype = _SIMPLE.get(kind)
+    if dtype is None or (kind is str and (not value.isascii() or "\0" in value)):
+        return None
+    try:
+        return Attribute(dtype, (), _frozen(np.array(value, dtype)))
+    except OverflowError:
+        return None
 
 
 def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
@@ -244,6 +265,8 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[st
     >>> str(decode_attribute(Attr("units", 2, 1, b"K")).value)
     'K'
     """
+    if not marker and attr.type == CHAR:
+        return Attribute(_SIMPLE[str], (), _frozen(_texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())))
     dtype, shape, coded = unspell(attr, marker, findings)
     if shape is None or coded is None:
         return Attribute(dtype, None, None)
@@ -321,6 +344,13 @@ class Attributes(MutableMapping[str, Attribute]):
         if isinstance(entry, Attribute):
             return entry
         return decode_attribute(entry, self.markers.get(entry.name), self._findings)
+
+    def text(self, name: str) -> str | None:
+        """The value, if it is one text and was not changed since it was read, which most attributes are; else None."""
+        entry = self._table().get(name)
+        if type(entry) is Attr and entry.type == CHAR and entry.name not in self.markers:
+            return entry.data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        return None
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         self._change()[name] = value

@@ -24,8 +24,8 @@ __all__ = ["MARKER", "NameBook", "dataset_name", "is_member_name", "legal_name",
 MARKER = "_PncVol"
 """The reserved attribute: no attribute of a user is spelled like this in the file."""
 
-_BAD = re.compile("[\x00-\x1f\x7f/\ud800-\udfff]")
-_FIRST = re.compile("[A-Za-z0-9_\u0080-\U0010ffff]")
+_BAD = re.compile("[\x00-\x1f\x7f/]|[\ud800-\udfff]")
+_FIRST = re.compile("[A-Za-z0-9_]|[^\x00-\x7f]")
 _DIGEST = 8
 _LONGEST = MAX_NAME - 1
 """Bytes of a name that is made here: NetCDF allows one more, but ncdump 4.9 fails on such attributes."""

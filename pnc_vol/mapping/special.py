@@ -127,15 +127,19 @@ def string_dtype(encoding: str = "utf-8", length: int | None = None) -> Dtype:
     >>> check_string_dtype(string_dtype("utf-8", 10))
     string_info(encoding='utf-8', length=10)
     """
-    with suppress(LookupError):
-        encoding = codecs.lookup(encoding).name
-    if encoding not in {"ascii", "utf-8"}:
-        raise ValueError(f"Invalid encoding ({encoding!r}); 'utf-8' or 'ascii' allowed")
+    if encoding not in ("utf-8", "ascii"):
+        with suppress(LookupError):
+            encoding = codecs.lookup(encoding).name
+        if encoding not in ("utf-8", "ascii"):
+            raise ValueError(f"Invalid encoding ({encoding!r}); 'utf-8' or 'ascii' allowed")
     if isinstance(length, int):
         return np.dtype(f"|S{length}", metadata={"h5py_encoding": encoding})
     if length is not None:
         raise TypeError(f"length must be integer or None (got {length!r})")
-    return np.dtype("O", metadata={"vlen": str if encoding == "utf-8" else bytes})
+    return _TEXT[encoding]
+
+
+_TEXT = {"utf-8": np.dtype("O", metadata={"vlen": str}), "ascii": np.dtype("O", metadata={"vlen": bytes})}
 
 
 def check_string_dtype(dt: Dtype) -> StringInfo | None:

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -132,6 +133,11 @@ def _shape_of(marker: Marker, default: tuple[int, ...], count: int) -> tuple[int
 
 
 def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+    if not marker:
+        element = _plain(attr.type)
+        values = np.frombuffer(attr.data, element.file_dtype).astype(element.dtype)
+        values = values if values.size != 1 else values.reshape(())
+        return element.dtype, values.shape, values
     complex_ = marker.get("type") == "complex"
     if complex_ and attr.type in (FLOAT, DOUBLE):
         element = element_of_var(attr.type, (2,), (COMPLEX_DIM,), (), marker, complain=_misfit)
@@ -145,6 +151,12 @@ def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
     values = raw.view(element.file_dtype)
     shape = _shape_of(marker, (values.size,) if values.size != 1 else (), values.size)
     return element.dtype, shape, values.astype(element.dtype).reshape(shape)
+
+
+@functools.cache
+def _plain(code: int) -> Element:
+    """The element of an attribute without a marker."""
+    return element_of_var(code, (), (), ())
 
 
 def _misfit(sentence: str) -> None:

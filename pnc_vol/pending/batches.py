@@ -168,4 +168,5 @@ class SpilledSome(RowsOf):
 
 def one_extent(offset: int, nbytes: int, place: int = 0) -> Extents:
     """Extents of a single piece."""
-    return Extents(np.array([offset], np.int64), np.array([nbytes], np.int64), np.array([place], np.int64))
+    columns = np.array((offset, nbytes, place), np.int64)
+    return Extents(columns[:1], columns[1:2], columns[2:])

@@ -77,7 +77,9 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
         if element.kind == "number":
             got = _direct(session, node, selection)
             if got is not None:
-                return got.view(element.dtype.newbyteorder("=")).astype(element.dtype, copy=False).reshape(shape)
+                dtype = element.dtype
+                values = got.view(dtype) if dtype.isnative else got.view(dtype.newbyteorder("=")).astype(dtype)
+                return values.reshape(shape)
         if selection.listed is None and shape and selection.nelems > 1:
             spread = _strided(session, node, selection)
             if spread is not None:

@@ -34,6 +34,9 @@ __all__ = ["reach", "read_hyperslab"]
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
+SMALL = 16 << 10
+"""Bytes from the first element to the last up to which all between them is read."""
+
 PIECE = 2048
 """Bytes whose copy takes as long as one piece more."""
 
@@ -74,6 +77,21 @@ def read_hyperslab(
         False if the file ended before the data; what `out` holds is then not known.
     """
     weights = _weights(at, record_size, selection.shape)
+    if selection.index is None:
+        first, span = at.begin, at.itemsize
+        strides: list[int] = []
+        for start, count, stride, weight in zip(*selection[1:4], weights, strict=True):
+            first += start * weight
+            span += (count - 1) * stride * weight
+            strides.append(stride * weight)
+        if span <= SMALL:
+            # What most small reads are, without a plan.
+            memory = np.empty(span, np.uint8)
+            if driver.read(one_extent(first, span), memory) < span:
+                return False
+            view: Array = np.ndarray(selection.count, file_dtype, memory, 0, strides)
+            out.reshape(selection.count)[...] = view
+            return True
     cut = _best_cut(selection, weights, at.itemsize)
     short: list[int] = []
     tasks = _in_steps if cut.steps else _in_batches

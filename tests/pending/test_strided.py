@@ -69,6 +69,7 @@ def test_every_selection_is_numpys(path: pathlib.Path, index: tuple[Any, ...], b
         wanted = {name: chosen(ds[...], index) for name, ds in f.items()}
         patch.setattr(strided, "BLOCK", block)
         patch.setattr(strided, "PIECE", piece)
+        patch.setattr(strided, "SMALL", min(block, piece))
         for name, ds in f.items():
             found = ds[index]
             assert found.dtype == wanted[name].dtype
