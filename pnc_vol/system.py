@@ -40,6 +40,7 @@ CALL_BYTES = 1 << 30
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
 
+PAGE: int = mmap.ALLOCATIONGRANULARITY  # a window on a file begins at a multiple of it
 #: Interrupted calls in a row that are made again; Python itself does so unless a signal's handler raises.
 _PATIENCE = 1000
 
@@ -52,7 +53,7 @@ _NO_COPY_RANGE = (
 CALLS = (
     "open", "close", "pread_into", "preadv", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
     "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "chmod", "fchmod",
-    "flock", "mmap", "copy_range", "realpath", "getpid", "umask", "token",
+    "flock", "mmap", "memory_file", "copy_range", "realpath", "getpid", "umask", "token",
 )  # fmt: skip
 
 
@@ -103,9 +104,15 @@ class System:
         """Reserve the space now, so that a full disk is met here; the file grows to hold it."""
         os.posix_fallocate(fd, offset, nbytes)
 
-    def mmap(self, fd: int, nbytes: int, offset: int) -> mmap.mmap:
-        """A shared, writable window on a file; the space behind it is to be reserved first with `fallocate`."""
-        return mmap.mmap(fd, nbytes, offset=offset)
+    def mmap(self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True) -> mmap.mmap:
+        """A shared window on a file; the space behind one to be written is reserved first with `fallocate`."""
+        return mmap.mmap(fd, nbytes, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), offset=offset)
+
+    def memory_file(self) -> int:
+        """A descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
+        if hasattr(os, "memfd_create"):
+            return os.memfd_create("pnc_vol", os.MFD_CLOEXEC)
+        raise OSError(errno.ENOSYS, "this system keeps no files in memory")
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from pnc_vol.system import REAL, exists
 
 __all__ = ["arguments", "run"]
 
-DATA = Path(__file__).parents[3] / "shared/data/e3sm"
+DATA = PurePath(__file__).parents[3] / "shared/data/e3sm"
 WHATS = ("pre", "open", "define", "post", "flush", "close")
 SIZES = {"F": 4, "G": 5, "I": 96}
 
@@ -48,7 +48,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-t", "--sleep", type=float, default=0.0, help="seconds of computing before each record")
     one.add_argument("-k", "--keep", action="store_true", help="leave the files of pnc_vol; name them with -o")
     one.add_argument("-o", "--output", help="path; _h0 and _h1 come before its suffix")
-    one.add_argument("--data", type=Path, default=DATA, help="folder of E3SM-IO's maps and lists of variables")
+    one.add_argument("--data", type=PurePath, default=DATA, help="folder of E3SM-IO's maps and lists of variables")
     one.add_argument("--synthetic", type=int, metavar="SIZE", help="make the maps up: F: edge of the cubed sphere")
     one.add_argument("--map-ranks", type=int, default=16, help="processes of a map that is made up (16)")
     one.add_argument("--compat", action="store_true", help="read the I case's maps with the C program's mistake")
@@ -133,7 +133,7 @@ def _setup(job: Job) -> Setup:
     return setup
 
 
-def _maps(job: Job, path: Path, invent: bool) -> tuple[list[Map], dict[str, int]]:
+def _maps(job: Job, path: PurePath, invent: bool) -> tuple[list[Map], dict[str, int]]:
     o = job.options
     found: tuple[list[Map], dict[str, int]] | None = None
     if job.comm.rank == 0:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
@@ -169,7 +169,7 @@ def start(nprocs: int, arguments: Sequence[str], *, ranks_per_node: int | None =
     SystemExit
         There is no launcher.
     """
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
     if mpiexec is None:
         raise SystemExit('mpiexec is not installed (pip install "pnc-vol[mpi]")')
     command = [mpiexec, "-n", str(nprocs)]

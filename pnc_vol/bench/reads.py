@@ -231,21 +231,32 @@ class _PnetCDF(_Peer):
 
 
 class _Numpy(_Peer):
-    """`numpy.memmap` of native bytes, copied: what the machine can carry."""
+    """A mapping of native bytes, copied: what the machine can carry."""
 
     def write(self, what: str, values: dict[str, Array], records: bool) -> None:
         shape = next(iter(values.values())).shape
-        out = np.memmap(self.path(what), "f4", "w+", shape=(shape[0], len(values), *shape[1:]))
+        self.shape = (shape[0], len(values), *shape[1:])
+        out = self._mapped(what, self.shape, os.O_RDWR | os.O_CREAT)
         for i, x in enumerate(values.values()):
             out[:, i] = x
-        out.flush()
-        self.shape = out.shape
+
+    def _mapped(self, what: str, shape: tuple[int, ...], flags: int = os.O_RDONLY) -> Array:
+        """The file as an array; it lives as long as the array."""
+        fd = REAL.open(self.path(what), flags)
+        try:
+            nbytes = 4 * int(np.prod(shape))
+            writable = flags != os.O_RDONLY
+            if writable:
+                REAL.ftruncate(fd, nbytes)
+            return np.frombuffer(REAL.mmap(fd, nbytes, writable=writable), "f4").reshape(shape)
+        finally:
+            REAL.close(fd)
 
     def opened(self, what: str, names: list[str]) -> _Opened:
         count = len(names)
         size = REAL.stat(self.path(what)).st_size // 4
         inner = (64, 64) if what == "records" else (round(size**0.5),)
-        whole = np.memmap(self.path(what), "f4", "r", shape=(size // count // int(np.prod(inner)), count, *inner))
+        whole = self._mapped(what, (size // count // int(np.prod(inner)), count, *inner))
         return _Opened({name: whole[:, i] for i, name in enumerate(names)}, lambda: None)
 
     def native(self, got: Any) -> Any:

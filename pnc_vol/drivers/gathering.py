@@ -19,11 +19,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import mmap
 import os
 import stat
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Gatherer:
         self._system = system
         self._fd = fd
         self._anywhere = anywhere
-        self._window: mmap.mmap | None = None
+        self._window: Any = None
         self._address = 0
         self._sinks: list[_Sink] = []
         self._able = _pwritev() is not None
@@ -119,7 +119,7 @@ class Gatherer:
             return False
         try:
             # The one before is left to whoever still uses it in another thread.
-            self._window = mmap.mmap(self._fd, found.st_size, prot=mmap.PROT_READ)
+            self._window = self._system.mmap(self._fd, found.st_size, writable=False)
         except (OSError, ValueError):
             self._able = False
             return False
@@ -153,12 +153,12 @@ class _Sink:
     def made(cls, system: System) -> _Sink | None:
         """None where the system has no such files."""
         try:
-            fd = os.memfd_create("pnc_vol", os.MFD_CLOEXEC)
-        except (AttributeError, OSError):
+            fd = system.memory_file()
+        except OSError:
             return None
         try:
             system.ftruncate(fd, _SINK)
-            return cls(fd, np.frombuffer(mmap.mmap(fd, _SINK), np.uint8))
+            return cls(fd, np.frombuffer(system.mmap(fd, _SINK), np.uint8))
         except OSError:
             system.close(fd)
             return None

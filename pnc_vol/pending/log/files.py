@@ -12,14 +12,13 @@ Rules
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import weakref
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pnc_vol.pending.log.reading import SHARED_BLOCK, shared_pieces
-from pnc_vol.system import System, write_all
+from pnc_vol.system import PAGE, System, write_all
 
 __all__ = ["FULL", "LogFiles", "Share", "Tail"]
 
@@ -28,8 +27,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 SUFFIXES = (".defs", ".commit", ".data", ".meta")
 """In the order in which they are made; they are removed in the other: where there is a metadata log, all is there."""
-_PAGE = mmap.ALLOCATIONGRANULARITY
-_LEAST = max(_PAGE, 16 << 10)
+_PAGE = PAGE
 _WINDOW = 1 << 20
 _DATA_WINDOW = 4 << 20
 _LARGE = 16 << 10
@@ -88,7 +86,7 @@ class Tail:
         self.share = share
         self.end = 0
         self._base = self._limit = 0
-        self._size = _LEAST
+        self._size = _PAGE // 2
         self._map: Any = None
 
     def append(self, data: memoryview | bytes) -> None:

@@ -32,10 +32,9 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
-from pnc_vol.extents.subarrays import as_subarrays
-from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.format.convert import Overflow
 from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
@@ -54,17 +53,14 @@ from pnc_vol.pending.log.companion import (
 from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
+from pnc_vol.pending.log.known import Known, cut_long, rows_of_request
 from pnc_vol.pending.log.layout import (
     DATA_MAGIC,
     MAX_NDIMS_AT,
     LogHeader,
     encode_header,
-    encode_vara,
-    encode_varn,
-    encode_vars,
-    itype_of,
 )
-from pnc_vol.pending.plan import COLUMNS, Rows
+from pnc_vol.pending.plan import COLUMNS
 from pnc_vol.pending.queue import ROW_COST, Queue
 from pnc_vol.system import System, exists
 
@@ -117,7 +113,7 @@ class LogQueue(Queue):
         self._find_stored = stored
         self._stored: dict[int, str] | None = None
         self._units: dict[int, int] = {}
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, Known] = {}
         self._path_of: dict[str, int] = {}
         self._requests, self._ends = array("q"), array("q")
         """Request and end of each entry."""
@@ -184,7 +180,7 @@ class LogQueue(Queue):
         known = self._known.get(uid)
         fresh = known is None or not known.holds(node)
         if fresh:
-            known = _Known(node)
+            known = Known(node)
         assert known is not None
         nbytes = values.size * known.itemsize
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
@@ -218,7 +214,7 @@ class LogQueue(Queue):
             self.post_runs(uid, request, found, at, known.itemsize)
         return True
 
-    def _define(self, node: DatasetNode, known: _Known) -> None:
+    def _define(self, node: DatasetNode, known: Known) -> None:
         """Log what replay must know of a dataset."""
         uid, path = node.uid, node.path
         if self._stored is None:
@@ -241,7 +237,7 @@ class LogQueue(Queue):
             return
         known = self._known.get(node.uid)
         if known is None or not known.holds(node):
-            self._define(node, _Known(node))
+            self._define(node, Known(node))
 
     def _take_back(self, meta: int, data: int, commit: int) -> None:
         """Forget a post that could not be logged whole."""
@@ -284,7 +280,7 @@ class LogQueue(Queue):
             return super().cancel(request)
         gone = 0
         for uid, table in list(self.tables.items()):
-            first, last = _rows_of_request(table, request)
+            first, last = rows_of_request(table, request)
             if last > first:
                 gone += last - first
                 del table[first * COLUMNS : last * COLUMNS]
@@ -299,7 +295,7 @@ class LogQueue(Queue):
             known = self._known.get(node.uid)
             try:
                 if known is None or not known.holds(node):
-                    self._define(node, _Known(node))
+                    self._define(node, Known(node))
                 first = count // max(1, math.prod((node.shape or ())[1:]))
                 record = encode_fill(
                     node.uid,
@@ -318,6 +314,8 @@ class LogQueue(Queue):
                 raise
             self.sequence += 1
             self.fills += 1
+            # A later post says how long the dataset is by then, also if that is as long as before.
+            self._known[node.uid].outdate()
         return super().cut(node, count)
 
     # ------------------------------------------------------------------------------------ carrying
@@ -332,7 +330,7 @@ class LogQueue(Queue):
         uids = list(self.tables)
         tables = [self._open_rows(uid) for uid in uids]
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
-        rows, owner = _cut_long(np.concatenate(tables), owner, self.round)
+        rows, owner = cut_long(np.concatenate(tables), owner, self.round)
         order = np.argsort(rows[:, 3], kind="stable")
         rows, owner = rows[order], owner[order]
         ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
@@ -388,7 +386,7 @@ class LogQueue(Queue):
             if node.tree.datasets.get(uid) is not node:
                 self.files.defs.append(encode_gone(uid))
             elif node.path != known.path:
-                self._define(node, _Known(node))
+                self._define(node, Known(node))
 
     def settled(self) -> None:
         """All that was posted is in the file, header included: begin the log anew."""
@@ -446,91 +444,3 @@ def _weight(batch: Batch) -> tuple[int, int]:
     if not isinstance(batch, LogBatch):
         return 0, 0
     return sum(len(batch.rows(uid)) for uid in batch.uids()), batch.size
-
-
-def _rows_of_request(table: array[int], request: int) -> tuple[int, int]:
-    """First and last row of a request; requests only grow along the table."""
-    rows = range(len(table) // COLUMNS)
-    return tuple(bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))  # type: ignore
-
-
-class _Known:
-    """What was logged of a dataset, and how its values and entries are spelled."""
-
-    __slots__ = (
-        "element", "itemsize", "itype", "name", "native", "node", "path", "shape", "trailing", "unit", "version",
-        "zeros",
-    )  # fmt: skip
-
-    def __init__(self, node: DatasetNode) -> None:
-        self.node = node
-        self.version = node.tree.version
-        self.shape, self.element, self.name, self.path = node.shape, node.element, node.name, node.path
-        dtype = node.element.file_dtype
-        self.itemsize = dtype.itemsize
-        self.native = dtype.newbyteorder("=")
-        part = np.dtype("f4" if dtype.itemsize == 8 else "f8") if dtype.kind == "c" else dtype
-        self.itype = itype_of("S1" if dtype.kind == "S" else part)
-        self.unit = 1 if dtype.kind == "S" else part.itemsize
-        self.trailing = node.element.trailing
-        self.zeros = (0,) * len(self.trailing)
-
-    def holds(self, node: DatasetNode) -> bool:
-        """Whether the dataset is as it was logged."""
-        version = node.tree.version
-        if version == self.version:
-            return True
-        if node.shape != self.shape or node.element is not self.element or node.path != self.path:
-            return False
-        self.version = version
-        return True
-
-    def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
-        """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
-        if values.dtype == self.native and values.flags.c_contiguous:
-            return values.reshape(-1).view(np.uint8).data
-        made = np.empty(values.size * self.itemsize, np.uint8)
-        to_file(values, self.native, made, on_overflow=on_overflow, what=self.name)
-        return made.data
-
-    def entry(
-        self,
-        varid: int,
-        selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
-        at: int,
-        nbytes: int,
-    ) -> bytes:
-        """The entry of a request in the words of the variable's own dimensions, hidden ones included."""
-        if selection is not None and selection.index is None and selection.listed is None:
-            start, count, stride = selection.start, selection.count, selection.stride
-            if self.trailing:
-                start, count, stride = (
-                    (*start, *self.zeros), (*count, *self.trailing), (*stride, *(1 for _ in self.zeros))
-                )  # fmt: skip
-            if max(stride, default=1) == 1:
-                return encode_vara(self.itype, varid, start, count, at, nbytes)
-            return encode_vars(self.itype, varid, start, count, stride, at, nbytes)
-        if found is None:
-            assert one is not None
-            found = Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
-        starts, counts = as_subarrays(self.shape or (), found)
-        hidden = np.zeros((len(starts), len(self.zeros)), np.int64)
-        whole = hidden + np.array(self.trailing, np.int64)
-        return encode_varn(self.itype, varid, np.hstack((starts, hidden)), np.hstack((counts, whole)), at, nbytes)
-
-
-def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
-    """Cut runs that are longer than a round."""
-    most = np.maximum(limit // rows[:, 4], 1)
-    parts = -(-rows[:, 2] // most)
-    if not bool((parts > 1).any()):
-        return rows, owner
-    again = np.repeat(np.arange(len(rows)), parts)
-    step = np.arange(len(again)) - np.repeat(np.cumsum(parts) - parts, parts)
-    made, most = rows[again], most[again]
-    made[:, 1] += step * most
-    made[:, 3] += step * most * made[:, 4]
-    made[:, 2] = np.minimum(most, rows[again, 2] - step * most)
-    return made, owner[again]
