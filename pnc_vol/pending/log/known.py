@@ -24,7 +24,7 @@ from pnc_vol.pending.log.layout import (
     encode_vars,
     itype_of,
 )
-from pnc_vol.pending.plan import Rows
+from pnc_vol.pending.plan import COLUMNS, Rows
 
 __all__ = ["Known", "cut_long", "rows_of_request"]
 
