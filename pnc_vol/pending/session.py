@@ -200,18 +200,24 @@ class Session:
             The queue was full and could not be written out.
         """
         with self.lock:
-            old, new = (node.shape or (0,))[0], shape[0]
-            if new < old:
+            old, new = node.shape, shape[0]
+            there = 0
+            if new < (old or (0,))[0]:
                 self.complete_reads()
                 count = new * math.prod(shape[1:])
                 if not self.queue.cut(node, count):
                     self.drain()
                     self.queue.cut(node, count)
                 there = max(self.disk_numrecs, self.placed.records)
-                if there > new:
-                    post.write(self, node, select((there, *shape[1:]), slice(new, None)), post.fill_of(node))
             node.shape = shape
             self.tree.touch()
+            if there > new:
+                try:
+                    post.write(self, node, select((there, *shape[1:]), slice(new, None)), post.fill_of(node))
+                except BaseException:
+                    node.shape = old
+                    self.tree.touch()
+                    raise
 
     def read(self, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""

@@ -440,3 +440,36 @@ def test_counts_of_a_header_are_right(tmp_path: pathlib.Path, logs: pathlib.Path
     assert (max_ndims, entries) == (3, 5)
     first = found[0].read_bytes()[begin:]
     assert np.frombuffer(first, "i8", 1)[0] == 40 + 16 * 3
+
+
+def test_a_dataset_that_was_cut_and_grew_to_the_same_length(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def work(f: Any) -> None:
+        r = f.create_dataset("r", (4,), "i4", maxshape=(None,))
+        r[:] = 1
+        r.resize(2, axis=0)
+        r.resize(4, axis=0)
+        r[0] = 2
+
+    found = killed(tmp_path / "x.nc", logs, work)
+    assert pnc_vol.replay(tmp_path / "x.nc", found).whole
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["r"][:].tolist() == [2, 1, 0, 0]
+
+
+def test_a_dataset_that_was_cut_to_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f.create_dataset("r", (4, 6), "i4", maxshape=(None, 6))[:] = 1
+        f.create_dataset("other", (4,), "i1", maxshape=(None,))
+
+    def work(f: Any) -> None:
+        f["r"].resize(9, axis=0)
+        f["r"].resize(0, axis=0)
+        f["other"][1] = 3
+
+    found = killed(tmp_path / "x.nc", logs, work, "r+")
+    assert pnc_vol.replay(tmp_path / "x.nc", found).whole
+    with pnc_vol.File(tmp_path / "x.nc", "r+") as f:
+        assert f["r"].shape == (0, 6)
+        assert f["other"][:].tolist() == [0, 3, 0, 0]
+        f["r"].resize(4, axis=0)
+        assert not f["r"][:].any()
