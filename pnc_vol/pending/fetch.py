@@ -238,7 +238,7 @@ def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
     if at is None or node.uid in placed.header_uids:
         return at
     # A pinned variable: only what was drained is there, and only variables filled with zeros are drained.
-    return at if placed.drained and node.fillvalue is None else None
+    return at if placed.drained and placed.clean and node.fillvalue is None else None
 
 
 def _records_in_file(session: Session, node: DatasetNode) -> int:

@@ -191,6 +191,7 @@ def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
     deleted = not placed.places.keys() <= set(uids)
     session.shrunk |= deleted
     made.virgin = placed.virgin and not deleted
+    made.gaps = placed.gaps or deleted
     made.adopt(header, uids, session.tree.datasets)
     return made
 
@@ -228,10 +229,12 @@ def _fill(session: Session, target: Placed, driver: Driver) -> None:
     for uid in target.uids:
         node = tree.datasets[uid]
         pattern = node.fillvalue
-        if (pattern is None or not pattern.strip(b"\0")) and target.virgin:
-            continue
         old = uid in placed.header_uids
         at = target.places[uid]
+        # A new variable may lie where a deleted one was.
+        clean = target.virgin and not (target.gaps and not old and not at.inner)
+        if (pattern is None or not pattern.strip(b"\0")) and clean:
+            continue
         if at.inner:
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0

@@ -49,7 +49,7 @@ def moved(session: Session, target: Placed) -> Driver | None:
     except BaseException:
         drop_copy(session, driver)
         raise
-    target.virgin = True
+    target.virgin, target.gaps = True, False
     session.counts["moves"] += 1
     return driver
 

@@ -37,7 +37,7 @@ from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Finding, Header
-from pnc_vol.format.sizes import data_end
+from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill"]
 
 _FIRST_READ = 64 << 10
+_LEAST_GAP = 4
+"""Bytes of the smallest variable: less is padding."""
 _SIZE = struct.Struct("<q")
 _SHOWN = 4
 # Options that decide where data lie, or which calls are collective.
@@ -82,6 +84,7 @@ class Opened:
     location : Location or None
         None for a driver that keeps no file.
     virgin : bool, nothing lies behind the data that the header knows of.
+    gaps : bool, there is space between variables, of which nobody knows what is in it.
     collective : bool, the driver's calls may be collective.
     """
 
@@ -94,6 +97,7 @@ class Opened:
     header_bytes: bytes
     tree: Tree
     virgin: bool
+    gaps: bool
     collective: bool
 
 
@@ -144,8 +148,16 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
         header_bytes=first,
         tree=tree,
         virgin=size <= max(data_end(header), len(first)),
+        gaps=_has_gaps(header, len(first)),
         collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
     )
+
+
+def _has_gaps(header: Header, nbytes: int) -> bool:
+    """Whether a variable would find room before the records."""
+    ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
+    records = begin_rec(header)
+    return records is not None and records - max(ends, default=nbytes) >= _LEAST_GAP
 
 
 def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:

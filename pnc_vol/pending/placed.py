@@ -37,13 +37,15 @@ class Placed:
     places : dict of uid to Place
     record_size : int, bytes.
     records : int, records that may hold data: those of the header, or more if a drain went beyond.
-    virgin : bool, True if every byte that nobody wrote reads as zero.
+    virgin : bool, True if every byte that nobody wrote reads as zero, but for `gaps`.
+    gaps : bool, True if that is not known of the space between the variables of the header, where deleted ones were.
     clean : bool, it was so where the pinned variables lie, when they got their places.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.virgin = True
+        self.gaps = False
         self.adopt(Header(options.version), (), {})
 
     def adopt(self, header: Header, uids: tuple[int, ...], datasets: dict[int, DatasetNode]) -> None:
@@ -85,7 +87,7 @@ class Placed:
                 var.begin + inner_bytes(self.header, var) for var in self.header.vars if not is_record(self.header, var)
             ]
             self._cursor = max(ends, default=self.options.drain_reserve)
-            self.clean = self.virgin
+            self.clean = self.virgin and not (self.gaps and begin_rec(self.header) is not None)
             # With records in force there is only the gap before them.
             self._limit = begin_rec(self.header)
         for node in tree.history[self._seen :]:
@@ -146,7 +148,7 @@ class Placed:
                     continue
                 if (node.fillvalue is not None or not self.virgin) and (node.shape or (0,))[0] > self.header.numrecs:
                     continue
-            elif uid in self._pins and uid not in self.uids and (node.fillvalue is not None or not self.virgin):
+            elif uid in self._pins and uid not in self.uids and (node.fillvalue is not None or not self.clean):
                 continue
             found[uid] = place
         return found

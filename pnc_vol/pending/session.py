@@ -105,7 +105,7 @@ class Session:
         self.keep_unpublished = options.publish == "close"
         self.collective_driver = opened.collective
         self.placed = Placed(options)
-        self.placed.virgin = opened.virgin
+        self.placed.virgin, self.placed.gaps = opened.virgin, opened.gaps
         self.placed.adopt(opened.header, tuple(self.tree.datasets), self.tree.datasets)
         self.tree.history.clear()
         self.queue = open_queue(self)

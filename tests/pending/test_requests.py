@@ -464,3 +464,26 @@ def test_reads_that_fail_fail_alone(path: pathlib.Path) -> None:
         system.broken = False
         assert read.wait().tolist() == [2, 3]
         assert read.status == "done"
+
+
+def test_a_new_variable_where_a_deleted_one_was_reads_as_fill(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["kept"] = np.full(300, 7.0)
+        f["gone"] = np.full(5000, 7.0)
+        f.create_dataset("r", (3,), "i4", maxshape=(None,))[:] = 1
+        f.flush()
+        del f["gone"]
+    for name in ("new", "newer"):
+        with pnc_vol.File(path, "r+", buffer_size=1 << 16) as f:
+            f.create_dataset(name, (300,), "f8")
+            f.create_dataset(f"{name} pinned", (300,), "f8")[3] = 5
+            f[f"{name} pinned"].iput((4,), 6).wait()
+            f["kept"].iput((1,), 8).wait()
+            assert not f[name][:].any()
+    with pnc_vol.File(path) as f:
+        for name in ("new", "newer"):
+            assert not f[name][:].any()
+            assert f[f"{name} pinned"][:6].tolist() == [0, 0, 0, 5, 6, 0]
+            assert not f[f"{name} pinned"][6:].any()
+        assert f["r"][:].tolist() == [1, 1, 1]
