@@ -40,6 +40,7 @@ __all__ = [
     "Companion",
     "CompanionHeader",
     "decode_companion",
+    "encode_commit",
     "encode_companion_header",
     "encode_fill",
     "encode_record",
@@ -171,6 +172,14 @@ def encode_record(
     """
     body = _BODY.pack(RECORD_BYTES, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc)
     return body + _CRC.pack(crc32(body, crc32(log_id)))
+
+
+def encode_commit(
+    seed: int, sequence: int, request: int, epoch: int, meta_end: int, data_end: int, meta_crc: int, data_crc: int
+) -> bytes:
+    """The commit of one entry; `seed` is the CRC of the log's id. What `encode_record` makes, in half the time."""
+    body = _BODY.pack(RECORD_BYTES, COMMIT, meta_crc, sequence, request, epoch, meta_end, data_end, 1, data_crc)
+    return body + _CRC.pack(crc32(body, seed))
 
 
 def encode_fill(

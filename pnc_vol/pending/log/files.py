@@ -29,8 +29,8 @@ SUFFIXES = (".defs", ".commit", ".data", ".meta")
 """In the order in which they are made; they are removed in the other: where there is a metadata log, all is there."""
 _PAGE = PAGE
 _WINDOW = 1 << 20
-_DATA_WINDOW = 4 << 20
-_LARGE = 16 << 10
+_DATA_WINDOW = 1 << 20
+_LARGE = 2 << 10
 """Bytes from which on data is written by a call."""
 
 
@@ -86,7 +86,7 @@ class Tail:
         self.share = share
         self.end = 0
         self._base = self._limit = 0
-        self._size = _PAGE // 2
+        self._size = _PAGE // 4
         self._map: Any = None
 
     def append(self, data: memoryview | bytes) -> None:
@@ -101,10 +101,7 @@ class Tail:
         after = end + len(data)
         if len(data) >= _LARGE or (self.share is not None and self.share.cuts(end, after)):
             # A call costs less than touching new pages of the window.
-            view, done = memoryview(data), 0
-            for at, nbytes in self.pieces(end, len(data)):
-                write_all(self.system, self.fd, view[done : done + nbytes], at)
-                done += nbytes
+            self._write(data, end)
             self.end = after
             return
         if after > self._limit:
@@ -112,15 +109,26 @@ class Tail:
         self._map[end - self._base : after - self._base] = data
         self.end = after
 
+    def _write(self, data: memoryview | bytes, end: int) -> None:
+        done = 0
+        if self.share is None:
+            done = self.system.pwrite(self.fd, data, end)
+            if done == len(data):
+                return
+        view = memoryview(data)
+        for at, nbytes in self.pieces(end + done, len(data) - done):
+            write_all(self.system, self.fd, view[done : done + nbytes], at)
+            done += nbytes
+
     def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
         """Where bytes stand in the file: (offset, nbytes) pairs."""
         return [(offset, nbytes)] if self.share is None else self.share.pieces(offset, nbytes)
 
     def _move(self, end: int, nbytes: int) -> None:
-        """Open the window at `end`, twice as large as the last one if there is room."""
+        """Open the window at `end`, four times as large as the last one if there is room."""
         base = end // _PAGE * _PAGE
         need = -(-(end + nbytes - base) // _PAGE) * _PAGE
-        (at, size), *_ = self.pieces(base, max(need, min(2 * self._size, self.most)))
+        (at, size), *_ = self.pieces(base, max(need, min(4 * self._size, self.most)))
         while True:
             try:
                 self.system.fallocate(self.fd, at, size)

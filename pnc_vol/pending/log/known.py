@@ -33,8 +33,8 @@ class Known:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (
-        "element", "itemsize", "itype", "name", "native", "node", "path", "shape", "trailing", "unit", "version",
-        "zeros",
+        "element", "itemsize", "itype", "name", "native", "node", "ones", "path", "shape", "simple", "trailing", "unit",
+        "version", "zeros",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
@@ -44,11 +44,13 @@ class Known:
         dtype = node.element.file_dtype
         self.itemsize = dtype.itemsize
         self.native = dtype.newbyteorder("=")
+        self.simple = dtype.kind in "iuf"
         part = np.dtype("f4" if dtype.itemsize == 8 else "f8") if dtype.kind == "c" else dtype
         self.itype = itype_of("S1" if dtype.kind == "S" else part)
         self.unit = 1 if dtype.kind == "S" else part.itemsize
         self.trailing = node.element.trailing
         self.zeros = (0,) * len(self.trailing)
+        self.ones = (1,) * (len(node.shape or ()) + len(self.trailing))
 
     def outdate(self) -> None:
         """Let the next post define the dataset again."""
@@ -67,7 +69,8 @@ class Known:
     def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
         """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
         if values.dtype == self.native and values.flags.c_contiguous:
-            return values.reshape(-1).view(np.uint8).data
+            # Python's own view of simple types costs a quarter of numpy's.
+            return values.data.cast("B") if self.simple else values.reshape(-1).view(np.uint8).data
         made = np.empty(values.size * self.itemsize, np.uint8)
         to_file(values, self.native, made, on_overflow=on_overflow, what=self.name)
         return made.data
@@ -88,7 +91,7 @@ class Known:
                 start, count, stride = (
                     (*start, *self.zeros), (*count, *self.trailing), (*stride, *(1 for _ in self.zeros))
                 )  # fmt: skip
-            if max(stride, default=1) == 1:
+            if stride == self.ones:
                 return encode_vara(self.itype, varid, start, count, at, nbytes)
             return encode_vars(self.itype, varid, start, count, stride, at, nbytes)
         if found is None:

@@ -41,11 +41,10 @@ from pnc_vol.options import Options
 from pnc_vol.pending.batches import Batch
 from pnc_vol.pending.log.batch import DataLog, LogBatch
 from pnc_vol.pending.log.companion import (
-    COMMIT,
     FLUSHED,
-    RECORD_BYTES,
     TOMBSTONE,
     CompanionHeader,
+    encode_commit,
     encode_companion_header,
     encode_fill,
     encode_record,
@@ -106,8 +105,10 @@ class LogQueue(Queue):
         self.system: System = options.system
         self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
         self.capacity = options.burst_buf_capacity or sys.maxsize
+        self._limited = options.burst_buf_capacity > 0
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.log_id = os.urandom(16)
+        self._seed = crc32(self.log_id)
         self.sequence = self.epoch = self.fills = self.entries = 0
         self.logging = True
         self._find_stored = stored
@@ -178,13 +179,12 @@ class LogQueue(Queue):
             return super().put(node, request, values, selection, one, found, on_overflow)
         uid, files = node.uid, self.files
         known = self._known.get(uid)
-        fresh = known is None or not known.holds(node)
-        if fresh:
+        fresh = known is None or (known.version != node.tree.version and not known.holds(node))
+        if known is None or fresh:
             known = Known(node)
-        assert known is not None
         nbytes = values.size * known.itemsize
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
-        if files.nbytes + nbytes > self.capacity or (self.rows + count) * ROW_COST > self.budget:
+        if (self.rows + count) * ROW_COST > self.budget or (self._limited and files.nbytes + nbytes > self.capacity):
             return False
         payload = known.payload(values, on_overflow)
         at = files.data.end
@@ -196,7 +196,11 @@ class LogQueue(Queue):
             files.data.append(payload)
             files.meta.append(entry)
             self._counters[1] = self.entries + 1
-            self._record(COMMIT, request, 1, crc32(entry), crc32(payload))
+            ends = files.meta.end, files.data.end
+            record = encode_commit(
+                self._seed, self.sequence + 1, request, self.epoch, *ends, crc32(entry), crc32(payload)
+            )
+            files.commit.append(record)
             if self._each:
                 files.sync()
         except OSError as error:
@@ -205,8 +209,9 @@ class LogQueue(Queue):
                 return False
             raise
         self.entries += 1
+        self.sequence += 1
         self._requests.append(request)
-        self._ends.append(files.meta.end)
+        self._ends.append(ends[0])
         if one is not None:
             self.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
@@ -245,12 +250,10 @@ class LogQueue(Queue):
         for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
             if tail.end != end:
                 tail.take_back(end)
-        self.sequence = (commit - self._begins[-1][1]) // RECORD_BYTES
         self._counters[1] = self.entries
 
-    def _record(
-        self, kind: int, request: int = 0, number: int = 0, meta_crc: int = 0, data_crc: int = 0, meta_end: int = -1
-    ) -> None:
+    def _record(self, kind: int, request: int = 0, meta_end: int = -1) -> None:
+        """A record that is no commit."""
         record = encode_record(
             kind,
             log_id=self.log_id,
@@ -259,9 +262,6 @@ class LogQueue(Queue):
             epoch=self.epoch,
             meta_end=self.files.meta.end if meta_end < 0 else meta_end,
             data_end=self.files.data.end,
-            number=number,
-            meta_crc=meta_crc,
-            data_crc=data_crc,
         )
         self.files.commit.append(record)
         self.sequence += 1
