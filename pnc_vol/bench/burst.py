@@ -11,7 +11,7 @@ Knows: the programs. Does not know: rounds, tables.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ __all__ = ["peers", "works"]
 
 Array = npt.NDArray[Any]
 Post = Callable[[dict[str, Any]], None]
-Shapes = dict[str, tuple[int, ...]]
+Shapes = Mapping[str, tuple[int, ...]]
 
 TMPFS = "/dev/shm"
 CELLS = 8
