@@ -4,7 +4,8 @@ Knows: trees, sessions, reading and posting whole datasets. Does not know: paths
 
 Rules
 -----
-1. What will be copied is listed before the first object is made, so that a group can be copied into itself.
+1. What will be copied is listed before the first object is made, the groups on the way included, so that a group can be
+   copied into itself.
 2. Data go through in blocks of rows, so that a copy needs little memory whatever the dataset's size.
 3. Labels go along with a dataset; scales attached to it do not, as in HDF5, where they would be null references.
 """
@@ -21,6 +22,7 @@ from pnc_vol.mapping.attributes import encode_attribute
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api.paths import Slot
     from pnc_vol.pending.session import Session
 
 __all__ = ["copy_object"]
@@ -33,17 +35,17 @@ def copy_object(
     source: Session,
     node: GroupNode | DatasetNode,
     target: Session,
-    parent: GroupNode,
-    name: str,
+    slot: Slot,
     *,
     shallow: bool,
     with_attrs: bool,
 ) -> None:
-    """Copy an object, and all below it, to a free name of a group.
+    """Copy an object, and all below it, to a free place.
 
     Parameters
     ----------
-    source, target : sessions that `node` and `parent` belong to, maybe the same one
+    source, target : sessions that `node` and `slot` belong to, maybe the same one
+    slot : where the copy goes; free
     shallow : copy only the immediate members of a group
     with_attrs : copy attributes
 
@@ -56,10 +58,11 @@ def copy_object(
     if target.version != 5:
         for found in listed:
             _check_version(found, target.version, with_attrs=with_attrs)
+    parent = slot.open()
     made: dict[int, GroupNode] = {}
     for found in listed:
         above = parent if found is node else made[id(found.parent)]
-        called = name if found is node else found.name
+        called = slot.leaf if found is node else found.name
         if isinstance(found, DatasetNode):
             _copy_dataset(source, found, target, above, called, with_attrs=with_attrs)
         else:

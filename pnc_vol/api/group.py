@@ -268,7 +268,7 @@ class Group(Creating):
             if not slot.leaf or (not slot.missing and slot.leaf in slot.group.children):
                 raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
             writing.check_writable("copy object")
-            copy_object(reading, node, writing, slot.open(), slot.leaf, shallow=shallow, with_attrs=not without_attrs)
+            copy_object(reading, node, writing, slot, shallow=shallow, with_attrs=not without_attrs)
 
     # --------------------------------------------------------------------------------------- visiting
 

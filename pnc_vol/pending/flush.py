@@ -66,6 +66,10 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     comm = session.comm
     error: BaseException | None = None
     flat: Flat | None = None
+    unsafe = session.poison is not None and session.always_durable
+    if closing and unsafe:
+        # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
+        durable = False
     try:
         if durable:
             check_durable(session)
@@ -111,7 +115,8 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
             # what failed first, and stays pending, says more than the header that met the same full disk
             raise comm.on_all(_flush_error(failures, session.path, closing=closing)) from reason
         raise
-    session.queue.settled()
+    if not unsafe:
+        session.queue.settled()
     if session.shrunk and not failures:
         cut_tail(session)
     session.counts["seconds_flush"] += time.perf_counter() - started

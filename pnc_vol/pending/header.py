@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import RankError
 from pnc_vol.format.encode import encode, numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end
@@ -135,7 +136,12 @@ def _sync(session: Session, operation: str) -> None:
     try:
         session.driver.sync()
     except OSError as reason:
-        session.poison = reason
         error = reason
     session.counts["syncs"] += 1
-    session.comm.exchange(operation, error=error)
+    try:
+        session.comm.exchange(operation, error=error)
+    except OSError as reason:
+        if not isinstance(reason, RankError):
+            # On every rank: all must know, in step, that nothing is durable any more.
+            session.poison = reason
+        raise

@@ -38,6 +38,7 @@ from pnc_vol.pending import fetch, post
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
 from pnc_vol.pending.flush import flush
+from pnc_vol.pending.header import check_durable
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.opened import Opened, open_file, open_queue
 from pnc_vol.pending.placed import Placed
@@ -374,6 +375,9 @@ class Session:
         FlushError
             Requests failed. The file is closed nevertheless: what they should have written is lost, unless it is
             in a log (``nc_burst_buf``), which is kept.
+        OSError
+            The file was to be durable and an earlier fsync failed. What was posted was written nevertheless, and a log
+            is kept.
         """
         with self.lock:
             if self.closed or self.forked:
@@ -395,6 +399,8 @@ class Session:
             self._let_go(orderly=True, flushed=True)
             if unread is not None:
                 raise unread
+            if self.always_durable:
+                check_durable(self)
 
     def _read_last(self) -> OSError | None:
         """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""

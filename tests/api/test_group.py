@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
@@ -455,6 +455,7 @@ def _listing(f: Any) -> list[Any]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEP, min_size=1, max_size=12))
+@example(steps=[("group", "a"), ("copy", "a", "a/b/c")])
 def test_random_scripts(tmp_path: pathlib.Path, steps: list[Any]) -> None:
     files = []
     for h5 in (h5py, pnc_vol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import pathlib
 
@@ -127,6 +128,33 @@ def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
             assert list(other) == [], "a header that promises what may be lost"
         with pytest.raises(OSError, match="durability is no longer promised"):
             f.flush(durable=True)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_close_after_a_failed_fsync_writes_all_the_same(path: pathlib.Path, log: bool) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"fdatasync"} if not log else set())
+    options = {"burst_buf": True, "burst_buf_sync": "flush"} if log else {"durable": True}
+    f = pnc_vol.File(path, "w", system=system, **options)
+    f["x"] = [1]
+    if log:
+        driver = f.id.handle.session.driver
+        sync, driver.sync = driver.sync, lambda: (_ for _ in ()).throw(OSError(errno.EIO, "a disk that failed"))
+    with pytest.raises(OSError):
+        f.flush()
+    if log:
+        driver.sync = sync
+    f["y"] = [2, 3]
+    with contextlib.ExitStack() as stack:
+        if log:
+            stack.enter_context(pytest.warns(pnc_vol.errors.PncVolWarning, match="is kept in"))
+        with pytest.raises(OSError, match="durability is no longer promised") as caught:
+            f.close()
+    assert caught.value.errno == errno.EIO
+    assert not f
+    for options in [{"mode": "r+", "recover": True}, {}] if log else [{}]:
+        with pnc_vol.File(path, **options) as f:
+            assert (f["x"][0], f["y"][:].tolist()) == (1, [2, 3])
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
 def test_a_name_that_an_ordinary_flush_gave_is_made_safe_once(path: pathlib.Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import sys
+import warnings
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant
+from hypothesis.stateful import initialize, invariant, rule
 
 import pnc_vol
 from pnc_vol.system import REAL
@@ -48,6 +49,20 @@ class LogMachine(order.Machine):
         }
         self.version = "CDF-5"
         self.f = pnc_vol.File(self.path, "w", buffer_size=order.BUDGET, **self.options)
+
+    @rule(after=st.integers(1, 12), mode=st.sampled_from(["once", "short", "forever", "short-forever"]))
+    def fail_to_flush(self, after: int, mode: str) -> None:
+        """A failed fsync is the end of a log that is synced: the close says so, writes all, and keeps the log."""
+        super().fail_to_flush(after, mode)
+        if self.f.id.handle.session.poison is not None:
+            with pytest.raises(OSError, match="durability is no longer promised"):
+                self.f.flush()
+            with warnings.catch_warnings(), pytest.raises(OSError, match="durability is no longer promised"):
+                warnings.simplefilter("ignore", pnc_vol.errors.PncVolWarning)
+                self.f.close()
+            self.finished()
+            self.f = pnc_vol.File(self.path, "r+", buffer_size=order.BUDGET, recover=True, **self.options)
+            self.check_all()
 
     @invariant()
     def bounded(self) -> None:
