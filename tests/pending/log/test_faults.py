@@ -58,7 +58,8 @@ def test_a_device_that_is_full_loses_nothing(device: pathlib.Path, tmp_path: pat
             if i % 50 == 7:
                 np.testing.assert_array_equal(x[: i + 1], rows[: i + 1])
         assert request.status == "pending"
-        assert f.statistics()["flushes"] > 5
+        # How often depends on how much of the device is reserved ahead; so much does not fit at once.
+        assert f.statistics()["flushes"] >= x.size * x.dtype.itemsize // SMALL
         # One that never fits.
         f["large"] = np.arange(50_000.0)
     with pnc_vol.File(tmp_path / "x.nc") as f:
