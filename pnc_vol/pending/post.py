@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.ragged import before
@@ -84,6 +86,7 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     else:
         session.drain()
     _post_blocks(session, node, number, selection, values)
+    queue.in_blocks = number
     if queue.logged and session.comm.size == 1:
         # What went by the log is to outlive the process as the log does: the header counts it before the post returns.
         session.flush()
@@ -129,8 +132,15 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
         if queue.put(node, number, part, None, None, found, session.on_overflow):
             continue
         session.drain()
+        # A log without room for a block is no reason not to hold it in memory.
+        queue.stop_logging()
         if not queue.put(node, number, part, None, None, found, session.on_overflow):
             raise AssertionError("a block of half the budget fits after a drain")
+    if at is not None:
+        # All of it or nothing: what is partly in the file could not be cancelled, and is not done.
+        with suppress(FlushError):
+            # It stays posted, and the next flush says so.
+            session.drain()
 
 
 def _disjoint(selection: Selection) -> bool:
@@ -169,13 +179,14 @@ def _stream(session: Session, node: DatasetNode, at: Place, selection: Selection
     session.counts["bytes_drained"] += values.size * element.itemsize
 
 
-def lend(session: Session, node: DatasetNode, selection: Selection, values: Any) -> tuple[int, int]:
+def lend(session: Session, node: DatasetNode, selection: Selection, values: Any) -> tuple[int, int, bool]:
     """Post without a copy if the array's bytes can go to the file as they are, or swapped; else as `write`.
 
     Returns
     -------
     number : int, the request's.
     nbytes : int, bytes in the file.
+    waits : bool, False if it is in the file already, because it was too large for the queue.
     """
     array = prepared(session, node, selection, values)
     nbytes = array.size * node.element.itemsize
@@ -190,14 +201,16 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
     # Rows are kept in memory until the flush: they must be little beside the array.
     few = nbytes // max(1, array.size // run_elements(selection)) >= LEAST_RUN
     if not plain or not few or session.queue.logged:
-        return write(session, node, selection, array if node.element.kind != "vlen_string" else values), nbytes
+        queue, given = session.queue, array if node.element.kind != "vlen_string" else values
+        number = write(session, node, selection, given)
+        return number, nbytes, queue.in_blocks != number or queue.holds(number)
     number = session.next_request
     session.next_request = number + 1
     native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"
     found = runs(selection, record=node.is_record)
     data = array.reshape(-1).view(np.uint8)
     session.queue.lend(node.uid, number, found, data, dtype.itemsize if native else 1, dtype.itemsize)
-    return number, nbytes
+    return number, nbytes, True
 
 
 def fill_of(node: DatasetNode) -> Array:

@@ -62,6 +62,8 @@ class Queue:
         self.position = 0
         """Bytes of the arena that are in use."""
         self.rows = 0
+        self.in_blocks = 0
+        """The last request that was too large for the queue; it may be in the file since it was posted."""
         self._sorted: dict[int, Sorted] = {}
         self._arena: Bytes | None = None
         self._typed: dict[int, npt.NDArray[Any]] = {}
@@ -225,6 +227,10 @@ class Queue:
     def has(self, uid: int) -> bool:
         """Whether a variable has posted rows."""
         return uid in self.tables or any(uid in batch.uids() for batch in self.closed)
+
+    def holds(self, request: int) -> bool:
+        """Whether a request has posted rows."""
+        return any(request in batch.rows(uid)[:, 0] for batch in self.batches() for uid in batch.uids())
 
     def batches(self) -> list[Batch]:
         """All batches in the order of posting; the open one is closed."""

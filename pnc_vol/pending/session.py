@@ -20,13 +20,7 @@ from typing import Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import (
-    AlreadyDoneError,
-    ClosedFileError,
-    ForkedFileError,
-    ReadOnlyError,
-    RequestPendingError,
-)
+from pnc_vol.errors import AlreadyDoneError, ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, many, select
 from pnc_vol.format.model import Header
@@ -226,8 +220,8 @@ class Session:
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
-        number, nbytes = post.lend(self, node, selection, values)
-        return self._handle(number, "write", nbytes)
+        number, nbytes, waits = post.lend(self, node, selection, values)
+        return self._handle(number, "write", nbytes, waits=waits)
 
     def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
         """Post a read, to be completed by `wait` or a flush.
@@ -252,9 +246,9 @@ class Session:
         """Post the reading of many subarrays of one dataset into one array, one after another."""
         return self.iget(node, many(node.shape or (), starts, counts), out)
 
-    def _handle(self, number: int, kind: str, nbytes: int, array: Any = None) -> Request:
+    def _handle(self, number: int, kind: str, nbytes: int, array: Any = None, *, waits: bool = True) -> Request:
         request = Request(self, number, kind, nbytes, array)
-        if nbytes:
+        if nbytes and waits:
             self.handles[number] = request
         else:
             request._complete()

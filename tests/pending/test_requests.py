@@ -487,3 +487,32 @@ def test_a_new_variable_where_a_deleted_one_was_reads_as_fill(tmp_path: pathlib.
             assert f[f"{name} pinned"][:6].tolist() == [0, 0, 0, 5, 6, 0]
             assert not f[f"{name} pinned"][6:].any()
         assert f["r"][:].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("where", ["placed", "not placed", "twice"])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_request_that_went_to_the_file_when_it_was_posted_is_done(path: pathlib.Path, where: str, log: bool) -> None:
+    """One that is larger than the queue: it can be cancelled only if nothing of it is in the file."""
+    options = {"burst_buf": True, "burst_buf_capacity": 20_000} if log else {"buffer_size": 64 << 10}
+    with pnc_vol.File(path, "w", **options) as f:
+        x = f.create_dataset("x", (40_000,), "f8", fillvalue=-1.0)
+        if where != "not placed":
+            f.flush()
+        if where == "twice":
+            # The same elements twice cannot be written in any order, and so go by the queue.
+            request = x.iput_many([[0], [0]], [[20_000], [20_000]], np.ones(40_000))
+        else:
+            request = x.iput(np.s_[:], np.ones(40_000))
+        assert request.nbytes == 320_000
+        if where == "not placed" and not log:
+            assert request.status == "pending"
+            request.cancel()
+        else:
+            assert request.status == "done"
+            assert request.id not in f.requests
+            with pytest.raises(AlreadyDoneError):
+                request.cancel()
+        wanted = 1 if request.status == "done" else -1
+        assert x[0] == x[19_999] == wanted
+    with pnc_vol.File(path) as f:
+        assert f["x"][0] == f["x"][19_999] == wanted
