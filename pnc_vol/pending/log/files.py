@@ -197,6 +197,7 @@ class LogFiles:
         self.base = base
         self.share = share
         self._tails: dict[str, Tail] = {}
+        self._lock = -1
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             for suffix in SUFFIXES:
@@ -205,13 +206,29 @@ class LogFiles:
                 fd = system.open(self.path(suffix), flags | exclusive, 0o600)
                 window = _DATA_WINDOW if suffix == ".data" else _WINDOW
                 self._tails[suffix] = Tail(system, fd, window, shared)
-            with suppress(OSError):
-                system.flock(self._tails[".commit"].fd, exclusive=True)
+                if suffix == ".commit":
+                    self._lock = self._locked(self.path(suffix))
         except OSError:
             self.close(delete=True)
             raise
         self.defs, self.commit, self.data, self.meta = (self._tails[suffix] for suffix in SUFFIXES)
         _OPEN.add(self)
+
+    def _locked(self, path: str) -> int:
+        """A descriptor that says that the job lives.
+
+        It is never mapped: while somebody looks into /proc, the windows of a killed process outlive it, and with them
+        the locks of what they show.
+        """
+        fd = self.system.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with suppress(OSError):
+            self.system.flock(fd, exclusive=True)
+        return fd
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            self.system.close(self._lock)
+            self._lock = -1
 
     def path(self, suffix: str) -> str:
         """The path of one file; ranks that share a pair of logs have commit records of their own."""
@@ -242,6 +259,7 @@ class LogFiles:
                 with suppress(OSError):
                     self.system.unlink(self.path(suffix))
             tail.close()
+        self._unlock()
         self._tails = {}
         if delete:
             # The last rank of the job removes the folder; before, it is not empty.
@@ -253,6 +271,8 @@ class LogFiles:
         for tail in self._tails.values():
             with suppress(OSError):
                 tail.leave()
+        with suppress(OSError):
+            self._unlock()
         self._tails = {}
 
 

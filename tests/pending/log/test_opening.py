@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
 import signal
 import stat
 import sys
+import time
 import warnings
 from typing import Any
 
@@ -290,6 +292,39 @@ def test_a_child_of_the_job_does_not_keep_its_log_alive(tmp_path: pathlib.Path, 
         os.kill(int(said.replace(b".", b"")), 9)
         os.close(reading)
         os.close(writing)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="there is no /proc to look into processes with")
+def test_a_killed_job_is_dead_while_somebody_looks_at_its_memory(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    def look(pid: int) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                pathlib.Path(f"/proc/{pid}/smaps").read_bytes()
+
+    for i in range(30):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            f = open_logged(tmp_path / f"{i}.nc", logs)
+            f["x"] = np.full(100, float(i))
+            os.write(writing, b".")
+            signal.pause()
+        os.read(reading, 1)
+        watcher = os.fork()
+        if not watcher:
+            look(child)
+            os._exit(0)
+        time.sleep(0.002)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        try:
+            with pnc_vol.File(tmp_path / f"{i}.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as f:
+                assert f["x"][0] == i
+        finally:
+            os.kill(watcher, 9)
+            os.waitpid(watcher, 0)
+            os.close(reading)
+            os.close(writing)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
