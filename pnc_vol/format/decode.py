@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from pnc_vol.errors import CorruptHeaderError
+from pnc_vol.errors import CorruptHeaderError, NeedBytes
 from pnc_vol.format import rules
 from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
 from pnc_vol.format.names import MAX_NAME
@@ -31,6 +31,12 @@ __all__ = ["MAX_HEADER_BYTES", "Decoded", "decode"]
 
 MAX_HEADER_BYTES = 64 << 20
 """Longest header that is decoded unless asked otherwise, in bytes."""
+
+
+_SAMPLE = 16
+"""Variables from which on the length of all is estimated."""
+
+_MARGIN = 1.1
 
 
 class Decoded(NamedTuple):
@@ -132,6 +138,8 @@ class _Reader(Source):
 
     def __init__(self, data: bytes, file_size: int, limit: int, max_name: int) -> None:
         super().__init__(data, file_size, limit, max_name)
+        if len(data) > self.end:
+            self.data = data[: self.end]
         # The attributes of the last variable that had some, each at its place, or the first of them.
         self.guesses: list[_Guess] = []
         # By the bytes of ndims and dimids: (indices, elements without the record dimension).
@@ -285,25 +293,45 @@ class _Reader(Source):
         return tuple(indices), elements, stop
 
     def variables(self, p: int, dims: list[Dim]) -> tuple[list[Var], list[int]]:
-        w, data, end, shapes, inner = self.w, self.data, self.end, self.shapes, self.sizes
-        n, p = self.listing(p, VARIABLE, w.var_min, ("var",))
-        width, number, tail, tail_size, sizes = w.width, w.number.unpack_from, w.tail.unpack_from, w.tail.size, w.sizes
-        make, small = Var._make, w.width == 4
-        found: list[Var] = []
+        n, p = self.listing(p, VARIABLE, self.w.var_min, ("var",))
         var_at: list[int] = []
+        try:
+            return self.each_variable(n, p, dims, var_at), var_at
+        except NeedBytes as need:
+            if len(var_at) < _SAMPLE:
+                raise
+            # By what the first ones took: decoding begins anew with the next bytes, and should then go through.
+            likely = p + int((var_at[-1] - p) / (len(var_at) - 1) * n * _MARGIN)
+            raise NeedBytes(min(max(need.nbytes, likely), self.file_size, self.limit)) from None
+
+    def each_variable(self, n: int, p: int, dims: list[Dim], var_at: list[int]) -> list[Var]:
+        w, data, end, shapes, inner = self.w, self.data, self.end, self.shapes, self.sizes
+        number, tail, tail_size, sizes = w.number.unpack_from, w.tail.unpack_from, w.tail.size, w.sizes
+        make, small, width = tuple.__new__, w.width == 4, w.width
+        found: list[Var] = []
+        # Shape and attributes of the last variable, all their bytes: many have the same as the one before them.
+        block, elements = b"", 1
+        indices: tuple[int, ...] = ()
+        attrs: tuple[Attr, ...] = ()
         for i in range(n):
             var_at.append(p)
             name, p = self.name(p, ("var", i))
-            q = p + width
-            key = data[p : q + number(data, p)[0] * width] if q <= end else b""
-            known = shapes.get(key)
-            if known is None:
-                indices, elements, q = self.shape(p, i, dims)
-                shapes[data[p:q]] = indices, elements
+            if block and data.startswith(block, p):
+                p += len(block)
             else:
-                indices, elements = known
-                q = p + len(key)
-            attrs, p = self.attributes(q, i)
+                start, known = p, len(self.findings)
+                q = p + width
+                key = data[p : q + number(data, p)[0] * width] if q <= end else b""
+                shape = shapes.get(key)
+                if shape is None:
+                    indices, elements, q = self.shape(p, i, dims)
+                    shapes[data[p:q]] = indices, elements
+                else:
+                    indices, elements = shape
+                    q = p + len(key)
+                attrs, p = self.attributes(q, i)
+                # What is worth a warning is warned of in each place.
+                block = data[start:p] if len(self.findings) == known else b""
             q = p + tail_size
             if q > end:
                 self.short(q, p, ("var", i, self.tail_part(p)))
@@ -321,12 +349,12 @@ class _Reader(Source):
             if vsize not in (padded, size) and not (small and vsize == 0xFFFFFFFF and padded > 0xFFFFFFFC):
                 self.warn(p + 4, ("var", i, "vsize"), vsize, f"is {vsize}, and {padded} follows from the dimensions")
             inner.append(size)
-            found.append(make((name, indices, attrs, code, begin)))
+            found.append(make(Var, (name, indices, attrs, code, begin)))
             p = q
         var_at.append(p)
         if len({var[0] for var in found}) != n:
             self.same_name(found, p, ("var",))
-        return found, var_at
+        return found
 
     def tail_part(self, p: int) -> str:
         """Name the first field of a variable's end, at `p`, that the file does not hold whole."""

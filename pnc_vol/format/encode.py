@@ -57,11 +57,17 @@ def header_size(header: Header) -> int:
     for dim in header.dims:
         total += name(dim[0]) + width
     total += len(header.vars) * (width + (4 + width) + w.tail.size)
-    for var in header.vars:
-        total += name(var[0]) + width * len(var[1])
-        if var[2]:
-            total += attributes(var[2])
-    return total
+    # Variables often share one tuple of attributes.
+    sizes: dict[int, int] = {id(()): 0}
+    rank = 0
+    for var_name, dims, attrs, _, _ in header.vars:
+        n = len(var_name) if var_name.isascii() else len(var_name.encode("utf-8", "surrogateescape"))
+        size = sizes.get(id(attrs))
+        if size is None:
+            size = sizes[id(attrs)] = attributes(attrs)
+        total += width + ((n + 3) & -4) + size
+        rank += len(dims)
+    return total + width * rank
 
 
 def encode(header: Header, *, check: bool = True) -> bytes:
@@ -107,7 +113,7 @@ class _Writer:
         put(self.listing(DIMENSION, len(header.dims)))
         for dim in header.dims:
             put(self.name(dim.name) + w.number.pack(dim.size))
-        self.attributes(header.attrs)
+        put(self.attributes(header.attrs))
         self.variables(header)
         return b"".join(self.pieces)
 
@@ -118,32 +124,38 @@ class _Writer:
         raw = text.encode("utf-8", "surrogateescape")
         return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
 
-    def attributes(self, attrs: tuple[Attr, ...]) -> None:
-        names, put, pack = self.names, self.pieces.append, self.w.listing.pack
-        put(self.listing(ATTRIBUTE, len(attrs)))
+    def attributes(self, attrs: tuple[Attr, ...]) -> bytes:
+        names, pack = self.names, self.w.listing.pack
+        pieces = [self.listing(ATTRIBUTE, len(attrs))]
         for name, code, nelems, data in attrs:
             head = names.get(name)
             if head is None:
                 head = names[name] = self.name(name)
-            put(head)
-            put(pack(code, nelems))
-            put(data)
-            put(_NUL[len(data) & 3])
+            pieces += (head, pack(code, nelems), data, _NUL[len(data) & 3])
+        return b"".join(pieces)
 
     def variables(self, header: Header) -> None:
         w, put = self.w, self.pieces.append
         put(self.listing(VARIABLE, len(header.vars)))
         shapes: dict[tuple[int, ...], bytes] = {}
+        # Variables often share one tuple of attributes.
+        lists: dict[int, bytes] = {}
         small = w.width == 4
         number, tail = w.number.pack, w.tail.pack
         for (name, dims, attrs, code, begin), size in zip(header.vars, inner_sizes(header), strict=True):
             if begin < 0:
                 raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
-            put(self.name(name))
+            raw = name.encode("utf-8", "surrogateescape")
             shape = shapes.get(dims)
             if shape is None:
                 shape = shapes[dims] = b"".join(map(number, (len(dims), *dims)))
-            put(shape)
-            self.attributes(attrs)
+            block = lists.get(id(attrs))
+            if block is None:
+                block = lists[id(attrs)] = self.attributes(attrs)
             vsize = (size + 3) & -4
+            put(number(len(raw)))
+            put(raw)
+            put(_NUL[len(raw) & 3])
+            put(shape)
+            put(block)
             put(tail(code, 0xFFFFFFFF if small and vsize > 0xFFFFFFFC else vsize, begin))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pnc_vol.errors import DefinitionError, NameExistsError
 from pnc_vol.format.model import Attr, Header
 from pnc_vol.format.names import check_name
-from pnc_vol.format.sizes import inner_sizes, record_dim, record_stride
+from pnc_vol.format.sizes import inner_sizes, record_dim, record_stride, record_vars
 from pnc_vol.format.types import TYPES, pad4
 from pnc_vol.format.widths import MAX_BYTES, MAX_COUNT, MAX_OFFSET, MAX_VAR_DIMS, WIDTHS
 
@@ -118,14 +118,17 @@ def check_limits(header: Header) -> None:
     _check_attrs("The file", header.attrs, version)
     codes = WIDTHS[version].sizes
     checked: set[tuple[int, ...]] = set()
-    for var in header.vars:
-        if var.type not in codes:
-            check_type(f"Variable {var.name!r}", var.type, version)
-        if var.dims not in checked:
-            _check_shape(header, var.name, var.dims)
-            checked.add(var.dims)
-        if var.attrs:
-            _check_attrs(f"Variable {var.name!r}", var.attrs, version)
+    # Variables often share one tuple of attributes.
+    seen: set[int] = set()
+    for name, dims, attrs, code, _ in header.vars:
+        if code not in codes:
+            check_type(f"Variable {name!r}", code, version)
+        if dims not in checked:
+            _check_shape(header, name, dims)
+            checked.add(dims)
+        if attrs and id(attrs) not in seen:
+            _check_attrs(f"Variable {name!r}", attrs, version)
+            seen.add(id(attrs))
     _check_sizes(header)
 
 
@@ -177,12 +180,11 @@ def _check_sizes(header: Header) -> None:
     version = header.version
     widths = WIDTHS[version]
     sizes = inner_sizes(header)
-    dim = record_dim(header)
-    fixed: list[int] = []
-    records: list[int] = []
-    for i, var in enumerate(header.vars):
-        (records if dim is not None and var.dims and var.dims[0] == dim else fixed).append(i)
-    for kind in (fixed, records):
+    records = record_vars(header)
+    in_record = set(records)
+    fixed = [i for i in range(len(sizes)) if i not in in_record] if records else list(range(len(sizes)))
+    largest = max(sizes, default=0)
+    for kind in (fixed, records) if largest > widths.var_max else ():
         for i in kind:
             if sizes[i] <= widths.var_max:
                 continue
@@ -193,6 +195,9 @@ def _check_sizes(header: Header) -> None:
     stride = record_stride([sizes[i] for i in records])
     if stride > MAX_BYTES:
         raise DefinitionError(f"A record would have {stride} bytes; the limit is {MAX_BYTES}.")
+    last_begin = max((var[4] for var in header.vars), default=0)
+    if last_begin <= widths.begin_max and last_begin + pad4(largest) <= MAX_OFFSET:
+        return
     for i, var in enumerate(header.vars):
         if var.begin > widths.begin_max:
             raise DefinitionError(

@@ -151,7 +151,10 @@ def _pack_records(header: Header, sizes: list[int], records: list[int], start: i
 
 def _with_begins(header: Header, begins: list[int]) -> Header:
     limit = WIDTHS[header.version].begin_max
-    for var, begin, size in zip(header.vars, begins, inner_sizes(header), strict=True):
+    sizes = inner_sizes(header)
+    last, largest = max(begins, default=0), max(sizes, default=0)
+    fits = last <= limit and last + pad4(largest) <= MAX_OFFSET
+    for var, begin, size in () if fits else zip(header.vars, begins, sizes, strict=True):
         if begin > limit:
             raise DefinitionError(
                 f"Variable {var.name!r} would begin at byte {begin}; CDF-{header.version} reaches {limit}."
@@ -159,10 +162,11 @@ def _with_begins(header: Header, begins: list[int]) -> Header:
             )
         if begin + pad4(size) > MAX_OFFSET:
             raise DefinitionError(f"Variable {var.name!r} would end beyond 2**63 - 1 bytes; make it smaller.")
-    placed = (
-        var if var.begin == begin else Var(var[0], var[1], var[2], var[3], begin)
+    make = tuple.__new__
+    placed = [
+        var if var[4] == begin else make(Var, (var[0], var[1], var[2], var[3], begin))
         for var, begin in zip(header.vars, begins, strict=True)
-    )
+    ]
     return replace(header, vars=tuple(placed))
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pnc_vol.format.model import Header, Var
+from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.types import TYPES, pad4
 
 __all__ = [
@@ -70,15 +70,19 @@ def inner_bytes(header: Header, var: Var) -> int:
 
 def inner_sizes(header: Header) -> list[int]:
     """Return `inner_bytes` of every variable; each pair of dimensions and type is multiplied once."""
-    known: dict[tuple[tuple[int, ...], int], int] = {}
-    sizes = []
-    for var in header.vars:
-        key = (var.dims, var.type)
-        size = known.get(key)
-        if size is None:
-            size = known[key] = inner_bytes(header, var)
-        sizes.append(size)
-    return sizes
+    known = _Sizes(header.dims)
+    return [known[dims, code] for _, dims, _, code, _ in header.vars]
+
+
+class _Sizes(dict[tuple[tuple[int, ...], int], int]):
+    """Bytes by dimensions and type."""
+
+    def __init__(self, dims: tuple[Dim, ...]) -> None:
+        self.dims = dims
+
+    def __missing__(self, key: tuple[tuple[int, ...], int]) -> int:
+        found = self[key] = prod(self.dims[i].size or 1 for i in key[0]) * TYPES[key[1]].size
+        return found
 
 
 def vsize(header: Header, var: Var) -> int:
@@ -115,11 +119,13 @@ def data_end(header: Header) -> int:
     Without data it is where data would begin; without variables, 0.
     """
     sizes = inner_sizes(header)
-    records = set(record_vars(header))
-    ends = [var.begin + pad4(n) for i, (var, n) in enumerate(zip(header.vars, sizes, strict=True)) if i not in records]
+    records = record_vars(header)
+    ends = [var[4] + ((n + 3) & -4) for var, n in zip(header.vars, sizes, strict=True)]
     if records:
-        stride = record_stride([sizes[i] for i in sorted(records)])
         start = min(header.vars[i].begin for i in records)
+        stride = record_stride([sizes[i] for i in records])
+        for i in records:
+            ends[i] = 0
         ends.append(start + stride * header.numrecs)
     return max(ends, default=0)
 

@@ -155,9 +155,11 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
 
 def _has_gaps(header: Header, nbytes: int) -> bool:
     """Whether a variable would find room before the records."""
-    ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
     records = begin_rec(header)
-    return records is not None and records - max(ends, default=nbytes) >= _LEAST_GAP
+    if records is None:
+        return False
+    ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
+    return records - max(ends, default=nbytes) >= _LEAST_GAP
 
 
 def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:

@@ -57,6 +57,8 @@ class Placed:
         self.records = header.numrecs
         self.record_uids: set[int] = set()
         self.places: dict[int, Place] = {}
+        places = self.places
+        make = tuple.__new__
         records = set(record_vars(header))
         for i, (var, uid, nbytes) in enumerate(zip(header.vars, uids, inner_sizes(header), strict=True)):
             itemsize = datasets[uid].element.itemsize
@@ -64,7 +66,7 @@ class Placed:
             if i in records:
                 inner = max(1, nbytes // itemsize)
                 self.record_uids.add(uid)
-            self.places[uid] = Place(var.begin, itemsize, inner)
+            places[uid] = make(Place, (var[4], itemsize, inner))
         self._pins: dict[int, int] = {}
         self._seen = 0
         self._cursor: int | None = None
