@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
-from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
+from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, is_plain, make_attribute
 from pnc_vol.mapping.special import Empty
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AttributeManager(MutableMappingHDF5):
     """
 
     def __init__(self, parent: HLObject) -> None:
-        self._id = parent.id
+        self._id = parent._id
 
     def _open(self) -> tuple[Session, Attributes]:
         session = self._id.check_for_name()
@@ -54,11 +54,14 @@ class AttributeManager(MutableMappingHDF5):
 
     def __getitem__(self, name: str | bytes) -> Any:
         """The value: a numpy scalar or array, ``str`` for text, `Empty`."""
-        session, attrs = self._open()
+        oid = self._id
+        session = oid.check_for_name()
+        attrs: Attributes = oid.node.attrs
         with session.lock:
-            text = text_of(name)
-            plain = attrs.text(text)
-            return _shown(self._find(attrs, text)) if plain is None else plain
+            plain = attrs.plain(name) if type(name) is str else None
+            if plain is not None:
+                return plain
+            return _shown(self._find(attrs, text_of(name)))
 
     def _find(self, attrs: Attributes, name: str) -> Attribute:
         try:
@@ -68,6 +71,16 @@ class AttributeManager(MutableMappingHDF5):
 
     def __setitem__(self, name: str | bytes, value: Any) -> None:
         """Make the attribute, or replace it; type and shape are the value's."""
+        oid = self._id
+        if type(name) is str and name.isascii() and name and "\0" not in name and is_plain(value):
+            # What most attributes are: nothing is wrong with the name nor the value.
+            session = oid.check_for_name()
+            if session.writable and session.version == 5:
+                node = oid.node
+                with session.lock:
+                    node.attrs.put(name, value)
+                    node.tree.version += 1
+                return
         self.create(name, value)  # type: ignore[arg-type]
 
     def __delitem__(self, name: str | bytes) -> None:
@@ -165,8 +178,8 @@ class AttributeManager(MutableMappingHDF5):
     def __iter__(self) -> Iterator[str]:
         session, attrs = self._open()
         with session.lock:
-            names = sorted(attrs)
-        yield from names
+            names = sorted(attrs.entries())
+        return iter(names)
 
     def __len__(self) -> int:
         return len(self._open()[1])

@@ -11,11 +11,11 @@ Rules
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,7 @@ MAX_RANK = 32
 """HDF5's limit, kept because `h5py` code relies on numpy arrays of the same rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A dataset that may be created.
 
     element, shape, maxshape, fillvalue : as in `DatasetNode`.
@@ -69,6 +68,12 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     NotYetError
         A type or a storage that this version does not have.
     """
+    if data is None and not options and type(dtype) is str and type(shape) is tuple:
+        # Programs make many datasets of a few kinds.
+        try:
+            return _plain_plan(shape, dtype)
+        except TypeError:
+            pass
     _known(options)
     wanted = None if dtype is None else np.dtype(dtype)
     if data is None and shape is None:
@@ -97,6 +102,12 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     _only_first_grows(limits, full)
     element, fill = fill_bytes(options.get("fillvalue"), element)
     return Plan(element, full, limits if limits != full else None, fill, echo, array)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _plain_plan(shape: Shape, dtype: str) -> Plan:
+    """The plan of a dataset without data and options; what it remembers of options must not be changed."""
+    return plan(shape, np.dtype(dtype), None, {})
 
 
 def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:

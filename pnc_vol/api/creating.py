@@ -121,7 +121,8 @@ class Creating(HLObject, MutableMappingHDF5):
         with session.lock:
             slot = paths.slot(self._node, name, "create dataset", below_dataset=TypeError)
             plan = create.plan(shape, dtype, data, kwds)
-            create.check_version(slot.asked, plan.element, plan.shape, session.version)
+            if session.version != 5:
+                create.check_version(slot.asked, plan.element, plan.shape, session.version)
             slot.check_free("create dataset")
             session.check_writable("create dataset")
             return self._make(slot, plan)
@@ -208,14 +209,15 @@ class Creating(HLObject, MutableMappingHDF5):
     def _make(self, slot: paths.Slot, plan: create.Plan) -> Dataset:
         session = self._id.handle.session
         node = session.tree.add_dataset(
-            slot.open(),
+            slot.open() if slot.missing else slot.group,
             slot.leaf,
             element=plan.element,
             shape=plan.shape,
             maxshape=plan.maxshape,
             fillvalue=plan.fillvalue,
         )
-        node.echo = plan.echo
+        if plan.echo:
+            node.echo = dict(plan.echo)
         if plan.data is not None and plan.data.size:
             try:
                 session.write(node, select(plan.data.shape, ()), plan.data)

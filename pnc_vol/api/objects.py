@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import functools
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +80,7 @@ class HLObject:
     @property
     def attrs(self) -> AttributeManager:
         """The attributes."""
-        from pnc_vol.api.attrs import AttributeManager
-
-        return AttributeManager(self)
+        return _attribute_manager()(self)
 
     @property
     def ref(self) -> Any:
@@ -121,6 +120,14 @@ class HLObject:
 
     def __getstate__(self) -> Any:
         raise TypeError("h5py objects cannot be pickled")
+
+
+@functools.cache
+def _attribute_manager() -> type[AttributeManager]:
+    # An import costs as much as reading an attribute, even one that was done before.
+    from pnc_vol.api.attrs import AttributeManager
+
+    return AttributeManager
 
 
 class KeysViewHDF5(KeysView[str]):

@@ -31,10 +31,11 @@ def text_of(name: object) -> str:
     ValueError
         Not Unicode (lone surrogates, bytes that are not UTF-8), or a NUL inside.
     """
-    if isinstance(name, bytes):
+    if isinstance(name, str):
+        if not name.isascii():
+            name.encode("utf-8")
+    elif isinstance(name, bytes):
         name = name.decode("utf-8")
-    elif isinstance(name, str):
-        name.encode("utf-8")
     else:
         raise TypeError(f"A name should be string or bytes, not {type(name)}")
     if "\0" in name:
@@ -78,6 +79,11 @@ def find(group: GroupNode, name: object) -> Found:
     NotFoundError
         There is none; the text says which part of the path is missing.
     """
+    if type(name) is str:
+        # What most names are: a member's.
+        member = group.children.get(name)
+        if member is not None:
+            return member
     text = text_of(name)
     if not text:
         raise NotFoundError("Unable to open object (the name is an empty string)")
@@ -142,6 +148,8 @@ def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Excep
     text = text_of(name)
     if not text:
         raise DefinitionError(f"Unable to {what} (the name is an empty string)")
+    if "/" not in text and text not in (".", ".."):
+        return Slot(group, (), text, text)
     parts = components(text)
     if ".." in parts:
         raise DefinitionError(f"Unable to {what} {text!r}: '..' cannot be the name of an object")

@@ -14,7 +14,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -24,12 +25,21 @@ from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, RangeError
 from pnc_vol.format.model import Attr
-from pnc_vol.format.types import CHAR
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
 from pnc_vol.mapping.dtypes import Element, element_for, encode, numbers
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import spell, unspell
 
-__all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "fitting", "make_attribute"]
+__all__ = [
+    "Attribute",
+    "Attributes",
+    "Plain",
+    "decode_attribute",
+    "encode_attribute",
+    "fitting",
+    "is_plain",
+    "make_attribute",
+]
 
 Marker = Mapping[str, Any]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
@@ -135,19 +145,36 @@ def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
     return make_attribute(value.astype(np.int32))
 
 
+Plain = str | float | int
+"""A text or a number of Python's of which nothing but itself is to be stored: what most attributes are."""
+
 _SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
+_INTEGER = np.dtype(int).type
+_LEAST, _LARGEST = -(2**63), 2**63 - 1
+
+
+def is_plain(value: Any) -> bool:
+    """True for a text or number of Python's with which nothing can be wrong.
+
+    Examples
+    --------
+    >>> is_plain("K"), is_plain(2**63), is_plain(True)
+    (True, False, False)
+    """
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\0" not in value
+    return kind is float or (kind is int and _LEAST <= value <= _LARGEST)
 
 
 def _simple(value: Any) -> Attribute | None:
-    """The attribute of a plain text or number of Python's with which nothing can be wrong; None for all else."""
-    kind = type(value)
-    dtype = _SIMPLE.get(kind)
-    if dtype is None or (kind is str and (not value.isascii() or "\0" in value)):
-        return None
-    try:
-        return Attribute(dtype, (), _frozen(np.array(value, dtype)))
-    except OverflowError:
-        return None
+    """The attribute of a plain text or number; None for all else."""
+    return _of_plain(value) if is_plain(value) else None
+
+
+def _of_plain(value: Plain) -> Attribute:
+    dtype = _SIMPLE[type(value)]
+    return Attribute(dtype, (), _frozen(np.array(value, dtype)))
 
 
 def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
@@ -227,13 +254,13 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 # --------------------------------------------------------------------------------------- to and from the header
 
 
-def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, Any] | None]:
+def encode_attribute(name: str, attribute: Attribute | Plain) -> tuple[Attr, dict[str, Any] | None]:
     """Spell an attribute for the header.
 
     Parameters
     ----------
     name : str, as it will be in the file
-    attribute : Attribute
+    attribute : Attribute, or a plain value
 
     Returns
     -------
@@ -246,7 +273,41 @@ def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, A
     >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
     {'shape': [1, 2]}
     """
-    return spell(name, attribute.dtype, attribute.shape, attribute.value)
+    if type(attribute) is Attribute:
+        return spell(name, attribute.dtype, attribute.shape, attribute.value)
+    return encode_plain(name, attribute), None  # type: ignore[arg-type]
+
+
+def encode_plain(name: str, value: Plain) -> Attr:
+    """Spell a plain value for the header; it never needs a marker.
+
+    Examples
+    --------
+    >>> encode_plain("units", "K")
+    Attr(name='units', type=2, nelems=1, data=b'K')
+    """
+    kind = type(value)
+    if kind is str:
+        text = value.encode()  # type: ignore[union-attr]
+        return _make(Attr, (name, CHAR, len(text), text))
+    if kind is float:
+        return _make(Attr, (name, DOUBLE, 1, _DOUBLE(value)))
+    return _make(Attr, (name, INT64, 1, _INT64(value)))
+
+
+_make = tuple.__new__
+_DOUBLE, _INT64 = struct.Struct(">d").pack, struct.Struct(">q").pack
+_SCALARS: dict[int, tuple[Callable[[bytes], tuple[Any]], type[np.generic]]] = {
+    code: (struct.Struct(letter).unpack, scalar)
+    for code, letter, scalar in (
+        (BYTE, ">b", np.int8),
+        (SHORT, ">h", np.int16),
+        (INT, ">i", np.int32),
+        (FLOAT, ">f", np.float32),
+        (DOUBLE, ">d", np.float64),
+        (INT64, ">q", np.int64),
+    )
+}
 
 
 def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[str] | None = None) -> Attribute:
@@ -308,7 +369,7 @@ class Attributes(MutableMapping[str, Attribute]):
         self.markers = markers
         self._renamed = renamed
         self._findings = findings
-        self._entries: dict[str, Attribute | Attr] | None = None
+        self._entries: dict[str, Attribute | Attr | Plain] | None = None
 
     @property
     def untouched(self) -> tuple[Attr, ...] | None:
@@ -317,40 +378,66 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
         """Take the header's spelling of these same attributes in place of the values, so that it is made only once."""
-        renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker}
-        self.__init__(raw, markers or NO_MARKERS, renamed or NO_MARKERS, self._findings)  # type: ignore[misc]
+        renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker} if markers else {}
+        self._raw, self._entries = raw, None
+        self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
 
-    def entries(self) -> Mapping[str, Attribute | Attr]:
+    def entries(self) -> Mapping[str, Attribute | Attr | Plain]:
         """By true name: what was made here, or an attribute as it is in the header (maybe under another name)."""
         return self._table()
 
-    def _table(self) -> dict[str, Attribute | Attr]:
+    def _table(self) -> dict[str, Attribute | Attr | Plain]:
         if self._entries is None:
-            table: dict[str, Attribute | Attr] = {}
-            for attr in self._raw or ():
-                name = self._renamed.get(attr.name, attr.name)
-                # two of one name: the first is it, the other shows its name in the file, or nothing
-                table.setdefault(attr.name if name in table else name, attr)
+            raw = self._raw or ()
+            table: dict[str, Attribute | Attr | Plain] = {attr[0]: attr for attr in raw}
+            if self._renamed or len(table) != len(raw):
+                table = {}
+                for attr in raw:
+                    name = self._renamed.get(attr.name, attr.name)
+                    # two of one name: the first is it, the other shows its name in the file, or nothing
+                    table.setdefault(attr.name if name in table else name, attr)
             self._entries = table
         return self._entries
 
-    def _change(self) -> dict[str, Attribute | Attr]:
+    def _change(self) -> dict[str, Attribute | Attr | Plain]:
         table = self._table()
         self._raw = None
         return table
 
     def __getitem__(self, name: str) -> Attribute:
         entry = self._table()[name]
-        if isinstance(entry, Attribute):
-            return entry
-        return decode_attribute(entry, self.markers.get(entry.name), self._findings)
+        kind = type(entry)
+        if kind is Attribute:
+            return entry  # type: ignore[return-value]
+        if kind is Attr:
+            return decode_attribute(entry, self.markers.get(entry.name), self._findings)  # type: ignore[union-attr,arg-type]
+        return _of_plain(entry)  # type: ignore[arg-type]
 
-    def text(self, name: str) -> str | None:
-        """The value, if it is one text and was not changed since it was read, which most attributes are; else None."""
-        entry = self._table().get(name)
-        if type(entry) is Attr and entry.type == CHAR and entry.name not in self.markers:
-            return entry.data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-        return None
+    def plain(self, name: str) -> Any:
+        """The value as a user sees it, if it is one text or number, which most attributes are; else None."""
+        table = self._entries
+        entry: Any = (self._table() if table is None else table).get(name)
+        kind = type(entry)
+        if kind is Attr:
+            spelled, code, nelems, data = entry
+            if spelled in self.markers:
+                return None
+            if code == CHAR:
+                return data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+            scalar = _SCALARS.get(code) if nelems == 1 else None
+            return None if scalar is None else scalar[1](scalar[0](data)[0])
+        if kind is str:
+            return entry
+        if kind is float:
+            return np.float64(entry)
+        return _INTEGER(entry) if kind is int else None
+
+    def put(self, name: str, value: Plain) -> None:
+        """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value."""
+        table = self._entries
+        if table is None or self._raw is not None:
+            table = self._change()
+        table[name] = value
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         self._change()[name] = value

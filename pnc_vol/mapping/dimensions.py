@@ -69,6 +69,7 @@ class DimBook:
         self._nameless: dict[int, int] = {}
         self._record = -1
         self._plain: set[str] = set()
+        self._met: dict[tuple[tuple[int, ...], tuple[tuple[str, str | None], ...]], tuple[int, ...]] = {}
         records = []
         for node in nodes:
             if node.is_placeholder:
@@ -98,6 +99,26 @@ class DimBook:
         for index in range(len(first), len(node.shape)):
             first.append(self._axis(node, axes[index], node.shape[index]))
         return tuple(first)
+
+    def plain(self, shape: tuple[int, ...], names: tuple[tuple[str, str | None], ...]) -> tuple[int, ...] | None:
+        """The dimensions of a dataset of fixed axes that nobody touched, if they say all there is to say; else None.
+
+        Found once for each shape with these labels and names: dimensions only ever come to those that are there.
+        None also for a shape that was not met yet; `place` finds it then.
+        """
+        return self._met.get((shape, names))
+
+    def remember(self, node: DatasetNode, dims: tuple[int, ...]) -> None:
+        """Keep what `place` found for the datasets of the same shape, labels and names, if it holds for them."""
+        shape, names = node.shape, node.names
+        if not shape or node.made_axes is not None or node.is_record or len(dims) != len(shape):
+            return
+        for (label, _), index in zip(names, dims, strict=True):
+            if self.coordinates[index] is not None or label != self.labels[index]:
+                return
+        # A single axis may not have its dataset's name.
+        if len(shape) > 1 or self.dims[dims[0]].name not in self._plain:
+            self._met[shape, names] = dims
 
     def hidden(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
         """Dimensions that the user does not see: widths of strings, parts of complex numbers."""

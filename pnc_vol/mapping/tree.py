@@ -20,7 +20,7 @@ from pnc_vol.format.model import Dim
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element
 
-__all__ = ["Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
+__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +33,10 @@ class Axis:
     label: str = ""
     scales: list[DatasetNode] = field(default_factory=list)
     dim_name: str | None = None
+
+
+NAMELESS: tuple[tuple[str, str | None], ...] = (("", None),) * 64
+"""Labels and names of axes that have none; more than any dataset has axes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +75,7 @@ class DatasetNode(Node):
     shape : tuple of int, or None for an empty (null) dataset.
     maxshape : tuple of int or None, or None when it equals `shape`.
     fillvalue : bytes, one element as in the file, or None for zeros (HDF5's default).
+    names : tuple of (str, str or None), label and `Axis.dim_name` of each axis as long as nobody asked for `axes`.
     scale : str or None, the scale's name (maybe ``""``) when this dataset is a dimension scale.
     cdf_name : str, name of the variable once it has one.
     echo : dict, storage options that are only remembered (chunks, compression...).
@@ -81,10 +86,22 @@ class DatasetNode(Node):
     shape: tuple[int, ...] | None
     maxshape: tuple[int | None, ...] | None = None
     fillvalue: bytes | None = None
-    axes: list[Axis] = field(default_factory=list)
+    names: tuple[tuple[str, str | None], ...] = ()
     scale: str | None = None
     cdf_name: str = ""
     echo: dict[str, Any] = field(default_factory=dict)
+    made_axes: list[Axis] | None = None
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The axes; made when they are first asked for, since few are ever looked at."""
+        if self.made_axes is None:
+            self.made_axes = [Axis(label, [], name) for label, name in self.names]
+        return self.made_axes
+
+    @axes.setter
+    def axes(self, axes: list[Axis]) -> None:
+        self.made_axes = axes
 
     @property
     def is_record(self) -> bool:
@@ -152,7 +169,7 @@ class Tree:
             shape=shape,
             maxshape=maxshape,
             fillvalue=fillvalue,
-            axes=[Axis() for _ in shape or ()],
+            names=NAMELESS[: len(shape or ())],
         )
         self.next_uid += 1
         self.datasets[node.uid] = node
@@ -170,7 +187,7 @@ class Tree:
             del self.datasets[uid]
         if gone:
             for left in self.datasets.values():
-                for axis in left.axes:
+                for axis in left.made_axes or ():
                     if axis.scales:
                         axis.scales = [scale for scale in axis.scales if scale.uid not in gone]
         self.touch()

@@ -24,7 +24,7 @@ from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import Findings, load_marker, no_collections, shown
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
-from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Tree
+from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Tree
 
 __all__ = ["from_header"]
 
@@ -75,6 +75,8 @@ class _Reader:
         self.numrecs = max(0, header.numrecs)
         self.marked: list[tuple[DatasetNode, Marker]] = []
         self.plans: dict[Any, tuple[Any, ...]] = {}
+        # Whether a variable needs a closer look; variables share tuples of attributes.
+        self.special: dict[int, bool] = {}
         self.coordinates: dict[int, DatasetNode] = {}
 
     def read(self) -> Tree:
@@ -133,11 +135,9 @@ class _Reader:
         tree = self.tree
         marker: Marker = NO_MARKERS
         fill = None
-        special = False
-        for attr in attrs:
-            if attr[0] in SPECIAL:
-                special = True
-                break
+        special = self.special.get(id(attrs))
+        if special is None:
+            special = self.special[id(attrs)] = any(attr[0] in SPECIAL for attr in attrs)
         key: Any = (code, dims)
         if special:
             marker = self._marker_of(var)
@@ -146,23 +146,30 @@ class _Reader:
         if plan is None:
             plan = self.plans[key] = self._plan(var, marker)
         element, visible, names, shape, maxshape = plan
-        attributes = Attributes(attrs, findings=self.findings)
         if special:
             attributes = self._shown_attrs(var, element, marker)
             fill = self._fill(var, element, marker)
+        else:
+            attributes = Attributes(attrs, findings=self.findings)
         uid = tree.next_uid
         tree.next_uid = uid + 1
-        axes = [Axis("", [], given) for given in names]
-        scale = "" if len(names) == 1 and names[0] == name else None
+        scale = "" if len(names) == 1 and names[0][1] == name else None
         # by position: this runs once for each variable of the file
-        node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, axes, scale, name)
+        node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, names, scale, name)
         tree.datasets[uid] = node
         if marker:
             self._mark_shape(node, marker)
             if "scale" in marker and (marker["scale"] is None or isinstance(marker["scale"], str)):
                 node.scale = marker["scale"]
             self.marked.append((node, marker))
-        self._hang(node, marker.get("path"))
+        taken = self.names.taken
+        if not marker and name not in taken and is_member_name(name):
+            # What most variables are: a dataset of this name in the root.
+            taken.add(name)
+            node.name, node.parent = name, tree.root
+            tree.root.children[name] = node
+        else:
+            self._hang(node, marker.get("path"))
         if scale is not None and node.scale is not None and not node.is_placeholder:
             self.coordinates.setdefault(visible[0], node)
         return visible  # type: ignore[no-any-return]
@@ -193,8 +200,10 @@ class _Reader:
 
     def _plan(
         self, var: Var, marker: Marker
-    ) -> tuple[Element, tuple[int, ...], tuple[str, ...], tuple[int, ...], tuple[int | None, ...] | None]:
-        """Element, dimensions of the axes, their names, shape and maxshape of a variable."""
+    ) -> tuple[
+        Element, tuple[int, ...], tuple[tuple[str, str | None], ...], tuple[int, ...], tuple[int | None, ...] | None
+    ]:
+        """Element, dimensions of the axes, their labels and names, shape and maxshape of a variable."""
         dims = [self.header.dims[index] for index in var.dims]
         record = bool(dims) and dims[0].size == 0
         fixed = dims[1:] if record else dims
@@ -206,7 +215,10 @@ class _Reader:
         element = element_of_var(var.type, sizes, names, var.attrs, marker, complain=complain)
         visible = var.dims[: len(var.dims) - len(element.trailing)]
         shape = sizes[: len(sizes) - len(element.trailing)]
-        shown_names = tuple(dim.name for dim in dims[: len(visible)])
+        # Labels are read from the names of dimensions; `_read_axes` finds the axes that have scales instead.
+        shown_names = tuple(
+            ("" if is_nameless(dim.name, dim.size) else dim.name, dim.name) for dim in dims[: len(visible)]
+        )
         if record:
             return element, visible, shown_names, (self.numrecs, *shape), (None, *shape)
         return element, visible, shown_names, shape, None
@@ -223,7 +235,7 @@ class _Reader:
             else:
                 node.shape = tuple(shape)  # type: ignore[arg-type]
                 node.maxshape = (None, *node.shape[1:]) if record else None
-                node.axes = [Axis() for _ in node.shape]
+                node.names = NAMELESS[: len(node.shape)]
         if "len" in marker:
             length = marker["len"]
             if node.is_record and not node.is_placeholder and type(length) is int and 0 <= length <= self.numrecs:
@@ -240,17 +252,20 @@ class _Reader:
     # ----------------------------------------------------------------------------------------------- scales
 
     def _read_axes(self, visible: list[tuple[int, ...]]) -> None:
-        """Attach each coordinate variable to the axes that use its dimension; label the others."""
+        """Attach each coordinate variable to the axes that use its dimension, which takes the place of a label."""
         coordinates = self.coordinates
-        labels = ["" if is_nameless(dim.name, dim.size) else dim.name for dim in self.header.dims]
+        if not coordinates:
+            return
         for node, ids in zip(self.tree.datasets.values(), visible, strict=True):
+            if coordinates.keys().isdisjoint(ids):
+                continue
             # a placeholder has axes without dimensions
             for axis, index in zip(node.axes, ids, strict=False):
                 scale = coordinates.get(index)
-                if scale is None:
-                    axis.label = labels[index]
-                elif scale is not node:
-                    axis.scales.append(scale)
+                if scale is not None:
+                    axis.label = ""
+                    if scale is not node:
+                        axis.scales.append(scale)
 
     def _mark_axes(self, node: DatasetNode, marker: Marker, by_variable: dict[str, DatasetNode]) -> None:
         if "labels" in marker:
