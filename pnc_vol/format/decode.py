@@ -307,7 +307,7 @@ class _Reader(Source):
     def each_variable(self, n: int, p: int, dims: list[Dim], var_at: list[int]) -> list[Var]:
         w, data, end, shapes, inner = self.w, self.data, self.end, self.shapes, self.sizes
         number, tail, tail_size, sizes = w.number.unpack_from, w.tail.unpack_from, w.tail.size, w.sizes
-        make, small, width = tuple.__new__, w.width == 4, w.width
+        make, small, width, longest = tuple.__new__, w.width == 4, w.width, self.max_name
         found: list[Var] = []
         # Shape and attributes of the last variable, all their bytes: many have the same as the one before them.
         block, elements = b"", 1
@@ -315,7 +315,16 @@ class _Reader(Source):
         attrs: tuple[Attr, ...] = ()
         for i in range(n):
             var_at.append(p)
-            name, p = self.name(p, ("var", i))
+            # As `Source.name`, for what most names are.
+            q = p + width
+            stop = q + number(data, p)[0] if q <= end else end + 1
+            after = (stop + 3) & -4
+            plain = stop - q <= longest and after <= end and data[stop:after] == NUL[after - stop]
+            name = data[q:stop].decode("ascii", "replace") if plain else ""
+            if name.isidentifier() and name.isascii():
+                p = after
+            else:
+                name, p = self.name(p, ("var", i))
             if block and data.startswith(block, p):
                 p += len(block)
             else:

@@ -12,6 +12,8 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.limits import check_limits, check_names
 from pnc_vol.format.model import Attr, Header
@@ -43,31 +45,32 @@ def header_size(header: Header) -> int:
     known: dict[str, int] = {}
 
     def name(text: str) -> int:
-        n = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+        n = len(text) if text.isascii() else len(_raw(text))
         n = known[text] = width + ((n + 3) & -4)
         return n
 
     def attributes(attrs: tuple[Attr, ...]) -> int:
-        total = len(attrs) * (4 + width)
+        total = (4 + width) + len(attrs) * (4 + width)
         for attr in attrs:
             total += (known.get(attr[0]) or name(attr[0])) + ((len(attr[3]) + 3) & -4)
         return total
 
-    total = 4 + width + 3 * (4 + width) + attributes(header.attrs)
+    total = 4 + width + 2 * (4 + width) + attributes(header.attrs)
     for dim in header.dims:
         total += name(dim[0]) + width
-    total += len(header.vars) * (width + (4 + width) + w.tail.size)
+    total += len(header.vars) * (width + width + w.tail.size)
+    names = [var[0] for var in header.vars]
+    lengths = map(len, names if "".join(names).isascii() else [_raw(text) for text in names])
+    total += sum([(n + 3) & -4 for n in lengths]) + width * sum([len(var[1]) for var in header.vars])
     # Variables often share one tuple of attributes.
-    sizes: dict[int, int] = {id(()): 0}
-    rank = 0
-    for var_name, dims, attrs, _, _ in header.vars:
-        n = len(var_name) if var_name.isascii() else len(var_name.encode("utf-8", "surrogateescape"))
-        size = sizes.get(id(attrs))
-        if size is None:
-            size = sizes[id(attrs)] = attributes(attrs)
-        total += width + ((n + 3) & -4) + size
-        rank += len(dims)
-    return total + width * rank
+    lists = {id(var[2]): var[2] for var in header.vars}
+    counts = Counter([id(var[2]) for var in header.vars])
+    return total + sum(counts[key] * attributes(attrs) for key, attrs in lists.items())
+
+
+def _raw(name: str) -> bytes:
+    """A name as it is in the file."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def encode(header: Header, *, check: bool = True) -> bytes:

@@ -95,7 +95,7 @@ class DimBook:
         if own is not None:
             return (own,)
         first = [self._record] if node.is_record else []
-        axes = node.axes
+        axes = node.seen_axes()
         for index in range(len(first), len(node.shape)):
             first.append(self._axis(node, axes[index], node.shape[index]))
         return tuple(first)
@@ -198,15 +198,16 @@ class DimBook:
 
     def _name_record(self, records: list[DatasetNode]) -> None:
         """Make the record dimension."""
-        scales = {node.uid: node for node in records if node.scale is not None and len(node.axes) == 1}
-        attached = (scale.uid for node in records for scale in node.axes[0].scales[:1])
+        scales = {node.uid: node for node in records if node.scale is not None and len(node.shape or ()) == 1}
+        attached = (scale.uid for node in records for scale in node.seen_axes()[0].scales[:1])
         for uid in (*(uid for uid in attached if uid in scales), *scales):
             name = scales[uid].cdf_name
             if name not in self._ids:
                 self._record = self._own[uid] = self._add(name, 0, scales[uid])
                 return
-        labels = [legal_name(node.axes[0].label) for node in records if node.axes[0].label]
-        given = [node.axes[0].dim_name for node in records if node.axes[0].dim_name]
+        first = [node.seen_axes()[0] for node in records]
+        labels = [legal_name(axis.label) for axis in first if axis.label]
+        given = [axis.dim_name for axis in first if axis.dim_name]
         for wanted in (*labels[:1], *given[:1]):
             if wanted and wanted not in self._ids and wanted not in self._plain:
                 self._record = self._add(wanted, 0)

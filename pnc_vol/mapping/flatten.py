@@ -60,9 +60,8 @@ class Flat(NamedTuple):
 
 def numrecs_of(tree: Tree) -> int:
     """Records that the file needs: the longest record dataset, but no fewer than there are already."""
-    lengths = [
-        node.shape[0] for node in tree.datasets.values() if node.is_record and not node.is_placeholder and node.shape
-    ]
+    growing = [node for node in tree.datasets.values() if node.maxshape is not None]
+    lengths = [node.shape[0] for node in growing if node.is_record and not node.is_placeholder and node.shape]
     return max(tree.records, *lengths) if lengths else 0
 
 
@@ -171,8 +170,8 @@ def _describe_placeholder(node: DatasetNode, marker: dict[str, Any]) -> None:
 
 def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, marker: dict[str, Any]) -> None:
     """Put into the marker what the dimensions do not say of scales and labels."""
-    plain = True
-    for axis, index in zip(node.axes, visible, strict=False):
+    plain, axes = True, node.seen_axes()
+    for axis, index in zip(axes, visible, strict=False):
         coordinate, scales = book.coordinates[index], axis.scales
         if coordinate is None or coordinate is node:
             plain = plain and not scales and axis.label == book.labels[index]
@@ -181,15 +180,15 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
     is_coordinate = len(visible) == 1 and book.coordinates[visible[0]] is node
     if node.scale != ("" if is_coordinate else None):
         marker["scale"] = node.scale
-    if plain and len(visible) == len(node.axes):
+    if plain and len(visible) == len(axes):
         return
-    ids = visible or (-1,) * len(node.axes)
+    ids = visible or (-1,) * len(axes)
     labels = ["" if index < 0 else book.labels[index] for index in ids]
-    if [axis.label for axis in node.axes] != labels:
-        marker["labels"] = [axis.label for axis in node.axes]
+    if [axis.label for axis in axes] != labels:
+        marker["labels"] = [axis.label for axis in axes]
     derived = [None if index < 0 or book.coordinates[index] is node else book.coordinates[index] for index in ids]
-    if [axis.scales for axis in node.axes] != [[] if scale is None else [scale] for scale in derived]:
-        marker["scales"] = [[scale.cdf_name for scale in axis.scales] for axis in node.axes]
+    if [axis.scales for axis in axes] != [[] if scale is None else [scale] for scale in derived]:
+        marker["scales"] = [[scale.cdf_name for scale in axis.scales] for axis in axes]
 
 
 # ----------------------------------------------------------------------------------------------- attributes

@@ -103,6 +103,10 @@ class DatasetNode(Node):
     def axes(self, axes: list[Axis]) -> None:
         self.made_axes = axes
 
+    def seen_axes(self) -> list[Axis]:
+        """The axes for one look: changes are lost if nobody asked for `axes` before."""
+        return self.made_axes or [Axis(label, [], name) for label, name in self.names]
+
     @property
     def is_record(self) -> bool:
         """True if axis 0 is the record dimension."""

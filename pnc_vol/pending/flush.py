@@ -235,11 +235,11 @@ def _fill(session: Session, target: Placed, driver: Driver) -> None:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids
-        at = target.places[uid]
         # A new variable may lie where a deleted one was.
-        clean = target.virgin and not (target.gaps and not old and not at.inner)
-        if (pattern is None or not pattern.strip(b"\0")) and clean:
+        clean = target.virgin and not (target.gaps and not old and uid not in target.record_uids)
+        if clean and (pattern is None or not pattern.strip(b"\0")):
             continue
+        at = target.places[uid]
         if at.inner:
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0

@@ -55,24 +55,29 @@ class Placed:
         self.header_uids = frozenset(uids)
         self.record_size = record_size(header)
         self.records = header.numrecs
-        self.record_uids: set[int] = set()
-        self.places: dict[int, Place] = {}
-        places = self.places
-        make = tuple.__new__
-        records = set(record_vars(header))
-        for i, (var, uid, nbytes) in enumerate(zip(header.vars, uids, inner_sizes(header), strict=True)):
-            itemsize = datasets[uid].element.itemsize
-            inner = 0
-            if i in records:
-                inner = max(1, nbytes // itemsize)
-                self.record_uids.add(uid)
-            places[uid] = make(Place, (var[4], itemsize, inner))
+        self._places: dict[int, Place] | None = None
+        # Strings may grow after this, and then their data are as wide as they were.
+        self._itemsizes = [datasets[uid].element.itemsize for uid in uids]
+        self.record_uids = {uids[i] for i in record_vars(header)}
         self._pins: dict[int, int] = {}
         self._seen = 0
         self._cursor: int | None = None
         self._full = False
         self.drained = False
         self.clean = False
+
+    @property
+    def places(self) -> dict[int, Place]:
+        """Made when somebody first asks: whoever only looks at definitions never does."""
+        if self._places is None:
+            found = self._places = {}
+            make = tuple.__new__
+            records = self.record_uids
+            sizes = inner_sizes(self.header)
+            for var, uid, nbytes, itemsize in zip(self.header.vars, self.uids, sizes, self._itemsizes, strict=True):
+                inner = max(1, nbytes // itemsize) if uid in records else 0
+                found[uid] = make(Place, (var[4], itemsize, inner))
+        return self._places
 
     def spoil(self) -> None:
         """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""

@@ -29,6 +29,7 @@ from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending import fetch, post
+from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
 from pnc_vol.pending.flush import flush
@@ -54,6 +55,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+@without_collector
 def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -> Session:
     """Open or create a file (collective).
 
