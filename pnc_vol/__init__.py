@@ -35,7 +35,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.attrs import AttributeManager
-from pnc_vol.api.blocks import MultiBlockSlice
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
@@ -71,6 +70,7 @@ from pnc_vol.mapping.special import (
     check_ref_dtype,
     check_string_dtype,
     check_vlen_dtype,
+    complex_compat_dtype,
     enum_dtype,
     opaque_dtype,
     special_dtype,
@@ -83,17 +83,15 @@ if TYPE_CHECKING:
     from pnc_vol.api import filters
     from pnc_vol.api.absent import (
         Datatype,
-        Reference,
-        RegionReference,
         VirtualLayout,
         VirtualSource,
-        ref_dtype,
-        regionref_dtype,
         register_driver,
         registered_drivers,
         unregister_driver,
     )
+    from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.recovery import replay
+    from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
 __version__ = "0.1.0"
 
@@ -141,6 +139,7 @@ __all__ = [
     "check_ref_dtype",
     "check_string_dtype",
     "check_vlen_dtype",
+    "complex_compat_dtype",
     "enum_dtype",
     "filters",
     "get_config",
@@ -159,9 +158,9 @@ __all__ = [
     "vlen_dtype",
 ]  # fmt: skip
 
-_LATER = {"filters", "replay"} | {
-    "Datatype", "Reference", "RegionReference", "VirtualLayout", "VirtualSource", "ref_dtype",
-    "regionref_dtype", "register_driver", "registered_drivers", "unregister_driver",
+_REFERENCES = {"Reference", "RegionReference", "ref_dtype", "regionref_dtype"}
+_LATER = {"MultiBlockSlice", "filters", "replay"} | _REFERENCES | {
+    "Datatype", "VirtualLayout", "VirtualSource", "register_driver", "registered_drivers", "unregister_driver",
 }  # fmt: skip
 """Names that few programs use: loaded when they are asked for."""
 
@@ -177,6 +176,14 @@ def __getattr__(name: str) -> Any:
         from pnc_vol.api.recovery import replay
 
         return replay
+    if name == "MultiBlockSlice":
+        from pnc_vol.api.blocks import MultiBlockSlice
+
+        return MultiBlockSlice
+    if name in _REFERENCES:
+        from pnc_vol.mapping import references
+
+        return getattr(references, name)
     from pnc_vol.api import absent
 
     return getattr(absent, name)

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from pnc_vol.errors import NotYetError
 
 __all__ = [
     "Datatype",
-    "Reference",
-    "RegionReference",
     "VirtualLayout",
     "VirtualSource",
-    "ref_dtype",
-    "regionref_dtype",
     "register_driver",
     "registered_drivers",
     "unregister_driver",
@@ -38,18 +32,6 @@ class Datatype(_Absent):
     _instead = "give the dtype where it is used"
 
 
-class Reference(_Absent):
-    """An object reference; making one raises `NotYetError`."""
-
-    _instead = "store the path (obj.name) as a string"
-
-
-class RegionReference(Reference):
-    """A region reference; making one raises `NotYetError`."""
-
-    _instead = "store the path and the slices"
-
-
 class VirtualLayout(_Absent):
     """The layout of a virtual dataset; making one raises `NotYetError`."""
 
@@ -60,10 +42,6 @@ class VirtualSource(_Absent):
     """A source of a virtual dataset; making one raises `NotYetError`."""
 
     _instead = "CDF has no virtual datasets; copy the sources into one dataset"
-
-
-ref_dtype = np.dtype("O", metadata={"ref": Reference})
-regionref_dtype = np.dtype("O", metadata={"ref": RegionReference})
 
 
 def register_driver(name: str, set_fapl: Any) -> None:

@@ -6,7 +6,7 @@ Rules
 -----
 1. `plan` checks everything and changes nothing; a dataset is made only when all of it is right.
 2. The errors are the builtins that h5py raises for the same mistake.
-3. Only the first axis may grow. Any other axis that could grow is refused at creation (`NotYetError`).
+3. Any axis may grow; only the first one, if it has no limit, does so without its data being laid out anew.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy.typing as npt
 from pnc_vol.api.echo import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import Element, decode, element_for, encode, numbers
-from pnc_vol.mapping.special import is_empty, string_dtype
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers
+from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 
 __all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plan"]
 
@@ -36,7 +36,7 @@ MAX_RANK = 32
 class Plan(NamedTuple):
     """A dataset that may be created.
 
-    element, shape, maxshape, fillvalue : as in `DatasetNode`.
+    element, shape, maxshape, fillvalue : as in `DatasetNode`; the fill value of a compound is a structured scalar.
     echo : dict, storage options to remember.
     data : ndarray of `shape`, or None, what to write.
     """
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
     element: Element
     shape: Shape | None
     maxshape: tuple[int | None, ...] | None
-    fillvalue: bytes | None
+    fillvalue: Any
     echo: dict[str, Any]
     data: npt.NDArray[Any] | None
 
@@ -90,18 +90,26 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     else:
         empty = False
         array, element = _prepared(data, wanted)
+    if shape is None and array is not None:
+        shape = array.shape[: array.ndim - len(_inner(element))]
     full = None if empty else _shape(shape, array)
     if array is not None and full is not None:
-        if prod(full) != array.size:
+        inner = _inner(element)
+        if prod(full) * prod(inner) != array.size:
             raise DefinitionError(
                 f"Shape tuple is incompatible with data: {full} was asked, the data has {array.shape}"
             )
-        array = array.reshape(full)
+        array = array.reshape((*full, *inner))
     limits = _maxshape(options.get("maxshape"), full)
     echo = check_storage(full, limits, element.dtype, options)
-    _only_first_grows(limits, full)
-    element, fill = fill_bytes(options.get("fillvalue"), element)
-    return Plan(element, full, limits if limits != full else None, fill, echo, array)
+    fill: Any = options.get("fillvalue")
+    if element.kind != "composite":
+        element, fill = fill_bytes(fill, element)
+    elif fill is not None:
+        from pnc_vol.api.filling import checked_fill
+
+        fill = checked_fill(fill, element)
+    return Plan(element, full, limits, fill, echo, array)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -149,16 +157,24 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
         if item is str or item is bytes:
             array = np.asarray(data, dtype=object)
             wanted = string_dtype("utf-8" if item is str else "ascii")
+        elif item is not None and item.__name__ in ("Reference", "RegionReference"):
+            array, wanted = np.asarray(data, dtype=object), special_dtype(ref=item)
         else:
             array = np.asarray(data, order="C")
             wanted = np.dtype("S1") if array.dtype == np.dtype("S0") else array.dtype
         element = element_for(wanted)
     else:
         element = element_for(wanted)
-        if isinstance(data, np.ndarray):
+        if element.kind == "composite":
+            from pnc_vol.mapping.composite import conform
+
+            array = conform(data, element.dtype)
+        elif isinstance(data, np.ndarray):
             array = data
         elif element.is_string:
             array = encode(data, element)
+        elif element.kind in RAW_KINDS:
+            array = np.asarray(data, dtype=np.dtype(element.dtype.base.str))
         elif element.kind == "bool":
             array = np.asarray(data, dtype=bool)
         else:
@@ -167,9 +183,16 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
         # wide enough from the start, so that the first flush needs not lay it out anew
         array = encode(array, element)
         element = element.widened(array.dtype.itemsize)
+    elif element.kind in RAW_KINDS or element.kind == "composite":
+        pass
     elif array.dtype.kind not in "biufc" and not element.is_string:
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}")
     return array, element
+
+
+def _inner(element: Element) -> Shape:
+    """Axes that arrays of the element's values have behind those of the dataset."""
+    return () if element.dtype.subdtype is None else element.dtype.subdtype[1]
 
 
 def _item_type(data: Any) -> type | None:
@@ -210,7 +233,7 @@ def _length(value: Any) -> int:
 
 
 def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | None:
-    """The limits, if any; only the first axis may be unlimited."""
+    """The limits, if any."""
     if maxshape is None:
         return None
     if isinstance(maxshape, (int, np.integer)):
@@ -225,15 +248,6 @@ def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | No
     if any(limit is not None and limit < n for limit, n in zip(limits, shape, strict=True)):
         raise DefinitionError(f"maxshape={limits} is smaller than shape={shape}")
     return limits
-
-
-def _only_first_grows(limits: tuple[int | None, ...] | None, shape: Shape | None) -> None:
-    for axis, (limit, n) in enumerate(zip(limits or (), shape or (), strict=False)):
-        if limit != n and (axis or limit is not None):
-            raise NotYetError(
-                f"maxshape={limits} for shape={shape}: axis {axis} could grow, but only the first axis may "
-                "be unlimited (None) in this version; create the dataset at its full size or put the growing axis first"
-            )
 
 
 # ------------------------------------------------------------------------------------------- fill values
@@ -251,7 +265,9 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
     """
     if value is None:
         return element, None
-    if not element.is_string:
+    if element.kind == "array":
+        value = np.broadcast_to(np.asarray(value), _inner(element))
+    elif not element.is_string:
         # a fill value is cast, as h5py does; out of range stays an error
         value = np.asarray(value)
     coded = encode(value, element)

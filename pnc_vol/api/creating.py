@@ -177,6 +177,8 @@ class Creating(HLObject, MutableMappingHDF5):
         for key in ("shape", "dtype", "chunks", "compression", "compression_opts", "scaleoffset", "shuffle",
                     "fletcher32", "fillvalue"):  # fmt: skip
             kwupdate.setdefault(key, getattr(other, key))
+        if "track_times" in getattr(getattr(other.id, "node", None), "echo", ()):
+            kwupdate.setdefault("track_times", True)
         if other.maxshape != other.shape:
             kwupdate.setdefault("maxshape", other.maxshape)
         return self.create_dataset(name, **kwupdate)
@@ -214,13 +216,17 @@ class Creating(HLObject, MutableMappingHDF5):
             element=plan.element,
             shape=plan.shape,
             maxshape=plan.maxshape,
-            fillvalue=plan.fillvalue,
+            fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
         )
+        if node.parts and plan.fillvalue is not None:
+            from pnc_vol.api.filling import fill_parts
+
+            fill_parts(node, plan.fillvalue)
         if plan.echo:
             node.echo = dict(plan.echo)
         if plan.data is not None and plan.data.size:
             try:
-                session.write(node, select(plan.data.shape, ()), plan.data)
+                session.write(node, select(plan.shape or (), ()), plan.data)
             except Exception:
                 # as if it had never been asked for, the groups made on the way included
                 made = slot.group.children[slot.missing[0]] if slot.missing else node

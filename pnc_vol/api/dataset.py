@@ -33,6 +33,7 @@ from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
+    from pnc_vol.api.fields import FieldsView
 
 __all__ = ["Dataset"]
 
@@ -108,6 +109,10 @@ class Dataset(Storage, Posting):
     def fillvalue(self) -> Any:
         """What unwritten elements read as; 0 unless it was given."""
         node = self._node
+        if node.parts:
+            from pnc_vol.api.filling import composite_fill
+
+            return composite_fill(node)
         return fill_value(node.fillvalue, node.element)
 
     @property
@@ -151,18 +156,24 @@ class Dataset(Storage, Posting):
         """Read, by h5py's indexing rules; sees every earlier write of this process."""
         return self._read(args, new_dtype)
 
-    def _read(self, args: Any, dtype: np.dtype[Any] | None) -> Any:
+    def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = ()) -> Any:
         session = self._id.check()
         with session.lock:
             node: DatasetNode = self._id.node
             shape = node.shape
+            if node.element.kind == "composite":
+                from pnc_vol.api.fields import FieldsView, split_names
+
+                args, names = split_names(args)
+                if names:
+                    return FieldsView(self, names[0] if len(names) == 1 else names)[args]
             if not shape:
                 early = _check_scalar(args, node)
                 if early is not None:
                     return early
             selection = source(shape or (), args)
             collective = bool(self._id.handle.collective) and self._id.handle.collective.get(node.uid, 0) > 0
-            array = session.read(node, selection, collective=collective)
+            array = session.read(node, selection, collective=collective, fields=fields)
         if dtype is not None:
             array = cast(array, dtype)
         if array.shape == () and (shape or (args is not Ellipsis and args != (Ellipsis,))):
@@ -234,7 +245,15 @@ class Dataset(Storage, Posting):
         session = self._id.check()
         with session.lock:
             session.check_writable("write data")
-            session.write(self._id.node, target(self._id.node.shape, args), value)
+            node: DatasetNode = self._id.node
+            fields: tuple[str, ...] = ()
+            if node.element.kind == "composite":
+                from pnc_vol.api.fields import fields_of, split_names
+
+                args, fields = split_names(args)
+                if fields:
+                    fields_of(node.element.dtype, fields, writing=True)
+            session.write(node, target(node.shape, args), value, fields)
 
     def write_direct(self, source: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
         """Post a write of (a part of) an array.
@@ -259,9 +278,10 @@ class Dataset(Storage, Posting):
         self[() if dest_sel is None else dest_sel] = source if source_sel is None else source[source_sel]
 
     def resize(self, size: Any, axis: int | None = None) -> None:
-        """Change the length of the first axis; only a dataset with ``maxshape=(None, ...)`` allows it.
+        """Change the length of axes, within `maxshape`.
 
-        Every rank makes the same call. What is cut off reads as the fill value when the dataset grows again.
+        Every rank makes the same call. What is cut off reads as the fill value when the dataset grows again. The first
+        axis, if it has no limit, grows by itself; for anything else the data are laid out anew.
 
         Parameters
         ----------
@@ -275,22 +295,20 @@ class Dataset(Storage, Posting):
         ValueError
             There is no such axis.
         RuntimeError
-            Another axis than the first would change.
+            An axis would be longer than `maxshape` allows.
         """
         session = self._check()
         with session.lock:
             node = self._node
-            shape = node.shape
-            if shape is None or not node.is_record:
-                raise TypeError("Only chunked datasets can be resized: create it with maxshape=(None, ...)")
+            shape, limits = node.shape, node.maxshape
+            if shape is None or limits is None:
+                raise TypeError("Only chunked datasets can be resized: create it with maxshape=")
             new = _new_shape(shape, size, axis)
-            if new[1:] != shape[1:]:
-                raise OperationError(
-                    f"Unable to resize {node.path!r} from {shape} to {new}: only the first axis may grow"
-                )
+            if any(limit is not None and n > limit for n, limit in zip(new, limits, strict=True)):
+                raise OperationError(f"Unable to resize {node.path!r} from {shape} to {new}: its maxshape is {limits}")
             session.check_writable("change a dataset's dimensions")
             if new != shape:
-                session.grow(node, new)
+                session.resize(node, new)
 
     # ------------------------------------------------------------------------------------- views
 
@@ -327,15 +345,22 @@ class Dataset(Storage, Posting):
             raise TypeError("dset.asstr() can only be used on datasets with an HDF5 string datatype")
         return AsStrView(self, encoding or info.encoding, errors)
 
-    def fields(self, names: Any) -> Any:
-        """Not for this dataset: only compound types have fields, and none can be stored yet.
+    def fields(self, names: Any) -> FieldsView:
+        """Some fields of a compound dataset.
+
+        Parameters
+        ----------
+        names : str or list of str
+            One field, whose values are read, or several.
 
         Raises
         ------
         ValueError
-            Always.
+            No compound, or no such field.
         """
-        raise SelectionValueError("Field names only allowed for compound types")
+        from pnc_vol.api.fields import FieldsView
+
+        return FieldsView(self, names)
 
     def __repr__(self) -> str:
         if not self:

@@ -79,7 +79,9 @@ def check_storage(
     """
     if not options:
         return {}
-    compression, level = _compression(options.get("compression"), options.get("compression_opts"))
+    compression, level = _compression(
+        options.get("compression"), options.get("compression_opts"), bool(options.get("allow_unknown_filter"))
+    )
     chunks = options.get("chunks")
     shuffle, fletcher32 = bool(options.get("shuffle")), bool(options.get("fletcher32"))
     scaleoffset = _scaleoffset(options.get("scaleoffset"), dtype, fletcher32) if shape else options.get("scaleoffset")
@@ -92,7 +94,7 @@ def check_storage(
     else:
         if chunks is False and (filtered or maxshape is not None):
             raise DefinitionError("Chunked format required for given storage options; leave chunks=False out")
-        chunks = _chunks(chunks, shape, maxshape)
+        chunks = _chunks(chunks, shape, maxshape, dtype.itemsize)
         if chunks is None and (filtered or maxshape is not None):
             chunks = guess_chunks(shape, maxshape, dtype.itemsize)
         if compression == "szip" and chunks is not None and level[1] > prod(chunks):
@@ -110,7 +112,7 @@ def check_storage(
     return echo
 
 
-def _compression(compression: Any, level: Any) -> tuple[str | int | None, Any]:
+def _compression(compression: Any, level: Any, unknown: bool = False) -> tuple[str | int | None, Any]:
     """Name (or number) of the filter, and its setting."""
     if hasattr(compression, "filter_id"):
         return _named(compression.filter_id, tuple(compression.filter_options))
@@ -136,7 +138,8 @@ def _compression(compression: Any, level: Any) -> tuple[str | int | None, Any]:
     if compression == "szip":
         return "szip", _szip(level)
     if isinstance(compression, (int, np.integer)):
-        if compression < 0:
+        if compression < 256 and compression not in FILTER_IDS.values() and not unknown:
+            # below 256 are HDF5's own filters
             raise DefinitionError(f"Unknown compression filter number: {compression}")
         return int(compression), level
     raise DefinitionError(f'Compression filter "{compression}" is unavailable; one of gzip, lzf, szip is known')
@@ -176,11 +179,11 @@ def _scaleoffset(value: Any, dtype: np.dtype[Any], fletcher32: bool) -> int | No
     return 0 if value is True else int(value)
 
 
-def _chunks(chunks: Any, shape: Shape, maxshape: tuple[int | None, ...] | None) -> Shape | None:
+def _chunks(chunks: Any, shape: Shape, maxshape: tuple[int | None, ...] | None, itemsize: int) -> Shape | None:
     if chunks is None:
         return None
     if chunks is True:
-        return guess_chunks(shape, maxshape, 8)
+        return guess_chunks(shape, maxshape, itemsize)
     if chunks is False:
         raise TypeError("'chunks' argument must be None or a sequence object")
     if isinstance(chunks, (int, np.integer)):
@@ -228,6 +231,8 @@ def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
     for name, given in (("track_times", times), ("track_order", order)):
         if given:
             echo[name] = True
+    if fill_time is not None:
+        echo["fill_time"] = fill_time
 
 
 def _warn(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -248,7 +253,7 @@ def chunks_of(node: DatasetNode) -> Shape | None:
     chunks = node.echo.get("chunks")
     if chunks is not None:
         return tuple(chunks)
-    if node.is_record and node.shape is not None:
+    if node.maxshape is not None and node.shape is not None:
         return guess_chunks(node.shape, node.maxshape, node.element.itemsize)
     return None
 

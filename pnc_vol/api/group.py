@@ -70,10 +70,28 @@ class Group(Creating):
             There is none.
         """
         if not isinstance(name, (str, bytes)):
+            if type(name).__name__ in ("Reference", "RegionReference"):
+                return self._referred(name)
             raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
         session = self._id.check_for_name()
         with session.lock:
             return self._wrap(paths.find(self._node, name))
+
+    def _referred(self, reference: Any) -> Any:
+        """The object that a reference names.
+
+        Raises
+        ------
+        ValueError
+            It is null.
+        KeyError
+            Its object is gone.
+        """
+        session = self._id.check_for_name()
+        if not reference:
+            raise DefinitionError("Invalid HDF5 object reference: it is null")
+        with session.lock:
+            return self._wrap(paths.find(session.tree.root, reference.path))
 
     def get(
         self,
@@ -232,8 +250,10 @@ class Group(Creating):
             The copy's name in the group `dest`; by default the source's own.
         shallow : bool
             Of a group, copy only the immediate members.
-        expand_soft, expand_external, expand_refs : bool
-            Accepted; there are no soft or external links, and no references.
+        expand_soft, expand_external : bool
+            Accepted; there are no soft or external links.
+        expand_refs : bool
+            Not supported: references in what is copied keep their paths.
         without_attrs : bool
             Leave the attributes behind.
 
@@ -248,6 +268,8 @@ class Group(Creating):
         """
         from pnc_vol.api.copying import copy_object
 
+        if expand_refs:
+            raise NotYetError("copy(expand_refs=True) is not supported; copy what is referred to as well")
         origin = source if isinstance(source, HLObject) else self
         if isinstance(dest, HLObject) and not isinstance(dest, Group):
             raise TypeError("Destination must be path or Group object")

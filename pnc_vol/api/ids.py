@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,13 @@ class ObjectID:
     def rank(self) -> int:
         """Number of axes; 0 for anything that is no dataset."""
         return len(getattr(self.node, "shape", None) or ())
+
+    def close(self) -> None:
+        """Let go of the object: this id, and what uses it, is false from then on; the file and the object stay."""
+        gone = copy.copy(self.node)
+        # a node that no group has: as if it had been deleted, for this id alone
+        gone.name, gone.parent = "", self.node.tree.root
+        self.node = gone
 
     def check(self) -> Session:
         """The session, if the object can be used.

@@ -17,12 +17,13 @@ from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMappi
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.ids import ObjectID
-from pnc_vol.errors import NotYetError
 
 if TYPE_CHECKING:
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
+    from pnc_vol.api.regions import RegionProxy
+    from pnc_vol.mapping.references import Reference
     from pnc_vol.pending.session import Session
 
 __all__ = ["HLObject", "ItemsViewHDF5", "KeysViewHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
@@ -83,26 +84,20 @@ class HLObject:
         return _attribute_manager()(self)
 
     @property
-    def ref(self) -> Any:
-        """Not supported.
+    def ref(self) -> Reference:
+        """A reference to this object: ``f[obj.ref]`` opens it."""
+        from pnc_vol.mapping.references import Reference
 
-        Raises
-        ------
-        NotYetError
-            Always.
-        """
-        raise NotYetError("object references (.ref) are not supported; store the path (obj.name) as a string")
+        self._check()
+        return Reference(self._id.node.path, self._id.node)
 
     @property
-    def regionref(self) -> Any:
-        """Not supported.
+    def regionref(self) -> RegionProxy:
+        """Makes references to elements of a dataset: ``ds.regionref[2:4]``."""
+        from pnc_vol.api.regions import RegionProxy
 
-        Raises
-        ------
-        NotYetError
-            Always.
-        """
-        raise NotYetError("region references (.regionref) are not supported; store the path and the slices")
+        self._check()
+        return RegionProxy(self)
 
     def __eq__(self, other: object) -> bool:
         if hasattr(other, "id"):

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pnc_vol.api.blocks import spelled_out
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
@@ -59,6 +58,12 @@ def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     try:
         return select(shape, args)
     except SelectionTypeError:
+        if type(args).__name__ == "RegionReference":
+            from pnc_vol.api.fields import region_selection
+
+            return region_selection(shape, args)
+        from pnc_vol.api.blocks import spelled_out
+
         other = spelled_out(args, shape)
         if other is not args:
             return select(shape, other)

@@ -36,6 +36,10 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     source = array.dtype
     if source == dtype and dtype.kind != "O":
         return array
+    if dtype.names is not None and source.names is not None:
+        from pnc_vol.mapping.composite import conform
+
+        return conform(array, dtype)
     if check_string_dtype(source) is not None:
         if dtype.kind in "TU":
             flat = [text.decode("utf-8") for text in array.ravel().tolist()]

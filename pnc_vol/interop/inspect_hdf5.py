@@ -16,6 +16,7 @@ import numpy as np
 
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.special import check_string_dtype
 
 __all__ = [
     "STRING_BYTES",
@@ -103,6 +104,12 @@ def _refuse_references(dtype: np.dtype[Any]) -> None:
     metadata: Any = dtype.metadata or {}
     if "ref" in metadata:
         raise NotYetError("references are addresses inside the HDF5 file; store the path as a string")
+    if dtype.subdtype is not None:
+        _refuse_references(dtype.subdtype[0])
+    elif check_string_dtype(dtype) is None and metadata.get("vlen") is not None:
+        _refuse_references(np.dtype(metadata["vlen"]))
+    for name in dtype.names or ():
+        _refuse_references(dtype[name])
 
 
 def bytes_in_memory(dataset: Any) -> int:
@@ -121,7 +128,9 @@ def bytes_in_memory(dataset: Any) -> int:
 def chosen_fill(dataset: Any) -> Any:
     """The fill value that was asked for when the dataset was made; None for the default."""
     if not is_hdf5(dataset):
-        return dataset.fillvalue if dataset.id.node.fillvalue is not None else None
+        node = dataset.id.node
+        given = (node, *node.parts.values())
+        return dataset.fillvalue if any(part.fillvalue is not None for part in given) else None
     import h5py
 
     if dataset.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:

@@ -23,6 +23,7 @@ from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeE
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.blocks import blocks
 from pnc_vol.interop.report import Ledger
+from pnc_vol.mapping.special import check_string_dtype
 
 __all__ = ["Transfer"]
 
@@ -36,6 +37,11 @@ SPELLINGS = {
     "enum": "enum -> integer with flag_values and flag_meanings",
     "complex": "complex -> trailing dimension of 2",
     "float16": "float16 -> float",
+    "array": "array type -> more axes",
+    "opaque": "opaque -> ubyte with a trailing dimension",
+    "longdouble": "long double -> ubyte with a trailing dimension",
+    "datetime": "date -> int64",
+    "composite": "compound, reference or array of varying length -> a variable for each of its parts",
 }
 
 
@@ -169,12 +175,6 @@ class Transfer:
             return keywords | {"data": self.empty(dtype)}
         keywords |= {"shape": source.shape, "dtype": dtype}
         limits = source.maxshape
-        if self.to_netcdf and limits != source.shape:
-            limits = (None, *source.shape[1:]) if limits[0] is None else source.shape
-            if limits != source.maxshape:
-                self.ledger.lose(
-                    path, f"limits {source.maxshape} of its shape", "only the first axis may grow, without limit"
-                )
         if limits != source.shape:
             keywords["maxshape"] = limits
         if (fill := inspect_hdf5.chosen_fill(source)) is not None:
@@ -259,7 +259,7 @@ class Transfer:
         shape = source.shape
         if shape is None or 0 in shape:
             return
-        varying = source.dtype.kind == "O"
+        varying = check_string_dtype(source.dtype) is not None and source.dtype.kind == "O"
         itemsize = inspect_hdf5.bytes_in_memory(source)
         chunks = getattr(source if self.to_netcdf else target, "chunks", None)
         if varying and self.to_netcdf:
@@ -302,7 +302,7 @@ class Transfer:
                 self.ledger.spell(path, f"path -> variable name {node.cdf_name}")
             if node.element.kind in SPELLINGS:
                 self.ledger.spell(path, SPELLINGS[node.element.kind])
-            if node.is_placeholder:
+            if node.is_placeholder and not node.parts:
                 self.ledger.spell(path, "no elements -> scalar placeholder, and the shape in _PncVol")
         for path, name in self.scales.items():
             self.ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")

@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, RangeError
+from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
-from pnc_vol.mapping.dtypes import Element, element_for, encode, numbers
+from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
-from pnc_vol.mapping.spelling import spell, unspell
+from pnc_vol.mapping.spelling import LITERAL, spell, unspell
+from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
 
 __all__ = [
     "Attribute",
@@ -67,6 +68,10 @@ class Attribute:
             return False
         if self.value is None or other.value is None:
             return self.value is other.value
+        if element_for(self.dtype).kind in LITERAL:
+            from pnc_vol.mapping.literals import to_text
+
+            return to_text(self.value, self.dtype) == to_text(other.value, other.dtype)
         return bool(np.array_equal(self.value, other.value, equal_nan=self.dtype.kind in "fc"))
 
 
@@ -92,8 +97,6 @@ def make_attribute(
         No equivalent in HDF5: ``U`` arrays, objects that are neither all str nor all bytes.
     ValueError
         Shapes that do not agree, NULs in strings of varying length, values that do not fit.
-    NotYetError
-        A type that this version cannot store.
 
     Examples
     --------
@@ -112,16 +115,20 @@ def make_attribute(
         if shape is not None:
             raise ConversionError("an Empty attribute has no shape; leave shape= out")
         return Attribute(element_for(value.dtype if wanted is None else wanted).dtype, None, None)
-    array, wanted = _as_array(value, wanted)
+    array, wanted = as_array(value, wanted)
     element = element_for(wanted)
     if shape is not None:
         shape = tuple(int(n) for n in shape)
+        if element.dtype.subdtype is not None:
+            shape += element.dtype.subdtype[1]
         if int(np.prod(shape, dtype=object)) != array.size:
             raise DefinitionError(
                 f"Shape of new attribute conflicts with shape of data: {shape} was asked, the data has {array.shape}"
             )
         array = array.reshape(shape)
-    return Attribute(element.dtype, array.shape, _frozen(_as_stored(array, element)))
+    stored = as_stored(array, element)
+    inner = 0 if element.dtype.subdtype is None else len(element.dtype.subdtype[1])
+    return Attribute(element.dtype, stored.shape[: stored.ndim - inner], frozen(stored))
 
 
 def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
@@ -174,81 +181,7 @@ def _simple(value: Any) -> Attribute | None:
 
 def _of_plain(value: Plain) -> Attribute:
     dtype = _SIMPLE[type(value)]
-    return Attribute(dtype, (), _frozen(np.array(value, dtype)))
-
-
-def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
-    """The value as an array, and the type to store."""
-    if wanted is not None:
-        if element_for(wanted).kind in ("number", "enum", "complex", "float16"):
-            return numbers(value, wanted), wanted
-        if not isinstance(value, np.ndarray):
-            return np.asarray(value, dtype=wanted, order="C"), wanted
-        return np.asarray(value, order="C"), wanted
-    item = _item_type(value)
-    if item is bytes or item is str:
-        tagged = string_dtype("ascii" if item is bytes else "utf-8")
-        return np.asarray(value, dtype=object, order="C"), tagged
-    if item is not None and item.__name__ in ("Reference", "RegionReference"):
-        raise NotYetError("references cannot be stored yet; a later version will. Store the path as a string for now")
-    array = np.asarray(value, order="C")
-    if array.dtype.kind == "S" and not array.dtype.itemsize:
-        array = array.astype("S1")
-    return array, array.dtype
-
-
-def _item_type(value: Any) -> type | None:
-    """The one Python type of all items of an object array or nested list; the type of anything else."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind != "O" or check_string_dtype(value.dtype):
-            return None
-        types = {type(item) for item in value.ravel().tolist()}
-    elif isinstance(value, (list, tuple)):
-        types = {_item_type(item) for item in value}  # type: ignore[misc]
-    else:
-        return type(value)
-    return types.pop() if len(types) == 1 else None
-
-
-def _as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
-    """The values as they will be read again: of the element's dtype, texts as str."""
-    dtype = element.dtype
-    if element.kind == "vlen_string":
-        coded = encode(array, element)
-        return _texts(coded.ravel().tolist(), dtype).reshape(array.shape)
-    if element.kind == "string":
-        return encode(array, element).astype(dtype)
-    if array.dtype.kind not in "biufc":
-        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}")
-    if array.dtype.kind == "c" and dtype.kind != "c":
-        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}; take .real")
-    if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.size:
-        limits = np.iinfo(dtype)
-        low, high = array.min(), array.max()
-        if not (int(limits.min) <= low and high <= int(limits.max)):
-            raise _too_large(array, dtype)
-    try:
-        with np.errstate(over="raise"):
-            return array.astype(dtype)
-    except FloatingPointError:
-        raise _too_large(array, dtype) from None
-
-
-def _too_large(array: NDArray[Any], dtype: Dtype) -> RangeError:
-    values = f"{array.item()}" if array.size == 1 else f"values from {array.min()} to {array.max()}"
-    return RangeError(f"{values} cannot be stored as {dtype}: out of its range; give a wider dtype=")
-
-
-def _texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:
-    """An object array of str from bytes; what is no UTF-8 becomes surrogates, as h5py does."""
-    texts = np.empty(len(coded), dtype=dtype)
-    texts[:] = [text.decode("utf-8", "surrogateescape") for text in coded]
-    return texts
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array
+    return Attribute(dtype, (), frozen(np.array(value, dtype)))
 
 
 # --------------------------------------------------------------------------------------- to and from the header
@@ -327,13 +260,13 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[st
     'K'
     """
     if not marker and attr.type == CHAR:
-        return Attribute(_SIMPLE[str], (), _frozen(_texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())))
+        return Attribute(_SIMPLE[str], (), frozen(texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())))
     dtype, shape, coded = unspell(attr, marker, findings)
     if shape is None or coded is None:
         return Attribute(dtype, None, None)
-    if dtype.kind == "O":
-        coded = _texts(coded.ravel().tolist(), dtype).reshape(shape)
-    return Attribute(dtype, shape, _frozen(coded))
+    if dtype.kind == "O" and check_string_dtype(dtype) is not None:
+        coded = texts(coded.ravel().tolist(), dtype).reshape(shape)
+    return Attribute(dtype, shape, frozen(coded))
 
 
 # ------------------------------------------------------------------------------------------------ the mapping

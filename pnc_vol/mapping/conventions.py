@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.errors import DefinitionError
+from pnc_vol.errors import DefinitionError, PncVolError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element, Kind, element_for
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, Kind, element_for
 from pnc_vol.mapping.special import metadata_of, string_dtype, with_metadata
 
 __all__ = ["TYPE_KEYS", "derive", "element_marker", "element_of_var", "generated_attrs"]
@@ -33,7 +33,7 @@ Marker = Mapping[str, Any]
 WIDEST = 2**31 - 1
 """Bytes of the widest string that numpy has; characters of a wider dimension are single ones."""
 
-TYPE_KEYS = ("type", "encoding", "enum", "order")
+TYPE_KEYS = ("type", "encoding", "enum", "order", "dtype")
 """Keys of `_PncVol` that belong to the element."""
 
 
@@ -149,10 +149,32 @@ def _marked_element(
         element = replace(made, trailing_names=(names[-1],))
     elif kind == "enum" and code not in (CHAR, FLOAT, DOUBLE):
         element = _marked_enum(code, marker.get("enum"))
+    elif kind in _DESCRIBED:
+        return _described(code, sizes, names, kind, marker.get("dtype"))
     if element is not None and order == ">":
         element = replace(element, dtype=element.dtype.newbyteorder(">"))
         element = _with_metadata(element, derived, marker)
     return element
+
+
+_DESCRIBED = RAW_KINDS | {"composite"}
+
+
+def _described(code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: str, said: Any) -> Element | None:
+    """The element of a type that the marker describes, if the variable can hold it."""
+    from pnc_vol.mapping.describe import undescribe
+
+    dtype = undescribe(said)
+    if dtype is None:
+        return None
+    try:
+        element = element_for(dtype)
+    except (PncVolError, ValueError, TypeError):
+        return None
+    n = len(element.trailing)
+    if element.kind != kind or element.nc_type != code or (n and sizes[-n:] != element.trailing):
+        return None
+    return replace(element, trailing_names=names[-n:]) if n else element
 
 
 def _with_metadata(element: Element, derived: Element, marker: Marker) -> Element:
@@ -185,7 +207,11 @@ def element_marker(element: Element, derived: Element) -> dict[str, Any]:
         marker["type"] = element.kind
     if element.kind == "enum":
         marker["enum"] = dict(metadata_of(element.dtype)["enum"])
-    if element.is_string:
+    if element.kind in _DESCRIBED:
+        from pnc_vol.mapping.describe import describe
+
+        marker["dtype"] = describe(element.dtype)
+    elif element.is_string:
         if element.encoding != derived.encoding:
             marker["encoding"] = element.encoding
     elif element.dtype.str[0] == ">" and element.dtype.itemsize > 1 and np.little_endian:

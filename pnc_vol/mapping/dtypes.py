@@ -6,7 +6,10 @@ headers, selections, byte ranges; conversion of numbers to big-endian is `format
 Rules
 -----
 1. Strings are characters with a trailing dimension, booleans bytes, complex numbers have a trailing dimension of 2,
-   enums are their base type, float16 is float. Everything else is the type of the same name.
+   enums are their base type, float16 is float; array types, opaque data and long doubles are `mapping.raw`'s.
+   Compounds,
+   arrays of varying length and references take several variables (`mapping.composite`); theirs is a byte that holds
+   nothing. Everything else is the type of the same name.
 2. `encode` takes what h5py takes and refuses what it refuses; strings are the exception where h5py's refusal
    is a gap of HDF5's converters (bytes into fixed UTF-8, objects into fixed ASCII): they are stored.
 3. Numbers are not checked against the stored type here: `format.convert` does that while it copies.
@@ -21,12 +24,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, RangeError
+from pnc_vol.errors import ConversionError, DefinitionError, RangeError
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, nc_type
-from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, string_dtype, with_metadata
+from pnc_vol.mapping.special import (
+    Dtype,
+    check_complex_dtype,
+    check_string_dtype,
+    metadata_of,
+    string_dtype,
+    with_metadata,
+)
 
 __all__ = [
     "COMPLEX_DIM",
+    "RAW_KINDS",
     "Element",
     "Kind",
     "decode",
@@ -35,7 +46,12 @@ __all__ = [
     "numbers",
 ]
 
-Kind = Literal["number", "bool", "string", "vlen_string", "enum", "complex", "float16"]
+Kind = Literal[
+    "number", "bool", "string", "vlen_string", "enum", "complex", "float16",
+    "array", "opaque", "longdouble", "datetime", "composite",
+]  # fmt: skip
+RAW_KINDS = frozenset(("array", "opaque", "longdouble", "datetime"))
+"""Kinds that `mapping.raw` encodes; it is loaded when there is something of them, as few files have."""
 COMPLEX_DIM = "_pfnc_complex"
 """Name of the trailing dimension of complex variables, as nc-complex (netCDF4's ``auto_complex``) writes it."""
 
@@ -101,8 +117,6 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
     ------
     TypeError
         A type without an equivalent in HDF5: ``U``, plain ``O``, dates.
-    NotYetError
-        A type of HDF5 that this version does not store.
     ValueError
         A string of length 0.
 
@@ -115,7 +129,8 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
     info = check_string_dtype(dt)
     if info is not None:
         return _string_element(*info, width)
-    if dt.metadata is None:
+    # numpy's equality does not look at metadata, which the fields of a compound may have
+    if dt.metadata is None and dt.kind != "V":
         return _plain_element(dt)
     return _element(dt)
 
@@ -126,6 +141,18 @@ def _plain_element(dt: Dtype) -> Element:
 
 
 def _element(dt: Dtype) -> Element:
+    if dt.kind in "VMm" or dt.metadata or dt.char in "gG":
+        from pnc_vol.mapping.raw import raw_parts
+
+        raw = raw_parts(dt)
+        if raw is not None:
+            shown, file_dtype, code, trailing, names, kind = raw
+            return Element(shown, file_dtype, code, trailing, names, kind)  # type: ignore[arg-type]
+    complex_ = check_complex_dtype(dt) if dt.names is not None else None
+    if complex_ is not None:
+        return _element(complex_)
+    if dt.kind in "VO" and _composite(dt):
+        return Element(dt, np.dtype("i1"), BYTE, kind="composite")
     _refuse(dt)
     enum = metadata_of(dt).get("enum")
     if enum is not None:
@@ -164,28 +191,37 @@ def _enum_element(dt: Dtype, members: dict[str, int]) -> Element:
 
 
 def _refuse(dt: Dtype) -> None:
-    """Raise what h5py raises for types that HDF5 lacks, and `NotYetError` for those that only we lack."""
-    metadata = metadata_of(dt)
-    vlen, reference = metadata.get("vlen"), metadata.get("ref")
-    what = ""
-    if dt.subdtype is not None:
-        what = f"array type {dt!r}: give the dataset more axes instead"
-    elif dt.names is not None:
-        what = f"compound type {dt!r}: one dataset per field works"
-    elif dt.kind == "V" or metadata.get("h5py_opaque"):
-        what = f"opaque type {dt!r}: store the bytes as uint8"
-    elif vlen not in (None, str, bytes):
-        what = f"arrays of varying length of {vlen!r}: store the values and the lengths as two datasets"
-    elif reference is not None:
-        what = "references: store the path as a string"
-    elif dt.kind in "fc" and dt.itemsize > (8 if dt.kind == "f" else 16):
-        what = f"extended precision {dt!r}: use float64 or complex128"
-    if what:
-        raise NotYetError(f"this version cannot store {what}; a later version will hold it")
-    if dt.kind == "O" and vlen is None:
+    """Raise what h5py raises for types that HDF5 lacks."""
+    if dt.kind == "O":
         raise ConversionError(f"Object dtype {dt!r} has no native HDF5 equivalent; use string_dtype() for strings")
-    if dt.kind not in "biufcSOT":
+    if dt.kind not in "biufcST":
         raise ConversionError(f"No conversion path for dtype: {dt!r}")
+
+
+def _composite(dt: Dtype) -> bool:
+    """True for a type that takes several variables; its parts are checked too.
+
+    Raises
+    ------
+    ConversionError
+        A part of it has no equivalent in HDF5.
+    """
+    metadata = metadata_of(dt)
+    if "ref" in metadata:
+        return True
+    vlen: Any = metadata.get("vlen")
+    # by identity: numpy says that float64 equals None
+    if dt.kind == "O" and not any(vlen is known for known in (None, str, bytes)):
+        element_for(vlen)
+        return True
+    if dt.names is not None and dt.fields is not None:
+        for name in dt.names:
+            element_for(dt.fields[name][0])
+        return True
+    if dt.subdtype is not None:
+        element_for(dt.subdtype[0])
+        return True
+    return False
 
 
 # ------------------------------------------------------------------------------------------- the values
@@ -223,6 +259,10 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
         return _fixed_strings(values, element)
     if element.kind == "bool":
         return _booleans(values)
+    if element.kind in RAW_KINDS:
+        from pnc_vol.mapping.raw import encode_raw
+
+        return encode_raw(values, element)
     array = numbers(values, element.dtype)
     if array.dtype.kind == "c" and element.kind != "complex":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
@@ -273,6 +313,12 @@ def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
             pass
     if not isinstance(values, np.ndarray):
         # not `dtype=`: numpy would wrap its own scalars, and what has an `__array__`, into the smaller type
+        if dt.str[1:] == "u8" and _all_int(values):
+            # beyond int64 numpy would make floats of them
+            try:
+                return np.asarray(values, order="C", dtype=dt.newbyteorder("="))
+            except OverflowError:
+                pass
         array = np.asarray(values, order="C")
         if array.dtype.kind in "biufc":
             return array
@@ -338,6 +384,12 @@ def _all_str(values: Any) -> bool:
     return type(values) is str
 
 
+def _all_int(values: Any) -> bool:
+    if isinstance(values, (list, tuple)):
+        return bool(values) and all(map(_all_int, values))
+    return type(values) is int
+
+
 def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
     """Strings cut to the element's width; what is shorter is padded with NUL by the conversion to the file."""
     size = element.itemsize
@@ -375,6 +427,10 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
     >>> decode(np.frombuffer(b"\\0\\1\\0\\2", np.uint8), element_for("i2"), (2,))
     array([1, 2], dtype=int16)
     """
+    if element.kind in RAW_KINDS:
+        from pnc_vol.mapping.raw import decode_raw
+
+        return decode_raw(raw, element, shape)
     array = raw.view(element.file_dtype).reshape(shape)
     if element.kind == "bool":
         return np.asarray(array != 0)

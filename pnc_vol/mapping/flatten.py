@@ -148,13 +148,19 @@ def _variable(node: DatasetNode, book: DimBook, numrecs: int, known: Known) -> V
     dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
     marker: dict[str, Any] = {}
     name = node.cdf_name
-    if node.parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
+    if node.owner is not None:
+        marker["part"] = node.owner.path
+    elif node.parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
         marker["path"] = node.path
     if node.is_placeholder:
         _describe_placeholder(node, marker)
     elif node.maxshape is not None and node.is_record and node.shape and node.shape[0] != numrecs:
         marker["len"] = node.shape[0]
-    _describe_axes(node, visible, book, marker)
+    limits = node.maxshape
+    if limits is not None and node.shape is not None and not (node.is_record and limits[1:] == node.shape[1:]):
+        marker["max"] = list(limits)
+    if node.owner is None:
+        _describe_axes(node, visible, book, marker)
     attrs = _variable_attrs(node, element, dims, book, marker, known)
     return Var(name, dims, attrs, element.nc_type)
 
@@ -164,6 +170,8 @@ def _describe_placeholder(node: DatasetNode, marker: dict[str, Any]) -> None:
         marker["null"] = True
         return
     marker["shape"] = list(node.shape)
+    if node.parts:
+        marker["parts"] = {name: part.cdf_name for name, part in node.parts.items()}
     if node.is_record:
         marker["record"] = True
 

@@ -7,7 +7,7 @@ of NetCDF, h5py itself (it is never imported here).
 Rules
 -----
 1. Same results and same errors as the function of the same name in h5py 3.16.
-2. Types that pnc_vol cannot store yet are recognised (`check_*`) but not made (`NotYetError`).
+2. Nothing here looks at a file: whether a type can be stored is found out when it is used.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pnc_vol.errors import NotYetError
-
 __all__ = [
     "Empty",
     "check_complex_dtype",
@@ -31,6 +29,7 @@ __all__ = [
     "check_ref_dtype",
     "check_string_dtype",
     "check_vlen_dtype",
+    "complex_compat_dtype",
     "enum_dtype",
     "is_empty",
     "metadata_of",
@@ -186,10 +185,7 @@ def check_enum_dtype(dt: Dtype) -> Any:
 
 
 def vlen_dtype(basetype: Any) -> Dtype:
-    """A dtype for arrays of varying length; ``vlen_dtype(str)`` is `string_dtype`.
-
-    The dtype is made for code that only asks about it; storing it is refused (`NotYetError`).
-    """
+    """A dtype for arrays of varying length of `basetype`; ``vlen_dtype(str)`` is `string_dtype`."""
     return np.dtype("O", metadata={"vlen": basetype})
 
 
@@ -199,17 +195,32 @@ def check_vlen_dtype(dt: Dtype) -> Any:
 
 
 def opaque_dtype(np_dtype: DTypeLike) -> Dtype:
-    """Not stored by this version.
+    """A dtype whose values are stored as opaque bytes: dates, above all, which HDF5 has no type for.
+
+    Parameters
+    ----------
+    np_dtype : dtype-like
 
     Raises
     ------
-    NotYetError
-        Always.
+    TypeError
+        A type of objects, of fields, or an array type.
+
+    Examples
+    --------
+    >>> check_opaque_dtype(opaque_dtype("M8[s]"))
+    True
     """
-    raise NotYetError(
-        f"opaque data ({np.dtype(np_dtype)!r}) cannot be stored yet; a later version will. "
-        "Store its bytes as uint8 for now."
-    )
+    dt = np.dtype(np_dtype)
+    if dt.kind == "O":
+        raise TypeError("Cannot store numpy object arrays as opaque data")
+    if dt.names is not None:
+        raise TypeError("Cannot store numpy structured arrays as opaque data")
+    if dt.subdtype is not None:
+        raise TypeError("Cannot store numpy sub-array dtype as opaque data")
+    if not dt.itemsize:
+        raise TypeError("dtype for opaque data must have explicit size")
+    return with_metadata(dt, {"h5py_opaque": True})
 
 
 def check_opaque_dtype(dt: Dtype) -> bool:
@@ -233,6 +244,26 @@ def check_complex_dtype(dt: Dtype) -> Dtype | None:
     return None
 
 
+def complex_compat_dtype(dt: DTypeLike) -> Dtype:
+    """The compound of two floats, ``r`` and ``i``, that stands for a complex type in HDF5.
+
+    Raises
+    ------
+    TypeError
+        No complex type.
+
+    Examples
+    --------
+    >>> complex_compat_dtype("c8").names
+    ('r', 'i')
+    """
+    kind = np.dtype(dt)
+    if kind.kind != "c":
+        raise TypeError(f"{kind!r} is no complex type")
+    part = np.dtype(f"{kind.byteorder}f{kind.itemsize // 2}")
+    return np.dtype([("r", part), ("i", part)])
+
+
 def special_dtype(**kwds: Any) -> Dtype:
     """h5py's older spelling: exactly one of ``vlen=``, ``enum=(basetype, values)``, ``ref=``.
 
@@ -240,9 +271,6 @@ def special_dtype(**kwds: Any) -> Dtype:
     ------
     TypeError
         Not exactly one keyword, or an unknown one.
-    NotYetError
-        ``ref=``.
-
     Examples
     --------
     >>> special_dtype(vlen=str).metadata["vlen"]
@@ -258,7 +286,9 @@ def special_dtype(**kwds: Any) -> Dtype:
             raise TypeError("Enums must be created from a 2-tuple (basetype, values_dict)") from None
         return enum_dtype(values, basetype)
     if name == "ref":
-        raise NotYetError("references cannot be stored yet; a later version will. Store the path as a string for now")
+        if value.__name__ not in ("Reference", "RegionReference"):
+            raise ValueError("Ref class must be Reference or RegionReference")
+        return with_metadata("O", {"ref": value})
     raise TypeError(f'Unknown special type "{name}"')
 
 

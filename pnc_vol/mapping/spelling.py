@@ -1,7 +1,7 @@
 """One attribute value in the file: a row of values and, where that is not enough, a marker.
 
 Knows: NC types, the keys of an attribute's marker (``type``, ``order``, ``encoding``, ``enum``, ``shape``, ``null``,
-``width``, ``lengths``). Does not know: `Attribute`, names, owners.
+``width``, ``lengths``, ``dtype``). Does not know: `Attribute`, names, owners.
 
 Rules
 -----
@@ -25,7 +25,7 @@ from pnc_vol.errors import RangeError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.conventions import element_marker, element_of_var
-from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element, element_for
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, element_for
 from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
 
 __all__ = ["spell", "unspell"]
@@ -37,6 +37,8 @@ SEPARATOR = b", "
 PADDING = 1 << 16
 """Bytes of padding that a marker may ask for: what it claims beyond that is not believed."""
 MAX_RANK = 32
+LITERAL = RAW_KINDS | {"composite"}
+"""Kinds of values that are written as JSON text; `mapping.literals` is loaded when there are some."""
 
 # ------------------------------------------------------------------------------------------------------ writing
 
@@ -57,6 +59,10 @@ def spell(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> 
     element = element_for(dtype)
     if element.is_string:
         return _spell_strings(name, element, shape, value)
+    if element.kind in LITERAL:
+        from pnc_vol.mapping.literals import spell_literal
+
+        return spell_literal(name, dtype, shape, value)
     marker = {} if element.kind == "number" and dtype.isnative else _type_marker(element)
     if shape is None or value is None:
         return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
@@ -115,6 +121,10 @@ def unspell(attr: Attr, marker: Marker | None, findings: list[str] | None) -> tu
     """
     if marker:
         try:
+            if marker.get("type") == "json":
+                from pnc_vol.mapping.literals import unspell_literal
+
+                return unspell_literal(attr, marker)
             return (_strings if attr.type == CHAR else _numbers)(attr, marker)
         except (ValueError, TypeError, KeyError, OverflowError, RangeError):
             if findings is not None:

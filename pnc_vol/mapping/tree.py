@@ -18,7 +18,7 @@ from typing import Any
 
 from pnc_vol.format.model import Dim
 from pnc_vol.mapping.attributes import Attributes
-from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.dtypes import Element, element_for
 
 __all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
 
@@ -79,6 +79,10 @@ class DatasetNode(Node):
     scale : str or None, the scale's name (maybe ``""``) when this dataset is a dimension scale.
     cdf_name : str, name of the variable once it has one.
     echo : dict, storage options that are only remembered (chunks, compression...).
+    parts : dict of str to DatasetNode, the variables of a dataset that takes several (`mapping.composite`); they are in
+        `Tree.datasets`, and in no group. Empty for most.
+    owner : DatasetNode or None, whose part this is.
+    rows : what `pending.composite` keeps of arrays of varying length.
     """
 
     uid: int
@@ -90,6 +94,9 @@ class DatasetNode(Node):
     scale: str | None = None
     cdf_name: str = ""
     echo: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, DatasetNode] = field(default_factory=dict)
+    owner: DatasetNode | None = None
+    rows: Any = None
     made_axes: list[Axis] | None = None
 
     @property
@@ -115,7 +122,7 @@ class DatasetNode(Node):
     @property
     def is_placeholder(self) -> bool:
         """True if the variable holds no element: a null dataset, or a shape with a 0 in a fixed axis."""
-        if self.shape is None:
+        if self.shape is None or self.element.kind == "composite":
             return True
         fixed = self.shape[1:] if self.is_record else self.shape
         return 0 in fixed
@@ -163,6 +170,21 @@ class Tree:
         fillvalue: bytes | None = None,
     ) -> DatasetNode:
         """Hang a new dataset below `parent`; the caller has checked name, shape and type."""
+        node = self._new(parent, name, element, shape, maxshape, fillvalue)
+        parent.children[name] = node
+        if element.kind == "composite" and shape is not None:
+            self._add_parts(node)
+        return node
+
+    def _new(
+        self,
+        parent: Any,
+        name: str,
+        element: Element,
+        shape: tuple[int, ...] | None,
+        maxshape: tuple[int | None, ...] | None,
+        fillvalue: bytes | None,
+    ) -> DatasetNode:
         node = DatasetNode(
             self,
             name,
@@ -178,9 +200,42 @@ class Tree:
         self.next_uid += 1
         self.datasets[node.uid] = node
         self.history.append(node)
-        parent.children[name] = node
         self.touch()
         return node
+
+    def _add_parts(self, node: DatasetNode) -> None:
+        from pnc_vol.mapping.composite import parts_of, ragged_base
+
+        assert node.shape is not None
+        for name, dtype, inner in parts_of(node.element.dtype):
+            limits = None if node.maxshape is None else (*node.maxshape, *inner)
+            part = self.add_part(node, name, element_for(dtype), (*node.shape, *inner), limits)
+            part.axes[: len(node.axes)] = node.axes
+        base = ragged_base(node.element.dtype)
+        if base is not None:
+            self.add_part(node, "values", element_for(base), (0,))
+
+    def add_part(
+        self,
+        owner: DatasetNode,
+        name: str,
+        element: Element,
+        shape: tuple[int, ...],
+        maxshape: tuple[int | None, ...] | None = None,
+    ) -> DatasetNode:
+        """Give a dataset a part, or a new one in the place of an old one, whose data are gone."""
+        old = owner.parts.get(name)
+        if old is not None:
+            for found in walk(old):
+                self.datasets.pop(found.uid, None)  # type: ignore[union-attr]
+        part = self._new(owner, name, element, shape, maxshape, None)
+        part.owner = owner
+        owner.parts[name] = part
+        if old is not None:
+            part.cdf_name = old.cdf_name
+        if element.kind == "composite":
+            self._add_parts(part)
+        return part
 
     def remove(self, node: GroupNode | DatasetNode) -> None:
         """Take `node`, and all below it, out of the tree; scales are detached where it was attached."""
@@ -209,10 +264,12 @@ class Tree:
 
 
 def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:
-    """The node and all below it, parents first, in creation order; any depth."""
+    """The node and all below it, parts of datasets included, parents first, in creation order; any depth."""
     stack = [node]
     while stack:
         node = stack.pop()
         yield node
         if isinstance(node, GroupNode):
             stack.extend(reversed(node.children.values()))
+        elif node.parts:
+            stack.extend(reversed(node.parts.values()))

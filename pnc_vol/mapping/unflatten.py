@@ -78,6 +78,8 @@ class _Reader:
         # Whether a variable needs a closer look; variables share tuples of attributes.
         self.special: dict[int, bool] = {}
         self.coordinates: dict[int, DatasetNode] = {}
+        self.composites: list[tuple[DatasetNode, Marker]] = []
+        self.loose: dict[str, DatasetNode] = {}
 
     def read(self) -> Tree:
         header, tree = self.header, self.tree
@@ -89,12 +91,22 @@ class _Reader:
             self.findings.append(f"_PncVol has version {shown(marker.get('version'))}; this library knows version 1")
         self._read_groups(marker.get("groups", []))
         visible = [self._read_variable(var) for var in header.vars]
+        if self.composites or self.loose:
+            from pnc_vol.mapping.assembling import assemble
+
+            for left in assemble(self.composites, self.loose, self.findings):
+                self._complain(left, "part", left.cdf_name)
+                self._hang(left, None)
         self._read_axes(visible)
         by_variable: dict[str, DatasetNode] = {}
         for node, about in self.marked:
             if "scales" in about and not by_variable:
                 by_variable = {found.cdf_name: found for found in reversed(tree.datasets.values())}
             self._mark_axes(node, about, by_variable)
+        if self.composites:
+            from pnc_vol.mapping.assembling import share_axes
+
+            share_axes(self.composites)
         self._read_global_attrs(marker.get("attrs", {}))
         used = {index for var in header.vars for index in var.dims}
         tree.spare_dims = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
@@ -158,6 +170,11 @@ class _Reader:
         node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, names, scale, name)
         tree.datasets[uid] = node
         if marker:
+            if element.kind == "composite":
+                self.composites.append((node, marker))
+                self._hang_or_keep(node, marker)
+                self.marked.append((node, marker))
+                return visible  # type: ignore[no-any-return]
             self._mark_shape(node, marker)
             if "scale" in marker and (marker["scale"] is None or isinstance(marker["scale"], str)):
                 node.scale = marker["scale"]
@@ -169,10 +186,17 @@ class _Reader:
             node.name, node.parent = name, tree.root
             tree.root.children[name] = node
         else:
-            self._hang(node, marker.get("path"))
+            self._hang_or_keep(node, marker)
         if scale is not None and node.scale is not None and not node.is_placeholder:
             self.coordinates.setdefault(visible[0], node)
         return visible  # type: ignore[no-any-return]
+
+    def _hang_or_keep(self, node: DatasetNode, marker: Marker) -> None:
+        """Hang a dataset into the tree, unless it is a part of another one."""
+        if "part" in marker and node.cdf_name not in self.loose:
+            self.loose[node.cdf_name] = node
+        else:
+            self._hang(node, marker.get("path"))
 
     def _hang(self, node: DatasetNode, path: Any) -> None:
         """Put a dataset where its marker says, or under the name of its variable into the root."""
@@ -243,6 +267,23 @@ class _Reader:
                 node.shape = (length, *node.shape[1:])
             else:
                 self._complain(node, "len", length)
+        if "max" in marker:
+            self._mark_limits(node, marker["max"])
+
+    def _mark_limits(self, node: DatasetNode, limits: Any) -> None:
+        shape = node.shape
+        if (
+            isinstance(limits, list)
+            and shape is not None
+            and len(limits) == len(shape) > 0
+            and all(
+                limit is None or (type(limit) is int and limit >= n) for limit, n in zip(limits, shape, strict=True)
+            )
+            and (limits[0] is None) == node.is_record
+        ):
+            node.maxshape = tuple(limits)
+        else:
+            self._complain(node, "max", limits)
 
     def _complain(self, node: DatasetNode, key: str, value: Any) -> None:
         self.findings.append(

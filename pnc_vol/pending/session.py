@@ -11,7 +11,6 @@ Rules
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections import defaultdict
@@ -22,13 +21,13 @@ from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import AlreadyDoneError, ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection, many, select
+from pnc_vol.extents.selection import Selection, many
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
-from pnc_vol.pending import fetch, post
+from pnc_vol.pending import composite, fetch, post, resizing
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
@@ -119,6 +118,8 @@ class Session:
         self.closed = False
         self.handles: dict[int, Request] = {}
         self._reads: list[fetch.PostedRead] = []
+        self.ragged: dict[int, DatasetNode] = {}
+        """Arrays of varying length that were written since the last flush."""
         self.poison: OSError | None = None
         """The error of an fsync: what it could not write may be dropped, and a second one would not tell."""
         self._forks = _forks[0]
@@ -184,40 +185,24 @@ class Session:
 
     # -------------------------------------------------------------------------------------- requests
 
-    def write(self, node: DatasetNode, selection: Selection, values: Any) -> int:
+    def write(self, node: DatasetNode, selection: Selection, values: Any, fields: tuple[str, ...] = ()) -> int:
         """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
+        if node.element.kind == "composite":
+            composite.write(self, node, selection, values, fields)
+            return self.next_request
         return post.write(self, node, selection, values)
 
-    def grow(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
-        """Give a record dataset another number of records; those it loses read as the fill value if they come back.
-
-        Raises
-        ------
-        FlushError, OSError
-            The queue was full and could not be written out.
-        """
+    def resize(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
+        """Give a dataset another shape. See `resizing.resize`."""
         with self.lock:
-            old, new = node.shape, shape[0]
-            there = 0
-            if new < (old or (0,))[0]:
-                self.complete_reads()
-                count = new * math.prod(shape[1:])
-                if not self.queue.cut(node, count):
-                    self.drain()
-                    self.queue.cut(node, count)
-                there = max(self.disk_numrecs, self.placed.records)
-            node.shape = shape
-            self.tree.touch()
-            if there > new:
-                try:
-                    post.write(self, node, select((there, *shape[1:]), slice(new, None)), post.fill_of(node))
-                except BaseException:
-                    node.shape = old
-                    self.tree.touch()
-                    raise
+            resizing.resize(self, node, shape)
 
-    def read(self, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Any:
+    def read(
+        self, node: DatasetNode, selection: Selection, *, collective: bool = False, fields: tuple[str, ...] = ()
+    ) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""
+        if node.element.kind == "composite":
+            return composite.read(self, node, selection, fields)
         return fetch.read(self, node, selection, collective=collective and self.comm.size > 1)
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
@@ -234,8 +219,10 @@ class Session:
             `out` is no writable array of the selection's shape.
         """
         array = as_out(out, selection.result_shape, node.element.dtype)
-        number = self.next_request
-        self.next_request += 1
+        number = self._next()
+        if node.element.kind == "composite":
+            array[...] = composite.read(self, node, selection)
+            return self._handle(number, "read", 0, array)
         request = self._handle(number, "read", selection.nelems * node.element.itemsize, array)
         self._reads.append(fetch.PostedRead(request, node, runs(selection, record=node.is_record), array))
         return request
@@ -247,6 +234,10 @@ class Session:
     def iget_many(self, node: DatasetNode, starts: Any, counts: Any, out: Any = None) -> Request:
         """Post the reading of many subarrays of one dataset into one array, one after another."""
         return self.iget(node, many(node.shape or (), starts, counts), out)
+
+    def _next(self) -> int:
+        self.next_request += 1
+        return self.next_request - 1
 
     def _handle(self, number: int, kind: str, nbytes: int, array: Any = None, *, waits: bool = True) -> Request:
         request = Request(self, number, kind, nbytes, array)
@@ -344,6 +335,7 @@ class Session:
         with self.lock:
             self.check_open()
             if self.writable:
+                composite.settle(self)
                 flush(self, durable=self.always_durable if durable is None else durable)
             else:
                 self.complete_reads()
@@ -383,6 +375,7 @@ class Session:
             try:
                 self.keep_unpublished = False
                 if self.writable:
+                    composite.settle(self)
                     flush(self, durable=self.always_durable, closing=True)
                 else:
                     self._close_reading()

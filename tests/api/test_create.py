@@ -150,10 +150,6 @@ def test_shape_type_data(both: Any, call: str) -> None:
 
 @pytest.mark.parametrize("keywords", KEYWORDS.split("\n")[1:-1])
 def test_keywords(both: Any, keywords: str) -> None:
-    if keywords == "maxshape=(30,)":
-        with pytest.raises(NotImplementedError, match="axis 0"):
-            both.names[1]["f"].create_dataset("x", (20,), "i4", maxshape=(30,))
-        return
     both.same(f"x = f.create_dataset('x', (20,), 'i4', {keywords})")
     both.same("'x' in f")
     if "x" in both.names[0]["f"]:

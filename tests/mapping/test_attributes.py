@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pnc_vol.errors import ConversionError, NotYetError, RangeError
+from pnc_vol.errors import ConversionError, RangeError
 from pnc_vol.format.model import Attr
 from pnc_vol.mapping.attributes import (
     Attribute,
@@ -22,6 +22,7 @@ from pnc_vol.mapping.attributes import (
     encode_attribute,
     make_attribute,
 )
+from pnc_vol.mapping.references import Reference
 
 ENUM = h5py.enum_dtype({"R": 0, "G": 1}, "i1")
 E = h5py.Empty
@@ -229,15 +230,32 @@ def test_wide_fixed_strings_come_back_without_a_claim_that_is_not_paid_for() -> 
     assert through_file(made).same_as(made)
 
 
-@pytest.mark.parametrize("value", [np.longdouble(1), np.void(b"abc"), np.zeros(1, "i4,f4")])
-def test_types_that_have_to_wait(value: Any) -> None:
-    with pytest.raises(NotYetError, match="later version"):
-        make_attribute(value)
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.longdouble(1) / 3,
+        np.void(b"abc"),
+        np.ones(2, "i4,f4"),
+        np.clongdouble(1j),
+        Reference("/a"),
+        [Reference("/b")],
+    ],
+    ids=repr,
+)
+def test_what_netcdf_has_no_type_for_is_text(value: Any) -> None:
+    made = make_attribute(value)
+    found = through_file(made)
+    assert found.same_as(made)
+    assert repr(found.value) == repr(made.value)
 
 
-def test_references_have_to_wait(group: h5py.Group) -> None:
-    with pytest.raises(NotYetError):
-        make_attribute(group.ref)
+@pytest.mark.parametrize("text", ["", "[1", "[1,2,3]", "{}", "null", '["a","b"]', "[" * 5000, "[[1,2],[3,4]]", "1e999"])
+def test_text_that_is_no_value_of_the_type_is_shown_as_text(text: str) -> None:
+    attr, marker = encode_attribute("x", make_attribute(np.zeros((), "i4,f4")))
+    bad = attr._replace(data=text.encode(), nelems=len(text))
+    findings: list[str] = []
+    assert decode_attribute(bad, marker, findings).value.item() == text
+    assert findings
 
 
 def test_values_beyond_the_type_are_refused() -> None:

@@ -26,7 +26,7 @@ from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.attributes import make_attribute
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.index import from_header, numrecs_of, to_header
-from pnc_vol.mapping.special import Empty, enum_dtype, string_dtype
+from pnc_vol.mapping.special import Empty, enum_dtype, string_dtype, vlen_dtype
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "file-format.md"
@@ -71,6 +71,13 @@ def types(tree: Tree) -> None:
     add(tree, "text", string_dtype(), (2,))
 
 
+def composite(tree: Tree) -> None:
+    obs = add(tree, "obs", [("lat", "f4"), ("name", "S3")], (2,))
+    obs.attrs["title"] = make_attribute("a compound")
+    tracks = add(tree, "tracks", vlen_dtype("i4"), (2,))
+    tree.add_part(tracks, "values", element_for("i4"), (5,))
+
+
 def attributes(tree: Tree) -> None:
     attrs = tree.root.attrs
     for name, value in {
@@ -100,7 +107,7 @@ def shapes(tree: Tree) -> None:
 
 
 EXAMPLES: dict[str, Callable[[Tree], None]] = {
-    function.__name__: function for function in (plain, groups, types, attributes, shapes)
+    function.__name__: function for function in (plain, groups, types, composite, attributes, shapes)
 }
 
 

@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pnc_vol.errors import NotYetError
 from pnc_vol.mapping import special
+from pnc_vol.mapping.references import Reference
 
 CALLS = [
     "string_dtype()",
@@ -96,9 +96,17 @@ def test_dtypes_of_one_library_work_in_the_other() -> None:
     assert special.is_empty(h5py.Empty("f4"))
 
 
-@pytest.mark.parametrize(
-    "call", [lambda: special.opaque_dtype("M8[s]"), lambda: special.special_dtype(ref=h5py.Reference)]
-)
-def test_what_cannot_be_stored_is_not_made(call: Any) -> None:
-    with pytest.raises(NotYetError, match="later version"):
-        call()
+def test_opaque_and_reference_types() -> None:
+    assert special.check_opaque_dtype(special.opaque_dtype("M8[s]"))
+    assert special.check_ref_dtype(special.special_dtype(ref=Reference)) is Reference
+    for wrong in ("O", "i4,f4", "V0", "(2,)i4"):
+        with pytest.raises(TypeError) as theirs:
+            h5py.opaque_dtype(np.dtype(wrong))
+        with pytest.raises(theirs.type):
+            special.opaque_dtype(np.dtype(wrong))
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16", ">c16", "<c8"])
+def test_complex_types_as_compounds(dtype: str) -> None:
+    assert special.complex_compat_dtype(dtype) == h5py.complex_compat_dtype(dtype)
+    assert special.check_complex_dtype(special.complex_compat_dtype(dtype)) == np.dtype(dtype)

@@ -230,12 +230,12 @@ class Job:
 
     def _grow(self, node: DatasetNode, length: int) -> None:
         if node.is_record and length > (node.shape or (0,))[0]:
-            self.session.grow(node, (length, *(node.shape or ())[1:]))
+            self.session.resize(node, (length, *(node.shape or ())[1:]))
 
     def _cut(self, fill: Fill) -> None:
         node = self.nodes.get(fill.varid)
         if node is not None and fill.varid not in self._gone and fill.first < (node.shape or (0,))[0]:
-            self.session.grow(node, (fill.first, *(node.shape or ())[1:]))
+            self.session.resize(node, (fill.first, *(node.shape or ())[1:]))
 
     def _grow_for_numbers(self) -> None:
         """The C library tells nowhere how many records there are but by its entries."""

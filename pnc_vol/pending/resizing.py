@@ -1,0 +1,115 @@
+"""Datasets that get another shape.
+
+Knows: record variables, how a variable is replaced by another one, ranks. Does not know: users' objects.
+
+Rules
+-----
+1. The record dimension grows by itself: nothing is moved. What a dataset loses reads as the fill value if it comes
+   back.
+2. Any other change of shape makes a new variable, to which the elements that both have are posted; the old one is gone
+   at the
+   next flush. With several ranks, or a log, the file is flushed before and after (collective), so that one rank can do
+   it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING
+
+from pnc_vol.extents.selection import select
+from pnc_vol.mapping.composite import is_ragged
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending import composite, post
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["resize"]
+
+Shape = tuple[int, ...]
+
+_BLOCK = 16 << 20
+"""Bytes that are read and posted at a time."""
+
+
+def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
+    """Give a dataset another shape of the same rank.
+
+    Raises
+    ------
+    FlushError, OSError
+        The queue was full and could not be written out.
+    """
+    old = node.shape or ()
+    if node.element.kind == "composite":
+        composite.grown(session, node, shape)
+        for name, part in node.parts.items():
+            if name == "values" and is_ragged(node.element.dtype):
+                continue
+            resize(session, part, shape + (part.shape or ())[len(old) :])
+        node.shape = shape
+        node.tree.touch()
+    elif node.is_record and shape[1:] == old[1:]:
+        _count_records(session, node, shape)
+    else:
+        _lay_out_anew(session, node, shape)
+
+
+def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
+    """Give a record dataset another number of records."""
+    old, new = node.shape, shape[0]
+    if new < (old or (0,))[0]:
+        session.complete_reads()
+        count = new * math.prod(shape[1:])
+        if not session.queue.cut(node, count):
+            session.drain()
+            session.queue.cut(node, count)
+        session.placed.cut(node.uid, new)
+    node.shape = shape
+    session.tree.touch()
+
+
+def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:
+    """Replace the variable of a dataset by one of another shape."""
+    tree = session.tree
+    apart = session.comm.size > 1 or session.queue.logged
+    if apart:
+        session.flush()
+    session.complete_reads()
+    before = copy.copy(node)
+    tree.datasets[before.uid] = before
+    # what was defined before keeps its turn, and its place
+    tree.history[:] = [before if found is node else found for found in tree.history]
+    node.uid, node.shape = tree.next_uid, shape
+    tree.next_uid += 1
+    tree.datasets[node.uid] = node
+    tree.history.append(node)
+    tree.touch()
+    try:
+        if session.comm.rank == 0:
+            _copy(session, before, node)
+    except BaseException:
+        del tree.datasets[node.uid]
+        tree.history[:] = [before if found is node else found for found in tree.history]
+        node.uid, node.shape = before.uid, before.shape
+        tree.datasets[node.uid] = node
+        raise
+    del tree.datasets[before.uid]
+    session.queue.forget({before.uid})
+    if apart:
+        session.flush()
+
+
+def _copy(session: Session, before: DatasetNode, node: DatasetNode) -> None:
+    """Post the elements that both shapes have."""
+    old, new = before.shape or (), node.shape or ()
+    common = tuple(min(a, b) for a, b in zip(old, new, strict=True))
+    if not math.prod(common):
+        return
+    rows = max(1, _BLOCK // max(1, math.prod(common[1:]) * node.element.itemsize))
+    rest = tuple(slice(0, n) for n in common[1:])
+    for first in range(0, common[0], rows):
+        part = (slice(first, min(common[0], first + rows)), *rest)
+        post.write(session, node, select(new, part), session.read(before, select(old, part)))
