@@ -23,9 +23,9 @@ from pnc_vol.errors import DefinitionMismatchError, RequestFailure
 from pnc_vol.format.model import Header
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["Agreement", "agree", "agree_widths", "digest", "share_failures"]
+__all__ = ["Agreement", "agree", "agree_cuts", "agree_widths", "digest", "share_failures"]
 
-_STATE = struct.Struct("<16s4?4q")
+_STATE = struct.Struct("<16s5?4q")
 _MOST_FAILURES = 1000
 
 
@@ -40,12 +40,14 @@ class Agreement:
     batches : int, the largest number of batches of any rank.
     changed : bool, some rank's definitions changed.
     spoilt : bool, some rank knows of bytes in the file that do not read as zero.
+    cut : bool, a dataset lost records on some rank.
     """
 
     drained: bool
     widened: bool
     changed: bool
     spoilt: bool
+    cut: bool
     records: int
     runs: int
     nbytes: int
@@ -96,6 +98,7 @@ def agree(
         mine.widened,
         mine.changed,
         mine.spoilt,
+        mine.cut,
         mine.records,
         mine.runs,
         mine.nbytes,
@@ -105,7 +108,7 @@ def agree(
     if len({state[0] for state in all_states}) > 1:
         _name_difference(comm, header)
     columns = list(zip(*all_states, strict=True))
-    return Agreement(*(any(column) for column in columns[1:5]), *(max(column) for column in columns[5:9]))
+    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:10]))
 
 
 def _name_difference(comm: Comm, header: Header | None) -> None:
@@ -156,6 +159,24 @@ def agree_widths(comm: Comm, tree: Tree, uids: set[int]) -> None:
             if node is not None and node.element.itemsize < width:
                 node.element = node.element.widened(width)
                 tree.touch()
+
+
+def agree_cuts(comm: Comm, uids: Sequence[int], cuts: dict[int, int]) -> dict[int, int]:
+    """What all ranks know of datasets that lost records: the least that each was left (collective).
+
+    Parameters
+    ----------
+    uids : sequence of int, of all variables, in the order of the header.
+    cuts : dict of uid to int
+    """
+    mine = [(i, cuts[uid]) for i, uid in enumerate(uids) if uid in cuts]
+    if comm.size == 1:
+        return {uids[i]: records for i, records in mine}
+    found: dict[int, int] = {}
+    for told in comm.exchange("flush cuts", json.dumps(mine).encode()):
+        for i, records in json.loads(told):
+            found[uids[i]] = min(records, found.get(uids[i], records))
+    return found
 
 
 def share_failures(

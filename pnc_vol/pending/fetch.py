@@ -244,7 +244,8 @@ def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
 def _records_in_file(session: Session, node: DatasetNode) -> int:
     """Records of which this variable may have data in the file."""
     placed = session.placed
-    return placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records
+    there = placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records
+    return min(there, placed.cuts.get(node.uid, there))
 
 
 def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:

@@ -31,7 +31,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, grow, place
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.agree import Agreement, agree, agree_widths, digest, share_failures
+from pnc_vol.pending.agree import Agreement, agree, agree_cuts, agree_widths, digest, share_failures
 from pnc_vol.pending.carry import Carried, carry, meeting
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.drain import settle, writer
@@ -93,9 +93,10 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.placed.records = agreed.records
     session.placed.virgin &= not agreed.spoilt
     target = _target(session, _laid_out(session, flat, closing=closing), flat.uids)
+    cuts = agree_cuts(comm, target.uids, session.placed.cuts) if agreed.cut else {}
     copy = moved(session, target)
     try:
-        _fill(session, target, copy or session.driver)
+        _fill(session, target, copy or session.driver, cuts)
     except BaseException:
         if copy is not None:
             drop_copy(session, copy)
@@ -106,6 +107,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         use_copy(session, copy)
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
+    target.cuts.clear()
     failures, lowest = _data(session, agreed)
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
     try:
@@ -133,6 +135,7 @@ def _mine(session: Session) -> Agreement:
         widened=bool(session.widened),
         changed=session.dirty,
         spoilt=not placed.virgin,
+        cut=bool(placed.cuts),
         records=placed.records,
         runs=runs,
         nbytes=nbytes,
@@ -145,7 +148,9 @@ def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
     location = session.location
     named = location is None or location.published or session.keep_unpublished
     settled = numrecs_of(session.tree) == session.disk_numrecs and not session.shrunk
-    return named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.batches)
+    return (
+        named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.cut or agreed.batches)
+    )
 
 
 # ------------------------------------------------------------------------------------- definitions
@@ -226,8 +231,11 @@ def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
 # ----------------------------------------------------------------------------------------- filling
 
 
-def _fill(session: Session, target: Placed, driver: Driver) -> None:
-    """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective)."""
+def _fill(session: Session, target: Placed, driver: Driver, cuts: dict[int, int]) -> None:
+    """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
+
+    cuts : records that variables were left with, before others came again; see `Placed.cuts`.
+    """
     tree, placed = session.tree, session.placed
     records = target.header.numrecs
     tasks: list[Callable[[], None]] = []
@@ -237,16 +245,25 @@ def _fill(session: Session, target: Placed, driver: Driver) -> None:
         old = uid in placed.header_uids
         # A new variable may lie where a deleted one was.
         clean = target.virgin and not (target.gaps and not old and uid not in target.record_uids)
-        if clean and (pattern is None or not pattern.strip(b"\0")):
+        zeros = clean and (pattern is None or not pattern.strip(b"\0"))
+        if zeros and uid not in cuts:
             continue
         at = target.places[uid]
         if at.inner:
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
-            if records > first:
-                tasks.append(
-                    _fill_task(driver, node, at.begin, at.inner * at.itemsize, first, records, target.record_size)
-                )
+            spans = [] if zeros else [(first, records)]
+            if old and uid in cuts:
+                there = placed.records if zeros else first
+                spans.append((cuts[uid], min(there, records)))
+            nbytes = at.inner * at.itemsize
+            tasks += [
+                _fill_task(driver, node, at.begin, nbytes, *span, target.record_size)
+                for span in spans
+                if span[0] < span[1]
+            ]
+        elif zeros:
+            continue
         elif not old and not (pattern is None and placed.drained and placed.clean and uid in placed.places):
             nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
             tasks.append(_fill_task(driver, node, at.begin, nbytes, 0, 1, 0))

@@ -43,7 +43,7 @@ from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
-from pnc_vol.pending.log.opening import begin_log, look_after_leftovers
+from pnc_vol.pending.log.opening import begin_log, look_after_leftovers, missing_folder
 from pnc_vol.pending.queue import Queue
 from pnc_vol.pending.recognise import kind_of, says_what
 from pnc_vol.system import read_at, scratch_folder
@@ -109,6 +109,8 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
     keeps_file = root_keeps_file(spec)
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
+    if options.burst_buf and mode != "r" and comm.size > 1:
+        comm.exchange("open log folders", error=missing_folder(options))
     decided = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file))
     create = decided != b"open"
     location: Location | None = None
@@ -330,9 +332,16 @@ def open_queue(session: Session) -> Queue:
         named = zip(placed.uids, placed.header.vars, strict=True)
         return {uid: var.name for uid, var in named if var.name in there}
 
-    return begin_log(
-        location.path, options, session.comm, lambda: open_spill(session), work=location.work, stored=stored
-    )
+    try:
+        return begin_log(
+            location.path, options, session.comm, lambda: open_spill(session), work=location.work, stored=stored
+        )
+    except BaseException as error:
+        if session.comm.in_step(error):
+            session.driver.close()
+            if session.comm.rank == 0:
+                location.discard()
+        raise
 
 
 def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:

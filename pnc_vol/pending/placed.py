@@ -11,7 +11,8 @@ Rules
    asking anybody, and every rank would write it to the same place.
 3. What is not pinned (record variables, because the record size changes with each; strings of varying length,
    because they may grow) waits for a flush, in the queue or its spill file.
-4. A variable whose unwritten elements must be filled waits as well: a fill that comes after data would erase it.
+4. A variable whose unwritten elements must be filled waits as well: a fill that comes after data would erase it. So
+   does one that lost records.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class Placed:
     virgin : bool, True if every byte that nobody wrote reads as zero, but for `gaps`.
     gaps : bool, True if that is not known of the space between the variables of the header, where deleted ones were.
     clean : bool, it was so where the pinned variables lie, when they got their places.
+    cuts : dict of uid to int
+        Record variables that lost records since the last flush, and how many they were left: what the file holds
+        beyond is theirs no more, and is filled at the flush, before any rank's data.
     """
 
     def __init__(self, options: Options) -> None:
@@ -59,6 +63,7 @@ class Placed:
         # Strings may grow after this, and then their data are as wide as they were.
         self._itemsizes = [datasets[uid].element.itemsize for uid in uids]
         self.record_uids = {uids[i] for i in record_vars(header)}
+        self.cuts: dict[int, int] = {}
         self._pins: dict[int, int] = {}
         self._seen = 0
         self._cursor: int | None = None
@@ -84,6 +89,11 @@ class Placed:
         self.virgin = False
         self.clean &= self.drained
         self._full = True
+
+    def cut(self, uid: int, records: int) -> None:
+        """Note that a variable has lost what it had from some record on."""
+        if uid in self.record_uids:
+            self.cuts[uid] = min(records, self.cuts.get(uid, records))
 
     # ------------------------------------------------------------------------------------------ pins
 
@@ -151,7 +161,7 @@ class Placed:
             if node is None or place is None or place.itemsize != node.element.itemsize:
                 continue
             if uid in self.record_uids:
-                if not same_records:
+                if not same_records or uid in self.cuts:
                     continue
                 if (node.fillvalue is not None or not self.virgin) and (node.shape or (0,))[0] > self.header.numrecs:
                     continue

@@ -284,7 +284,33 @@ def reopened(open_file: Open, r: Ranks) -> Model:
     return {"x": x, "t": np.concatenate([t, np.zeros((6, 8), "i2")])[:6], "u": u}
 
 
-PROGRAMS = [blocks, interleaved, scattered, records, strings, definitions, moving, drains, uneven, reopened]
+def shrinking(open_file: Open, r: Ranks) -> Model:
+    """Records that are cut off and come back between two flushes, where every rank writes its part of them again."""
+    t, u = values((9, 20), "i4", 22), values((9, 5, 8), "f8", 23)
+    with open_file("w") as f:
+        dt = f.create_dataset("t", (6, 20), "i4", maxshape=(None, 20))
+        du = f.create_dataset("u", (6, 5, 8), "f8", maxshape=(None, 5, 8), fillvalue=-2.0)
+        dt[:, r.part(20)] = 4
+        du[:, :, r.part(8)] = 4.0
+        f.flush()
+        for ds in (dt, du):
+            ds.resize(3, axis=0)
+            ds.resize(9, axis=0)
+        dt[5:, r.part(20)] = t[5:, r.part(20)]
+        du[5:, :, r.part(8)] = u[5:, :, r.part(8)]
+        assert not dt[3:5].any()
+        assert (du[4] == -2.0).all()
+        f.flush()
+        du.resize(7, axis=0)
+        f.flush()
+        du.resize(8, axis=0)
+        f.attrs["later"] = "x" * 9000
+    t[:3], t[3:5] = 4, 0
+    u[:3], u[3:5], u[7] = 4.0, -2.0, -2.0
+    return {"t": t, "u": u[:8]}
+
+
+PROGRAMS = [blocks, interleaved, scattered, records, strings, definitions, moving, drains, uneven, reopened, shrinking]
 
 
 # ------------------------------------------------------------------------------------------------- running

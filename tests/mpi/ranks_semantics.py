@@ -134,8 +134,10 @@ def drains_alone(open_file: Open) -> None:
                     x[LAST, i] = i
                 for i in range(30):
                     t[i] = i
-                assert f.statistics()["bytes_spilled"] > 64 << 10
-                assert f.statistics()["drains"]
+                # A log has room enough.
+                logged = f.hints["nc_burst_buf"] == "enable"
+                assert logged or f.statistics()["bytes_spilled"] > 64 << 10
+                assert logged or f.statistics()["drains"]
                 assert x[LAST, 199, 0] == 199
                 assert t[29, 7] == 29
         f.flush()

@@ -21,12 +21,13 @@ import re
 import stat
 from contextlib import suppress
 
-from pnc_vol.system import System, read_whole, write_whole
+from pnc_vol.system import System, exists, read_whole, write_whole
 
 __all__ = [
     "folder_for",
     "forget_folder",
     "is_alive",
+    "join_folder",
     "left_behind",
     "logs_in",
     "note_folder",
@@ -62,10 +63,34 @@ def folder_for(system: System, path: str, parent: str) -> str:
     try:
         system.mkdir(folder, 0o700)
     except OSError as error:
-        raise type(error)(
-            error.errno, f"nc_burst_buf_dirname: no log folder can be made here ({error.strerror})", parent
-        ) from error
+        raise _not_made(error, folder) from error
     return folder
+
+
+def join_folder(system: System, folder: str) -> None:
+    """Make a job's folder where another rank of the job did not make it.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or what has its name is not ours.
+    """
+    if exists(system, folder):
+        if not _is_ours(system, folder):
+            raise PermissionError(errno.EACCES, "a log folder of this name is not of this user alone", folder)
+        return
+    try:
+        system.mkdir(folder, 0o700)
+    except FileExistsError:
+        # Another rank of this node came first.
+        join_folder(system, folder)
+    except OSError as error:
+        raise _not_made(error, folder) from error
+
+
+def _not_made(error: OSError, folder: str) -> OSError:
+    text = f"nc_burst_buf_dirname: no log folder can be made here ({error.strerror})"
+    return type(error)(error.errno, text, os.path.dirname(folder))
 
 
 def left_behind(system: System, path: str, parent: str) -> list[str]:
@@ -154,7 +179,8 @@ def forget_folder(system: System, path: str, folder: str) -> None:
     with suppress(OSError):
         noted = noted_folders(system, path)
         if folder in noted:
-            _write_note(system, path, [other for other in _still_there(system, path) if other != folder])
+            # What others noted may be on another node.
+            _write_note(system, path, [other for other in noted if other != folder])
 
 
 def _still_there(system: System, path: str) -> list[str]:

@@ -10,20 +10,22 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import LogRefusedError, PncVolWarning
+from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, PncVolWarning
 from pnc_vol.options import Options
 from pnc_vol.pending.log.files import Share
 from pnc_vol.pending.log.folders import (
     folder_for,
     forget_folder,
+    join_folder,
     left_behind,
     note_folder,
     noted_folders,
@@ -34,14 +36,25 @@ from pnc_vol.pending.log.folders import (
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.log.replay import ReplayReport, replay_into
 from pnc_vol.pending.log.source import holds_posts, metas_of
-from pnc_vol.system import exists
+from pnc_vol.system import System, exists, is_folder
 
-__all__ = ["abandoned_logs", "begin_log", "look_after_leftovers", "recover_logs"]
+__all__ = ["abandoned_logs", "begin_log", "look_after_leftovers", "missing_folder", "recover_logs"]
 
 
 def parent_of(path: str, options: Options) -> str:
-    """The folder that the folders of logs are in."""
-    return options.burst_buf_dirname or os.path.dirname(path) or "."
+    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
+
+
+def missing_folder(options: Options) -> OSError | None:
+    """What is wrong with the folder for logs that this rank was given, which may be its node's own.
+
+    It is asked before the file is touched, so that one that cannot have a log everywhere replaces none.
+    """
+    folder = options.burst_buf_dirname
+    if not folder or is_folder(options.system, folder):
+        return None
+    return FileNotFoundError(errno.ENOENT, "nc_burst_buf_dirname: there is no such folder", folder)
 
 
 def abandoned_logs(path: str, options: Options) -> list[str]:
@@ -123,10 +136,15 @@ def recover_logs(path: str, options: Options) -> list[ReplayReport]:
     system = options.system
     reports = []
     plain = replace(options, burst_buf=False, recover=False, driver="")
+    jobs: dict[str, list[str]] = {}
     for folder in abandoned_logs(path, options):
-        reports.append(replay_into(path, metas_of(system, [folder]), options=plain))
-        remove_folder(system, folder)
-        forget_folder(system, path, folder)
+        # Nodes with places of their own for logs have folders of one name.
+        jobs.setdefault(os.path.basename(folder), []).append(folder)
+    for folders in jobs.values():
+        reports.append(replay_into(path, metas_of(system, folders), options=plain))
+        for folder in folders:
+            remove_folder(system, folder)
+            forget_folder(system, path, folder)
     return reports
 
 
@@ -155,22 +173,20 @@ def begin_log(
 
     def make() -> bytes:
         made = folder_for(system, path, parent_of(path, options))
-        try:
-            note_folder(system, path, made)
-        except OSError as error:
-            _warn(
-                f"{path}: no note can be left beside it of its log in {made} ({error.strerror}); remember it yourself"
-            )
+        _note(system, path, made)
         return os.fsencode(made)
 
-    folder = os.fsdecode(on_root(comm, "open log", make))
-    name, share = f"{stem_of(path)}_0_{comm.rank}", None
+    first = os.fsdecode(on_root(comm, "open log", make))
+    # Storage of a node's own has no folder yet that rank 0 made elsewhere.
+    folder = os.path.join(parent_of(path, options), os.path.basename(first))
+    name, share, lowest = f"{stem_of(path)}_0_{comm.rank}", None, comm.rank
     if options.burst_buf_shared_logs:
         channel, channels, lowest = comm.node()
         name, share = f"{stem_of(path)}_0_{lowest}", Share(channel, channels)
     queue: LogQueue | None = None
     error: BaseException | None = None
     try:
+        join_folder(system, folder)
         queue = LogQueue(
             options,
             open_spill,
@@ -185,14 +201,41 @@ def begin_log(
     except Exception as reason:
         error = reason
     try:
-        comm.exchange("open logs", error=error)
+        told = comm.exchange("open logs", b"%d " % lowest + os.fsencode(folder), error=error)
+        _same_folders(comm, told, shared=share is not None)
     except BaseException:
         if queue is not None:
             queue.close(flushed=True)
+        with suppress(OSError):
+            system.rmdir(folder)
         if comm.rank == 0:
-            with suppress(OSError):
-                system.rmdir(folder)
             forget_folder(system, path, folder)
         raise
+    if comm.rank == 0:
+        for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
+            _note(system, path, other)
     assert queue is not None
     return queue
+
+
+def _note(system: System, path: str, folder: str) -> None:
+    try:
+        note_folder(system, path, folder)
+    except OSError as error:
+        _warn(f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself")
+
+
+def _same_folders(comm: Comm, told: Sequence[bytes], *, shared: bool) -> None:
+    """Raise if ranks that share files look for them in different folders; the same on all ranks."""
+    nodes: dict[bytes, set[bytes]] = {}
+    for one in told:
+        lowest, _, folder = one.partition(b" ")
+        nodes.setdefault(lowest, set()).add(folder)
+    apart = next((folders for folders in nodes.values() if len(folders) > 1), None)
+    if shared and apart:
+        named = ", ".join(sorted(os.path.dirname(os.fsdecode(folder)) for folder in apart))
+        raise comm.on_all(
+            CollectiveMismatchError(
+                f"ranks of one node share their logs, and have different nc_burst_buf_dirname: {named}. Give the same"
+            )
+        )

@@ -1,0 +1,317 @@
+"""Ranks with a burst buffer: ``ranks_burst.py CASE FOLDER [ARGS...]``.
+
+========================  ======================================================================================
+``same VARIANT...``       every program of `ranks_identity`, and some more, with a log
+``kill VARIANT``          a job that posts and is killed
+``recover HOW``           what a killed job posted goes to its file, by these ranks
+``wrong``                 folders that cannot hold a log, and a rank that cannot make its own
+``info``                  hints by ``MPI.Info``
+========================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import pnc_vol as h5py
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import HookedSystem
+
+
+def load(name: str) -> ModuleType:
+    """A program beside this one."""
+    spec = importlib.util.spec_from_file_location(name, pathlib.Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+identity = load("ranks_identity")
+values, Ranks = identity.values, identity.Ranks
+
+LOGGED: dict[str, dict[str, Any]] = {
+    "private": {},
+    "private-1": {"burst_buf_flush_buffer_size": 1},
+    "private-70000-posix": {"burst_buf_flush_buffer_size": 70_000, "driver": "posix"},
+    "shared": {"burst_buf_shared_logs": True},
+    "shared-100000": {"burst_buf_shared_logs": True, "burst_buf_flush_buffer_size": 100_000},
+    "shared-ordered": {"burst_buf_shared_logs": True, "ordered": True, "burst_buf_sync": "flush"},
+    "nodes": {},
+    "capacity": {"burst_buf_capacity": 30_000},
+    "capacity-shared": {"burst_buf_capacity": 30_000, "burst_buf_shared_logs": True, "driver": "posix"},
+}
+"""Sizes below 64 KiB count as 64 KiB. In "nodes" ranks find storage of their own under different names."""
+
+
+def folder_of(place: str, variant: str, rank: int) -> str:
+    """The folder for logs of a rank; made if it is not there."""
+    folder = os.path.join(place, "logs", f"node{rank % 2}" if variant == "nodes" else "")
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def left(place: str) -> list[str]:
+    """What is left of logs."""
+    return [str(path) for path in pathlib.Path(place, "logs").rglob("*") if not path.name.startswith("node")]
+
+
+# ----------------------------------------------------------------------------------------------- programs
+
+
+def rounds(open_file: Callable[..., Any], r: Any) -> dict[str, np.ndarray]:
+    """More than several rounds on every rank, a different number on each; what is written twice, and cancelled."""
+    x, y, t = values((300, 400), "f8", 30), values((90_000,), "f4", 31), values((9, 4000), "i2", 32)
+    with open_file("w") as f:
+        dx, dy = f.create_dataset("x", x.shape, "f8"), f.create_dataset("y", y.shape, "f4", fillvalue=2.0)
+        dt = f.create_dataset("t", (0, 4000), "i2", maxshape=(None, 4000))
+        block = r.block(x.shape)
+        dx[block] = -1.0
+        for i in range(block[0].start, block[0].stop):
+            dx[i, block[1]] = x[i, block[1]]
+        if r.rank == 0:
+            # One request that is larger than a round, and nothing of it on other ranks.
+            dy[:60_000] = y[:60_000]
+            dy.iput(np.s_[60_000:60_100], y[:100]).cancel()
+        for i in range(9):
+            dt.resize(i + 1, axis=0)
+            dt[i, r.part(4000)] = 3
+            dt[i, r.part(4000)] = t[i, r.part(4000)]
+        assert np.array_equal(dx[block], x[block])
+        f.flush()
+        part = r.part(60_000)
+        dy[part] = y[part] + 1
+        f.create_dataset("after", data=np.arange(5))
+    y[:60_000] += 1
+    y[60_000:] = 2.0
+    return {"x": x, "y": y, "t": t, "after": np.arange(5)}
+
+
+def defined_before(open_file: Callable[..., Any], r: Any) -> dict[str, np.ndarray]:
+    """Everything has its place before the first post, so that nothing depends on when a rank runs out of room."""
+    x, t = values((120, 200), "f8", 33), values((12, 3000), "f4", 34)
+    with open_file("w") as f:
+        dx = f.create_dataset("x", x.shape, "f8")
+        dt = f.create_dataset("t", t.shape, "f4", maxshape=(None, 3000))
+        f.flush()
+        for _ in range(2):
+            for i in r.mine(120):
+                dx[i] = x[i]
+            for i in range(12):
+                dt[i, r.part(3000)] = t[i, r.part(3000)]
+        assert np.array_equal(dt[:, r.part(3000)], t[:, r.part(3000)])
+    return {"x": x, "t": t}
+
+
+# Programs that ask for little memory are in `capacity` alone: they look for a spill file.
+PROGRAMS = [p for p in identity.PROGRAMS if p.__name__ not in ("drains", "uneven")] + [rounds, defined_before]
+
+
+def same(folder: str, *variants: str) -> None:
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    for variant in variants or LOGGED:
+        place = os.path.join(folder, variant)
+        options = {"burst_buf": True, "burst_buf_dirname": folder_of(place, variant, comm.rank)} | LOGGED[variant]
+        identity.VARIANTS[variant] = {"driver": "mpio", **options}
+        for program in PROGRAMS:
+            try:
+                identity.run(program, folder, variant, comm)
+            except BaseException:
+                print("failed:", variant, program.__name__, "on rank", comm.rank, file=sys.stderr, flush=True)
+                raise
+        comm.Barrier()
+        assert comm.rank or left(place) == []
+
+
+# -------------------------------------------------------------------------------------------------- kills
+
+NAMES = [b"n" * (i % 13) for i in range(24)]
+
+
+def state() -> dict[str, np.ndarray]:
+    """What must be in the file of `kill`: all that was posted, by any rank."""
+    x, t = values((24, 30), "f8", 40), np.zeros((7, 24), "i4")
+    t[:3] = 1
+    t[5:] = 5
+    late = np.full((24, 2), -1, "i2")
+    late[::2] = 8
+    names = np.array(NAMES, object)
+    kept = values((24,), "f4", 41)
+    kept[4:8] = 0
+    return {"x": x, "t": t, "late": late, "names": names, "kept": kept}
+
+
+def kill(folder: str, variant: str) -> None:
+    """Posts of all kinds; then every rank is killed, before any of it is flushed a second time."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    r, model = Ranks(comm.rank, comm.size), state()
+    options = {"burst_buf": True, "burst_buf_dirname": folder_of(folder, variant, comm.rank)} | LOGGED[variant]
+    f = h5py.File(os.path.join(folder, "x.nc"), "w", driver="mpio", comm=comm, **options)
+    x = f.create_dataset("x", (24, 30), "f8")
+    t = f.create_dataset("t", (3, 24), "i4", maxshape=(None, 24))
+    x[r.part(24)] = 7.0
+    t[:, r.part(24)] = 1
+    f.flush()
+    # In this order and no other: whole rows, then columns of them, then cut and grown.
+    x[r.part(24)] = 8.0
+    for i in range(24)[r.part(24)]:
+        x[i] = model["x"][i]
+    t.resize(6, axis=0)
+    t[3:, r.part(24)] = 4
+    t.resize(3, axis=0)
+    t.resize(7, axis=0)
+    t[5:, r.part(24)] = 5
+    late = f.create_dataset("late", (24, 2), "i2", fillvalue=-1)
+    mine = np.array([i for i in range(0, 24, 2) if i // 2 % r.size == r.rank])
+    if len(mine):
+        late.iput_many(np.stack([mine, 0 * mine], 1), np.tile([1, 2], (len(mine), 1)), np.full(2 * len(mine), 8, "i2"))
+    names = f.create_dataset("names", (24,), h5py.string_dtype())
+    for i in r.mine(24):
+        names[i] = NAMES[i]
+    kept = f.create_dataset("kept", (24,), "f4")
+    if r.rank == r.size - 1:
+        kept.iput(np.s_[4:8], np.ones(4, "f4")).cancel()
+        kept[:4] = model["kept"][:4]
+        kept[8:] = model["kept"][8:]
+    comm.Barrier()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def recover(folder: str, how: str) -> None:
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    path, logs = os.path.join(folder, "x.nc"), os.path.join(folder, "logs")
+    if how == "replay":
+        report = h5py.replay(path, comm=comm)
+        told = comm.gather((report.logs, report.replayed, report.cancelled, report.whole, report.created))
+        if told is not None:
+            assert all(one == told[0] for one in told), told
+            print(json.dumps(told[0]))
+    else:
+        f = h5py.File(path, "r+", driver="mpio", comm=comm, recover=True, burst_buf=True, burst_buf_dirname=logs)
+        assert f["x"][3, 4] == state()["x"][3, 4]
+        f.close()
+    comm.Barrier()
+    if comm.rank == 0:
+        identity.check(path, state())
+        assert left(folder) == []
+
+
+# ------------------------------------------------------------------------------------------------- errors
+
+
+class Refusing(HookedSystem):
+    """A system that makes no log file."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "open" and str(args[0]).endswith((".data", ".data.1")):
+            raise PermissionError(errno.EACCES, "no log here", args[0])
+        return super().call(name, args, kwargs)
+
+
+class Sealed(HookedSystem):
+    """A system in which no folder can be made."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "mkdir":
+            raise PermissionError(errno.EACCES, "Permission denied", args[0])
+        return super().call(name, args, kwargs)
+
+
+def wrong(folder: str) -> None:
+    """Each line that rank 0 prints: what was tried, what every rank raised, and what is there afterwards."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    path, logs, nowhere = (os.path.join(folder, name) for name in ("x.nc", "logs", "nowhere"))
+    plain, other = os.path.join(folder, "plain"), os.path.join(folder, "other")
+    if comm.rank == 0:
+        os.mkdir(logs)
+        os.mkdir(other)
+        pathlib.Path(plain).write_bytes(b"")
+        with h5py.File(path, "w") as f:
+            f["old"] = 1
+    comm.Barrier()
+    last = comm.rank == comm.size - 1
+    refusing = {"system": Refusing(REAL) if last else REAL}
+    shared = {"burst_buf_shared_logs": True}
+    for what, mode, dirname, options in (
+        ("missing", "w", nowhere, {}),
+        ("missing on one", "w", nowhere if last else logs, {}),
+        ("plain", "w", plain, {}),
+        ("sealed", "w", logs, {"system": Sealed(REAL)}),
+        ("refused on one", "r+", logs, refusing),
+        ("refused on one, shared", "r+", logs, refusing | shared),
+        ("shared in two places", "r+", other if last else logs, shared),
+        ("not the same", "r+", logs, {"burst_buf_shared_logs": last}),
+    ):
+        error = ""
+        try:
+            h5py.File(path, mode, driver="mpio", comm=comm, burst_buf=True, burst_buf_dirname=dirname, **options)
+        except Exception as caught:
+            error = f"{type(caught).__name__}: {caught}"
+        told = comm.gather(error)
+        if told is not None:
+            with h5py.File(path) as f:
+                there = list(f)
+            print(json.dumps([what, told, there, os.listdir(logs) + os.listdir(other)]), flush=True)
+        comm.Barrier()
+
+
+# -------------------------------------------------------------------------------------------------- hints
+
+
+def info(folder: str) -> None:
+    """What `MPI.Info` asks for is in force on all ranks, what nobody knows goes to MPI-IO; the environment wins."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    logs, hints = os.path.join(folder, "logs"), MPI.Info.Create()
+    if comm.rank == 0:
+        os.mkdir(logs)
+    comm.Barrier()
+    for key, value in {
+        "nc_burst_buf": "enable",
+        "nc_burst_buf_dirname": logs,
+        "nc_burst_buf_shared_logs": "enable",
+        "nc_burst_buf_sync": "each",
+        "cb_buffer_size": "1048576",
+        "nobody_knows_this": "7",
+    }.items():
+        hints.Set(key, value)
+    argument = {"nc_burst_buf_dirname": os.path.join(folder, "nowhere"), "nc_burst_buf_flush_buffer_size": "200000"}
+    f = h5py.File(os.path.join(folder, "x.nc"), "w", driver="mpio", comm=comm, info=hints, hints=argument)
+    f.create_dataset("x", (comm.size,), "i4")[comm.rank] = comm.rank + 1
+    comm.Barrier()
+    said = comm.gather(dict(f.hints))
+    if said is not None:
+        (job,) = pathlib.Path(logs).iterdir()
+        print(json.dumps([said, sorted(file.name for file in job.iterdir())]))
+    comm.Barrier()
+    f.close()
+    hints.Free()
+    if comm.rank == 0:
+        with h5py.File(os.path.join(folder, "x.nc")) as f:
+            assert f["x"][:].tolist() == [i + 1 for i in range(comm.size)]
+        assert os.listdir(logs) == []
+
+
+if __name__ == "__main__":
+    {"same": same, "kill": kill, "recover": recover, "wrong": wrong, "info": info}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,221 @@
+"""With a burst buffer ranks make the same files, see the same, fail together, and lose nothing when they are killed."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import pnc_vol
+from pnc_vol.testing.mpi import missing, run_mpi
+
+PROGRAM = Path(__file__).with_name("ranks_burst.py")
+# One launch a number of ranks; each has private and shared logs, and small rounds.
+LAUNCHES = {
+    1: ["private-1", "shared"],
+    2: ["private", "private-70000-posix", "shared-100000", "nodes"],
+    3: ["private-1", "shared", "shared-ordered"],
+    4: ["private", "private-1", "shared-100000", "nodes"],
+}
+LITTLE = ["capacity", "capacity-shared"]
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ranks_burst", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ranks = load()
+NAMES = [program.__name__ for program in ranks.PROGRAMS]
+
+
+# ------------------------------------------------------------------------------------------- the same bytes
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process writes without a log, in ``DIR``; what ranks write with one, in ``DIR/RANKS/VARIANT``."""
+    folder = tmp_path_factory.mktemp("burst")
+    for program in ranks.PROGRAMS:
+        ranks.identity.run(program, str(folder), "", None)
+    for nprocs, variants in LAUNCHES.items():
+        (folder / str(nprocs)).mkdir()
+        run_mpi(nprocs, PROGRAM, "same", folder / str(nprocs), *variants, *LITTLE[: nprocs % 3], timeout=150)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_log_changes_no_byte(files: Path, name: str) -> None:
+    found: dict[str, list[str]] = {}
+    for path in [files / f"{name}.nc", *files.glob(f"*/*/{name}.nc")]:
+        # Where a rank runs out of room before the first flush, what it writes then lies first; the values are checked.
+        if not path.parent.name.startswith("capacity") or name == "defined_before":
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            found.setdefault(digest, []).append(str(path.parent.relative_to(files)))
+    assert sum(map(len, found.values())) > sum(map(len, LAUNCHES.values()))
+    assert len(found) == 1, found
+
+
+def test_what_overlaps_is_seen_by_its_own_rank_only(tmp_path: Path) -> None:
+    """All that ranks may do and see without a log holds with one."""
+    program = PROGRAM.with_name("ranks_semantics.py")
+    hints = "nc_burst_buf=enable;nc_burst_buf_shared_logs=enable"
+    for nprocs, hint in ((2, "nc_burst_buf=enable"), (3, hints)):
+        (tmp_path / str(nprocs)).mkdir()
+        told = run_mpi(nprocs, program, tmp_path / str(nprocs), timeout=150, env={"PNC_VOL_HINTS": hint}).stdout
+        assert told.count("done:") == 30, told
+        assert not list((tmp_path / str(nprocs)).glob("pncbb-*"))
+
+
+# ---------------------------------------------------------------------------------------------------- kills
+
+
+@pytest.fixture(scope="module", params=["private", "shared", "nodes"])
+def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a job of three ranks leaves that are killed."""
+    folder = tmp_path_factory.mktemp("killed") / "job"
+    folder.mkdir()
+    job = run_mpi(3, PROGRAM, "kill", folder, request.param, timeout=100, check=False)
+    assert job.returncode != 0
+    assert "Traceback" not in job.stderr, job.stderr
+    assert list(folder.glob("logs/**/pncbb-x.nc-*/*.meta*"))
+    return folder
+
+
+def copied(killed: Path, tmp_path: Path) -> Path:
+    """The same under the same name, so that the logs know their file."""
+    kept = tmp_path / "kept"
+    shutil.copytree(killed, kept)
+    return kept
+
+
+def test_ranks_of_any_number_recover_a_killed_job(killed: Path, tmp_path: Path) -> None:
+    kept, found = copied(killed, tmp_path), set()
+    for how in (0, 1, 2, 4):
+        shutil.rmtree(killed)
+        shutil.copytree(kept, killed)
+        if how:
+            told = json.loads(run_mpi(how, PROGRAM, "recover", killed, "replay", timeout=100).stdout)
+            logs, replayed, cancelled, whole, created = told
+        else:
+            report = pnc_vol.replay(killed / "x.nc")
+            logs, replayed, cancelled, whole, created = (
+                report.logs, report.replayed, report.cancelled, report.whole, report.created,
+            )  # fmt: skip
+            ranks.identity.check(str(killed / "x.nc"), ranks.state())
+        assert (logs, cancelled, whole) == (3, 1, True)
+        assert replayed > 60
+        assert sorted(created) == ["/kept", "/late", "/names"]
+        found.add((killed / "x.nc").read_bytes())
+    assert len(found) == 1, "the number of ranks is seen in the file"
+    shutil.rmtree(killed)
+    shutil.copytree(kept, killed)
+
+
+def test_ranks_recover_at_the_open(killed: Path, tmp_path: Path) -> None:
+    kept = copied(killed, tmp_path)
+    run_mpi(2, PROGRAM, "recover", killed, "open", timeout=100)
+    shutil.rmtree(killed)
+    shutil.copytree(kept, killed)
+
+
+def test_logs_of_all_nodes_are_needed(killed: Path, tmp_path: Path) -> None:
+    kept = copied(killed, tmp_path)
+    if not (kept / "logs" / "node1").exists():
+        pytest.skip("the logs are in one place")
+    jobs = list(kept.glob("logs/node*/pncbb-*"))
+    assert len({job.name for job in jobs}) == 1
+    before = (kept / "x.nc").read_bytes()
+    with pytest.raises(pnc_vol.errors.LogRefusedError, match=r"those of ranks 1 were not given"):
+        pnc_vol.replay(kept / "x.nc", [job for job in jobs if job.parent.name == "node0"])
+    assert (kept / "x.nc").read_bytes() == before
+    # Gathered in any way.
+    assert pnc_vol.replay(kept / "x.nc", jobs).logs == 3
+    ranks.identity.check(str(kept / "x.nc"), ranks.state())
+
+
+def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
+    pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
+    from typer.testing import CliRunner
+
+    from pnc_vol.cli.app import app
+
+    kept = copied(killed, tmp_path)
+    jobs = [str(job) for job in kept.glob("logs/**/pncbb-*")]
+
+    def run(*args: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, args)
+        return done.exit_code, done.output
+
+    code, out = run("log", *jobs)
+    assert code == 0
+    assert [out.count(f"rank {rank} of 3") for rank in range(3)] == [1, 1, 1]
+    assert out.count("cancelled") >= 1
+    code, out = run("replay", str(kept / "x.nc"), *jobs)
+    assert code == 0
+    assert "requests of 3 logs replayed" in out
+    ranks.identity.check(str(kept / "x.nc"), ranks.state())
+    content = (kept / "x.nc").read_bytes()
+    code, out = run("replay", str(kept / "x.nc"), *jobs)
+    assert (code, (kept / "x.nc").read_bytes() == content) == (0, True)
+    assert " 0 requests of 3 logs replayed" in out
+
+
+# --------------------------------------------------------------------------------------------- errors, hints
+
+
+def test_what_is_wrong_on_one_rank_is_the_same_error_on_all(tmp_path: Path) -> None:
+    told = run_mpi(3, PROGRAM, "wrong", tmp_path, timeout=100).stdout
+    found = {line[0]: line[1:] for line in map(json.loads, told.splitlines())}
+    wanted = {
+        "missing": "FileNotFoundError: .*nc_burst_buf_dirname: there is no such folder.*nowhere",
+        "missing on one": "FileNotFoundError: .*nc_burst_buf_dirname: there is no such folder.*rank 2.*nowhere",
+        "plain": "FileNotFoundError: .*nc_burst_buf_dirname: there is no such folder.*plain",
+        "sealed": "PermissionError: .*nc_burst_buf_dirname.*logs",
+        "refused on one": "PermissionError: .*rank 2.*x.nc_0_2.data",
+        "refused on one, shared": "PermissionError: .*rank 2.*x.nc_0_0.data",
+        "shared in two places": "CollectiveMismatchError: .*nc_burst_buf_dirname.*logs.*other",
+        "not the same": "CollectiveMismatchError: .*burst_buf_shared_logs",
+    }
+    assert found.keys() == wanted.keys()
+    for what, (errors, there, logs) in found.items():
+        assert len(set(errors)) == 1, errors
+        assert len(errors) == 3
+        assert re.match(wanted[what], errors[0]), errors[0]
+        assert (there, logs) == (["old"], []), what
+
+
+def test_hints_of_mpi(tmp_path: Path) -> None:
+    told = run_mpi(2, PROGRAM, "info", tmp_path, timeout=100).stdout
+    said, names = json.loads(told)
+    assert said[0] == said[1]
+    assert {
+        "nc_burst_buf": "enable",
+        "nc_burst_buf_dirname": str(tmp_path / "logs"),
+        "nc_burst_buf_shared_logs": "enable",
+        "nc_burst_buf_sync": "each",
+        "nc_burst_buf_flush_buffer_size": "200000",
+        "cb_buffer_size": "1048576",
+        "nobody_knows_this": "7",
+    }.items() <= said[0].items()
+    own = [f"x.nc_0_0.{kind}.{rank}" for kind in ("commit", "defs") for rank in (0, 1)]
+    assert names == sorted([*own, "x.nc_0_0.data", "x.nc_0_0.meta"])
+    (tmp_path / "logs").rmdir()
+    (tmp_path / "x.nc").unlink()
+    env = {"PNETCDF_HINTS": "nc_burst_buf_shared_logs=disable;nobody_knows_this=8"}
+    said, names = json.loads(run_mpi(2, PROGRAM, "info", tmp_path, timeout=100, env=env).stdout)
+    assert [one["nobody_knows_this"] for one in said] == ["8", "8"]
+    assert [one["nc_burst_buf_shared_logs"] for one in said] == ["disable", "disable"]
+    assert [name for name in names if name.endswith(".meta")] == ["x.nc_0_0.meta", "x.nc_0_1.meta"]
