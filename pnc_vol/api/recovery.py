@@ -39,9 +39,9 @@ def replay(
     path : path-like
         The file. The path in a log is never followed.
     logs : path-like, sequence of them, or None
-        Metadata logs (``NAME.meta``) and folders of logs, of pnc_vol or of the C library. They are kept, those of
-        pnc_vol marked as done. None: those that killed jobs left of this file, beside it, in ``burst_buf_dirname`` or
-        where they noted it; these are removed afterwards.
+        Metadata logs (``NAME.meta``) and folders of logs, of pnc_vol or of the C library, or ``nc_burst_buf_dirname``,
+        for those of this file in it. They are kept, those of pnc_vol marked as done. None: those that killed jobs left
+        of this file, beside it, in ``burst_buf_dirname`` or where they noted it; these are removed afterwards.
     comm : mpi4py communicator, optional
         Ranks that share the work. Any number, whatever number wrote.
     salvage : bool
@@ -89,7 +89,7 @@ def replay(
             left.extend(abandoned_logs(real, resolved))
             return json.dumps(metas_of(resolved.system, left)).encode()
         names = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
-        return json.dumps(named_logs(resolved.system, [os.fspath(name) for name in names])).encode()
+        return json.dumps(named_logs(resolved.system, [os.fspath(name) for name in names], real)).encode()
 
     found = json.loads(communicators.on_root(ranks, "replay find", find))
     first = ranks.rank == 0

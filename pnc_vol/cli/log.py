@@ -20,7 +20,7 @@ LEFT, DAMAGED = 1, 2
 def command(
     logs: Annotated[
         list[str],
-        typer.Argument(metavar="LOGS...", help="Metadata logs (NAME.meta), or folders of logs.", show_default=False),
+        typer.Argument(metavar="LOGS...", help="Metadata logs (NAME.meta), or folders of them.", show_default=False),
     ],
     limit: Annotated[int, typer.Option("--limit", min=0, help="Entries to show of each log; 0 is all.")] = 50,
 ) -> None:
@@ -51,8 +51,9 @@ def _all_of(name: str, limit: int | None, *, first: bool) -> int:
                     print()
                 first = False
                 print(f"log         {safe(source.base)}")
-                for definition in source.defined.found:
-                    print(f"variable    {definition.varid} is {safe(definition.path)}")
+                # A dataset is defined again whenever it changes.
+                for varid, path in dict.fromkeys((found.varid, found.path) for found in source.defined.found):
+                    print(f"variable    {varid} is {safe(path)}")
                 print(log_text(source.log, source.companion, verdict, limit=limit))
                 code = max(code, DAMAGED if verdict.damaged else 0)
             finally:

@@ -28,8 +28,8 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[LOGS...]",
-            help="Metadata logs (NAME.meta) or folders of logs; by default those that killed jobs left beside the file "
-            "or noted there, which are removed afterwards.",
+            help="Metadata logs (NAME.meta) or folders of them, which are kept; by default those that killed jobs left "
+            "beside the file or noted there, which are removed afterwards.",
             show_default=False,
         ),
     ] = None,

@@ -25,6 +25,7 @@ from pnc_vol.system import System, exists, read_whole, write_whole
 
 __all__ = [
     "folder_for",
+    "folders_in",
     "forget_folder",
     "is_alive",
     "join_folder",
@@ -131,6 +132,12 @@ def is_alive(system: System, folder: str) -> bool:
             finally:
                 system.close(fd)
     return False
+
+
+def folders_in(system: System, parent: str, path: str = "") -> list[str]:
+    """Folders of jobs, of one file or of any, sorted."""
+    key = _key(system.realpath(path)) if path else _PREFIX
+    return sorted(os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(key))
 
 
 def logs_in(system: System, folder: str) -> list[str]:

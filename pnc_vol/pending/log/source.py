@@ -15,7 +15,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from pnc_vol.errors import FormatError, LogRefusedError
+from pnc_vol.errors import FormatError, LogError, LogRefusedError
 from pnc_vol.pending.log.companion import (
     COMMIT,
     FILL,
@@ -27,7 +27,7 @@ from pnc_vol.pending.log.companion import (
 )
 from pnc_vol.pending.log.definitions import Definitions, read_definitions
 from pnc_vol.pending.log.files import Share
-from pnc_vol.pending.log.folders import logs_in
+from pnc_vol.pending.log.folders import folders_in, logs_in
 from pnc_vol.pending.log.judging import Verdict, committed_entries
 from pnc_vol.pending.log.reading import Log, count_channels, read_log
 from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
@@ -42,26 +42,45 @@ def metas_of(system: System, folders: list[str]) -> list[str]:
     return [base + ".meta" for folder in folders for base in logs_in(system, folder)]
 
 
-def named_logs(system: System, names: list[str]) -> list[str]:
-    """Metadata logs from what a user names: logs (with or without a suffix) and folders of logs; each once.
+def named_logs(system: System, names: list[str], path: str = "") -> list[str]:
+    """Metadata logs from what a user names; each once.
+
+    Parameters
+    ----------
+    names : list of str
+        Logs (with or without a suffix), folders of logs, and folders that jobs made their folders in.
+    path : str
+        The file whose jobs are meant in the last case; "" for all.
 
     Raises
     ------
-    FileNotFoundError
-        A folder holds no log.
+    LogError
+        There is no log under a name.
     """
     found: dict[str, str] = {}
     for name in names:
-        bases = [name]
-        if is_folder(system, name):
-            bases = logs_in(system, name)
-            if not bases:
-                raise FileNotFoundError(errno.ENOENT, "there is no log (a file NAME.meta) in this folder", name)
-        for base in bases:
-            for suffix in (".meta", ".data", ".commit", ".defs"):
-                base = base.removesuffix(suffix)
+        for base in _bases(system, name, path):
             found.setdefault(system.realpath(base), base + ".meta")
     return list(found.values())
+
+
+def _bases(system: System, name: str, path: str) -> list[str]:
+    if not is_folder(system, name):
+        base = name
+        for suffix in (".meta", ".data", ".commit", ".defs"):
+            base = base.removesuffix(suffix)
+        if exists(system, name) and not exists(system, base + ".meta"):
+            raise LogError(f"{name}: this is no log; a metadata log is called NAME.meta, and NAME.data is beside it")
+        return [base]
+    bases = logs_in(system, name)
+    if not bases:
+        jobs = folders_in(system, name)
+        bases = [base for job in folders_in(system, name, path) for base in logs_in(system, job)]
+        if not bases and jobs:
+            raise LogError(f"{name}: there are logs in this folder, but none of {path}; name the folder that is meant")
+    if not bases:
+        raise LogError(f"{name}: there is no log (a file NAME.meta) in this folder")
+    return bases
 
 
 def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSource]:
