@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.testing.mpi import missing, run_mpi
+from pnc_vol.testing.mpi import find_mpiexec, missing, run_mpi
 
 netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed")
 
@@ -191,6 +191,79 @@ def test_reading_a_file_of_ncgen(kind: str, version: str, tmp_path: Path) -> Non
     out = run("05_read_foreign.py", "small.nc", cwd=tmp_path)
     assert f"small.nc: {version}, 3 records; {{'title': 'small'}}" in out
     assert "axes: -, /x" in out
+
+
+def test_a_killed_run_is_recovered(tmp_path: Path) -> None:
+    out = run("06_recover_killed_run.py", "run.nc", cwd=tmp_path)
+    assert "killed with signal 9" in out
+    assert "told: run.nc: a job that ended early left posted data" in out
+    flushed, recovered = (int(out.partition(f"{what}: ")[2].split()[0]) for what in ("in the file", "recovered"))
+    assert flushed % 40 == 0
+    assert recovered >= max(100, flushed)
+    with netCDF4.Dataset(tmp_path / "run.nc") as data:
+        assert data["u"].shape == (recovered, 1000)
+        np.testing.assert_array_equal(data["u"][:, 999], np.arange(recovered))
+    assert [path.name for path in tmp_path.iterdir()] == ["run.nc"]
+    assert_valid(tmp_path / "run.nc")
+
+
+KILLED = """
+import os, signal, sys
+from mpi4py import MPI
+import pnc_vol as h5py
+
+comm = MPI.COMM_WORLD
+f = h5py.File(sys.argv[1], "w", driver="mpio", comm=comm)
+x = f.create_dataset("x", (4,), "i4")
+f.flush()
+x[2 * comm.rank : 2 * comm.rank + 2] = comm.rank + 1
+comm.Barrier()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+# What Slurm does with the two kinds of steps of the script, on a cluster of one node.
+SRUN = """#!/bin/bash
+once=
+while [[ $1 == --* ]]; do [[ $1 == --ntasks-per-node=1 ]] && once=1; shift; done
+[[ -n $once ]] && exec "$@"
+exec "$MPIEXEC" -n 2 "$@"
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_slurm_job(killed: bool, tmp_path: Path) -> None:
+    local, bin_folder = tmp_path / "local", tmp_path / "bin"
+    local.mkdir()
+    bin_folder.mkdir()
+    (bin_folder / "srun").write_text(SRUN)
+    (bin_folder / "srun").chmod(0o755)
+    (tmp_path / "killed.py").write_text(KILLED)
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / "07_burst_buffer.slurm"), "out.nc"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ
+        | {
+            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+            "MPIEXEC": str(find_mpiexec()),
+            "SLURM_TMPDIR": str(local),
+            "PYTHON": sys.executable,
+            "PROGRAM": str(tmp_path / "killed.py") if killed else str(EXAMPLES / "03_heat_mpi.py"),
+        },
+    )
+    left = [path.name for path in local.iterdir()]
+    assert not list(tmp_path.glob("*.logs"))
+    if not killed:
+        assert (done.returncode, left) == (0, []), done.stdout + done.stderr
+        assert "pncbb" not in str(list(tmp_path.iterdir()))
+        return
+    assert done.returncode != 0
+    assert len(left) == 1
+    assert "2 requests of 2 logs replayed" in done.stdout, done.stdout + done.stderr
+    with netCDF4.Dataset(tmp_path / "out.nc") as data:
+        assert data["x"][:].tolist() == [1, 1, 2, 2]
 
 
 def test_the_table_of_examples_is_whole() -> None:
