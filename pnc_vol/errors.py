@@ -290,6 +290,10 @@ class FlushError(PncVolError, OSError):
         self.errno = errno or (self.errors[0].errno if self.errors else 0)
 
 
+class SyncError(PncVolError, OSError):
+    """An fsync failed: what it could not write may be lost, and no later fsync of the file object would tell."""
+
+
 class RankError(PncVolError, RuntimeError):
     """A collective call failed on some rank, so it failed on every rank.
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from pnc_vol.drivers.base import Driver, Memory
-from pnc_vol.errors import ClosedFileError, ReadOnlyError
+from pnc_vol.errors import ClosedFileError, ReadOnlyError, SyncError
 from pnc_vol.extents.model import Extents
 
 __all__ = ["Root"]
@@ -79,7 +79,7 @@ class Root(Driver):
     def sync(self) -> None:
         with self._use:
             if self._sync_failure is not None:
-                raise OSError(
+                raise SyncError(
                     self._sync_failure.errno or errno.EIO,
                     "An earlier sync failed, so what is on stable storage is not known; write the file anew",
                     self.path,
@@ -88,7 +88,7 @@ class Root(Driver):
                 self._sync()
             except OSError as error:
                 self._sync_failure = error
-                raise
+                raise SyncError(error.errno or errno.EIO, error.strerror or str(error), self.path) from error
         with self._use.lock:
             self._counts["syncs"] += 1
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import RankError
+from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import encode, numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end
@@ -32,11 +32,11 @@ def check_durable(session: Session) -> None:
 
     Raises
     ------
-    OSError
+    SyncError
         An earlier fsync failed.
     """
     if session.poison is not None:
-        raise OSError(
+        raise SyncError(
             session.poison.errno,
             f"{session.path}: an earlier fsync failed, so durability is no longer promised; copy the data elsewhere",
         )
@@ -58,7 +58,10 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
             encoded = encode(new, check=False)  # names were checked when they were made; foreign ones are kept
         elif new.numrecs != session.disk_numrecs:
             encoded = old[:4] + count + old[4 + len(count) :]
-        if comm.rank == 0 and (encoded != old or (location is not None and not location.published)):
+        unnamed = location is not None and not location.published
+        for tell in session.before_header if encoded is not old or unnamed else ():
+            tell(encoded)
+        if comm.rank == 0 and (encoded != old or unnamed):
             _extend(session.driver, data_end(new))
             if location is None:
                 write_bytes(session.driver, 0, encoded)
@@ -70,7 +73,8 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         error = reason
     try:
         comm.exchange("flush header", error=error)
-    except Exception:
+    except Exception as reason:
+        _remember(session, reason)
         session.placed.spoil()
         raise
     session.adopt_header(new, encoded)
@@ -141,7 +145,11 @@ def _sync(session: Session, operation: str) -> None:
     try:
         session.comm.exchange(operation, error=error)
     except OSError as reason:
-        if not isinstance(reason, RankError):
-            # On every rank: all must know, in step, that nothing is durable any more.
-            session.poison = reason
+        _remember(session, reason)
         raise
+
+
+def _remember(session: Session, reason: Exception) -> None:
+    """Every rank knows, in step, that nothing is durable any more."""
+    if isinstance(reason, SyncError):
+        session.poison = reason

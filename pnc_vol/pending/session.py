@@ -122,6 +122,8 @@ class Session:
         """Arrays of varying length that were written since the last flush."""
         self.poison: OSError | None = None
         """The error of an fsync: what it could not write may be dropped, and a second one would not tell."""
+        self.before_header = [self.queue.about_to_write] if isinstance(self.queue, LogQueue) else []
+        """Told of a header before it is written."""
         self._forks = _forks[0]
         self.copy: Location | None = None
         """Where the copy is that a new layout is made in."""
@@ -363,7 +365,7 @@ class Session:
         FlushError
             Requests failed. The file is closed nevertheless: what they should have written is lost, unless it is
             in a log (``nc_burst_buf``), which is kept.
-        OSError
+        SyncError
             The file was to be durable and an earlier fsync failed. What was posted was written nevertheless, and a log
             is kept.
         """

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from pnc_vol.errors import LogError, LogRefusedError, PncVolError, RangeError
 from pnc_vol.extents.model import Int64
 from pnc_vol.extents.selection import hyperslab, many
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
-from pnc_vol.pending.log.definitions import Definition
+from pnc_vol.pending.log.definitions import Definition, crc_of_header
 from pnc_vol.pending.log.judging import Fill, Verdict
 from pnc_vol.pending.log.layout import Entry
 from pnc_vol.pending.log.source import LogSource
@@ -47,6 +48,7 @@ class Job:
     sources : list of LogSource, in the order of ranks.
     verdicts : list of Verdict
     report : ReplayReport
+    salvage : bool, replay logs that were written before a file had its name, whatever the file.
 
     Raises
     ------
@@ -57,7 +59,13 @@ class Job:
     """
 
     def __init__(
-        self, session: Session, sources: Sequence[LogSource], verdicts: Sequence[Verdict], report: ReplayReport
+        self,
+        session: Session,
+        sources: Sequence[LogSource],
+        verdicts: Sequence[Verdict],
+        report: ReplayReport,
+        *,
+        salvage: bool = False,
     ) -> None:
         self.session = session
         self.report = report
@@ -73,9 +81,20 @@ class Job:
             for source, verdict in zip(self.sources, self.verdicts, strict=True)
         ]
         self._gone = self._superseded()
+        crc = crc_of_header(session.disk_bytes)
+        self._written = max((s.defined.headers.get(crc, 0) for s in self.sources), default=0)
+        """The epoch that the file's header begins; 0 if the logs do not know that header."""
+        if not salvage and not self._written:
+            self._refuse_unnamed()
+        in_header = self._in_header()
+        for definition in in_header.values():
+            if definition.varid not in self._gone:
+                self._resolve(definition, named=True)
         for definitions in self._known:
             for definition in definitions:
-                if definition.varid not in self._gone:
+                if definition.varid not in self._gone and (
+                    definition.varid not in in_header or self._after(definition)
+                ):
                     self._resolve(definition)
         self._most = max([session.numrecs, *(d.shape[0] for ds in self._known for d in ds if d.record)])
         self._check()
@@ -86,23 +105,48 @@ class Job:
         """Datasets that were deleted, and others made under their paths, all since the last flush."""
         gone = {varid for source in self.sources for varid in source.defined.gone}
         for definitions in self._known:
-            # What was renamed is defined again before its old path is given to another.
+            # What was renamed is defined again before its old path is given to another, or, where several changed
+            # places, soon after.
+            last = {definition.varid: at for at, definition in enumerate(definitions)}
             holder: dict[str, int] = {}
             path_of: dict[int, str] = {}
-            for definition in definitions:
+            for at, definition in enumerate(definitions):
                 varid, path = definition.varid, definition.path
                 if holder.get(path_of.get(varid, path)) == varid:
                     del holder[path_of[varid]]
-                if path in holder:
+                if path in holder and last[holder[path]] < at:
                     gone.add(holder[path])
                 holder[path], path_of[varid] = varid, path
         return gone
 
-    def _resolve(self, definition: Definition) -> None:
+    def _refuse_unnamed(self) -> None:
+        path = self.session.path
+        for source in self.sources:
+            work = source.defined.work
+            if work and os.path.basename(path) != work:
+                raise LogRefusedError(
+                    f"{source.base}.meta is of a file that had not taken its name yet (publish='close'): replay it "
+                    f"into {work!r}, if that is still there, or use salvage",
+                    field="path",
+                    value=work,
+                )
+
+    def _in_header(self) -> dict[int, Definition]:
+        """What the file's header has under the name that it had when that header was about to be written.
+
+        The job was stopped after the header was written and before its log was begun anew.
+        """
+        return {d.varid: d for definitions in self._known for d in definitions if not self._after(d)}
+
+    def _after(self, definition: Definition) -> bool:
+        """Whether a definition is later than the file's header."""
+        return definition.epoch >= self._written
+
+    def _resolve(self, definition: Definition, *, named: bool = False) -> None:
         """Find the dataset of the file that a definition means; make it if the file lacks it."""
         node = self.nodes.get(definition.varid)
         if node is None:
-            node = self._stored(definition) or self._at(definition)
+            node = (None if named else self._stored(definition)) or self._at(definition)
         if node.path != definition.path:
             self._rename(node, definition.path)
         shape = node.shape or ()
@@ -173,6 +217,13 @@ class Job:
             if not isinstance(child, GroupNode):
                 return
             group = child
+        holder = group.children.get(name)
+        if isinstance(holder, DatasetNode) and holder in self.nodes.values():
+            # It changed places with others, and its own new name comes later.
+            aside = f"{name}.{holder.uid}"
+            while aside in group.children:
+                aside += "_"
+            self.tree.move(holder, group, aside)
         if name not in group.children:
             self.tree.move(node, group, name)
 

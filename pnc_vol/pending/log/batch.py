@@ -14,12 +14,12 @@ from pnc_vol.drivers.pieces import copy_pieces
 from pnc_vol.errors import PncVolError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.pending.batches import RowsOf
+from pnc_vol.pending.batches import Batch, RowsOf
 from pnc_vol.pending.log.files import Tail
 from pnc_vol.pending.plan import Rows
 from pnc_vol.system import read_at
 
-__all__ = ["DataLog", "LogBatch"]
+__all__ = ["DataLog", "LogBatch", "weight_of"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -109,6 +109,13 @@ class LogBatch(RowsOf):
                 for first, last in _stretches(rows[:, 3], rows[:, 2] * rows[:, 4]):
                     swap_in_place(whole[first:last], unit)
         return whole
+
+
+def weight_of(batch: Batch) -> tuple[int, int]:
+    """Rows and bytes of a batch of the log; none of any other."""
+    if not isinstance(batch, LogBatch):
+        return 0, 0
+    return sum(len(batch.rows(uid)) for uid in batch.uids()), batch.size
 
 
 def _stretches(begin: Int64, nbytes: Int64) -> list[tuple[int, int]]:

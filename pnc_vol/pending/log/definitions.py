@@ -22,7 +22,10 @@ from pnc_vol.mapping.names import is_member_name
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype, enum_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["Definition", "Definitions", "encode_definition", "encode_gone", "encode_work", "read_definitions"]
+__all__ = [
+    "Definition", "Definitions", "crc_of_header", "encode_definition", "encode_gone", "encode_work", "encode_written",
+    "read_definitions",
+]  # fmt: skip
 
 _MOST_WIDTH = 1 << 31
 
@@ -60,12 +63,15 @@ class Definitions(NamedTuple):
     gone : set of int, datasets that were deleted before a flush that was begun.
     work : str, the temporary name of a file that never took its own; "" if it had it.
     torn_bytes : int, after the last whole line.
+    headers : dict of int to int, CRC-32 of headers that were about to be written, without their record count, and the
+        epoch: what is defined in an earlier one is in that header under its last name.
     """
 
     found: list[Definition]
     gone: set[int]
     work: str
     torn_bytes: int
+    headers: dict[int, int]
 
 
 def encode_definition(
@@ -92,6 +98,16 @@ def encode_definition(
 def encode_gone(varid: int) -> bytes:
     """The line that says that a dataset was deleted."""
     return _line({"gone": varid})
+
+
+def crc_of_header(header: bytes) -> int:
+    """CRC-32 of a file's header without the number of records, which changes without the rest."""
+    return zlib.crc32(memoryview(header)[12 if header[3:4] == b"\x05" else 8 :])
+
+
+def encode_written(header: bytes, epoch: int) -> bytes:
+    """The line that says that a header is about to be written."""
+    return _line({"header": crc_of_header(header), "epoch": epoch})
 
 
 def encode_work(work: str) -> bytes:
@@ -124,6 +140,7 @@ def read_definitions(data: bytes) -> Definitions:
     """
     found: list[Definition] = []
     gone: set[int] = set()
+    headers: dict[int, int] = {}
     work = ""
     at = 0
     for end, line in _lines(data):
@@ -133,12 +150,14 @@ def read_definitions(data: bytes) -> Definitions:
                 work = str(said["work"])
             elif "gone" in said:
                 gone.add(int(said["gone"]))
+            elif "header" in said:
+                headers[int(said["header"])] = int(said["epoch"])
             else:
                 found.append(_definition(said))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LogError(f"the definition at byte {at} cannot be: {error}", offset=at, field="definition") from error
         at = end
-    return Definitions(found, gone, work, len(data) - at)
+    return Definitions(found, gone, work, len(data) - at, headers)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:

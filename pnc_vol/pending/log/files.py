@@ -268,11 +268,11 @@ class LogFiles:
 
     def leave(self) -> None:
         """In a forked child: let go of files and windows, so that the lock ends with the job and not with the child."""
+        with suppress(OSError):
+            self._unlock()
         for tail in self._tails.values():
             with suppress(OSError):
                 tail.leave()
-        with suppress(OSError):
-            self._unlock()
         self._tails = {}
 
 
@@ -280,9 +280,10 @@ _OPEN: weakref.WeakSet[LogFiles] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for files in list(_OPEN):
-        files.leave()
-    _OPEN.clear()
+    while _OPEN:
+        # One log that cannot be left must not keep the locks of the others.
+        with suppress(BaseException):
+            _OPEN.pop().leave()
 
 
 os.register_at_fork(after_in_child=_forked)

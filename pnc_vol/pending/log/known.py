@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from pnc_vol.pending.log.layout import (
 )
 from pnc_vol.pending.plan import COLUMNS, Rows
 
-__all__ = ["Known", "cut_long", "rows_of_request"]
+__all__ = ["Known", "cut_to_rounds", "rows_of_request"]
 
 
 class Known:
@@ -108,7 +109,7 @@ class Known:
         return encode_varn(self.itype, varid, np.hstack((starts, hidden)), np.hstack((counts, whole)), at, nbytes)
 
 
-def cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
+def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
     """Cut runs that are longer than a round."""
     most = np.maximum(limit // rows[:, 4], 1)
     parts = -(-rows[:, 2] // most)
@@ -121,6 +122,22 @@ def cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
     made[:, 3] += step * most * made[:, 4]
     made[:, 2] = np.minimum(most, rows[again, 2] - step * most)
     return made, owner[again]
+
+
+def cut_to_rounds(rows: Rows, owner: Int64, limit: int) -> Iterator[tuple[dict[int, Rows], int, int]]:
+    """Rows in rounds of at most `limit` bytes: those of each dataset, from where in the data log, how many bytes."""
+    rows, owner = _cut_long(rows, owner, limit)
+    order = np.argsort(rows[:, 3], kind="stable")
+    rows, owner = rows[order], owner[order]
+    ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
+    first = 0
+    while first < len(rows):
+        base = int(rows[first, 3])
+        last = max(first + 1, int(np.searchsorted(ends, base + limit, side="right")))
+        part, of = rows[first:last].copy(), owner[first:last]
+        part[:, 3] -= base
+        yield {uid: part[of == uid] for uid in np.unique(of).tolist()}, base, int(ends[last - 1]) - base
+        first = last
 
 
 def rows_of_request(table: array[int], request: int) -> tuple[int, int]:

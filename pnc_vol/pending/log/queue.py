@@ -39,7 +39,7 @@ from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.pending.batches import Batch
-from pnc_vol.pending.log.batch import DataLog, LogBatch
+from pnc_vol.pending.log.batch import DataLog, LogBatch, weight_of
 from pnc_vol.pending.log.companion import (
     FLUSHED,
     TOMBSTONE,
@@ -49,10 +49,10 @@ from pnc_vol.pending.log.companion import (
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work
+from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work, encode_written
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
-from pnc_vol.pending.log.known import Known, cut_long, rows_of_request
+from pnc_vol.pending.log.known import Known, cut_to_rounds, rows_of_request
 from pnc_vol.pending.log.layout import (
     DATA_MAGIC,
     MAX_NDIMS_AT,
@@ -110,6 +110,7 @@ class LogQueue(Queue):
         self.log_id = os.urandom(16)
         self._seed = crc32(self.log_id)
         self.sequence = self.epoch = self.fills = self.entries = 0
+        self._told = False
         self.logging = True
         self._find_stored = stored
         self._stored: dict[int, str] | None = None
@@ -225,16 +226,26 @@ class LogQueue(Queue):
         if self._stored is None:
             self._stored = self._find_stored()
             self._names = frozenset(self._stored.values())
-        stored = self._stored.get(uid)
-        replaces = stored is None and variable_name(path, node.tree.separator) in self._names
-        if replaces:
-            # The variable of that name was deleted, or renamed: say which.
-            for other, name in self._stored.items():
-                self._define_if_moved(node.tree.datasets.get(other), name)
-        self._define_if_moved(node.tree.datasets.get(self._path_of.get(path, uid)), path)
-        line = encode_definition(node, stored=stored, replaces=replaces, epoch=self.epoch, fills=self.fills)
-        self.files.defs.append(line)
-        self._known[uid], self._units[uid], self._path_of[path] = known, known.unit, uid
+        before = self._known.get(uid)
+        # Datasets may have changed names with each other: whoever is met again on the way is being defined.
+        self._known[uid] = known
+        try:
+            stored = self._stored.get(uid)
+            replaces = stored is None and variable_name(path, node.tree.separator) in self._names
+            if replaces:
+                # The variable of that name was deleted, or renamed: say which.
+                for other, name in self._stored.items():
+                    self._define_if_moved(node.tree.datasets.get(other), name)
+            self._define_if_moved(node.tree.datasets.get(self._path_of.get(path, uid)), path)
+            line = encode_definition(node, stored=stored, replaces=replaces, epoch=self.epoch, fills=self.fills)
+            self.files.defs.append(line)
+        except BaseException:
+            if before is None:
+                del self._known[uid]
+            else:
+                self._known[uid] = before
+            raise
+        self._units[uid], self._path_of[path] = known.unit, uid
         self._counters[0] = max(self._counters[0], len(node.shape or ()) + len(known.trailing))
 
     def _define_if_moved(self, node: DatasetNode | None, name: str) -> None:
@@ -330,31 +341,19 @@ class LogQueue(Queue):
         uids = list(self.tables)
         tables = [self._open_rows(uid) for uid in uids]
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
-        rows, owner = cut_long(np.concatenate(tables), owner, self.round)
-        order = np.argsort(rows[:, 3], kind="stable")
-        rows, owner = rows[order], owner[order]
-        ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
-        first = 0
-        while first < len(rows):
-            base = int(rows[first, 3])
-            last = max(first + 1, int(np.searchsorted(ends, base + self.round, side="right")))
-            part, of = rows[first:last].copy(), owner[first:last]
-            part[:, 3] -= base
-            by_uid = {uid: part[of == uid] for uid in np.unique(of).tolist()}
-            nbytes = int(ends[last - 1]) - base
+        for by_uid, base, nbytes in cut_to_rounds(np.concatenate(tables), owner, self.round):
             self.closed.append(LogBatch(by_uid, self.data, base, nbytes, self._units))
-            first = last
         self.tables = {}
         self._sorted = {}
 
     def replace(self, left: list[Batch]) -> None:
         super().replace(left)
         # Rows of the log are in memory, whoever has the bytes.
-        self.rows += sum(_weight(batch)[0] for batch in self.closed)
+        self.rows += sum(weight_of(batch)[0] for batch in self.closed)
         self.rows += sum(len(table) for table in self.tables.values()) // COLUMNS
 
     def weight(self) -> tuple[int, int]:
-        return self.rows, self.position + sum(_weight(batch)[1] for batch in self.closed)
+        return self.rows, self.position + sum(weight_of(batch)[1] for batch in self.closed)
 
     def _open_batch(self, uid: int) -> Batch:
         if not self.logging:
@@ -370,12 +369,20 @@ class LogQueue(Queue):
         """A new epoch; bring the log to stable storage if that was asked for at flushes."""
         if self.options.burst_buf_sync != "none":
             self.files.sync()
+        self._told = False
         with suppress(OSError):
             # The header may be written and the log not begun anew: say what the header will not know any more.
             self._tell_of_names()
+            self._told = self.logging
         self.epoch += 1
         self.fills = 0
         self._stored = None
+
+    def about_to_write(self, header: bytes) -> None:
+        """Say which header comes: from then on datasets are in the file under their new names."""
+        with suppress(OSError):
+            if self._known and self._told:
+                self.files.defs.append(encode_written(header, self.epoch))
 
     def _tell_of_names(self) -> None:
         """Log which datasets were deleted or renamed since they were defined in the log."""
@@ -437,10 +444,3 @@ class LogQueue(Queue):
                 ),
                 stacklevel=2,
             )
-
-
-def _weight(batch: Batch) -> tuple[int, int]:
-    """Rows and bytes of a batch of the log; none of any other."""
-    if not isinstance(batch, LogBatch):
-        return 0, 0
-    return sum(len(batch.rows(uid)) for uid in batch.uids()), batch.size

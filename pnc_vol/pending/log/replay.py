@@ -123,7 +123,7 @@ def replay_into(
             verdicts = [source.judge(uncounted=uncounted) for source in sources]
             _refuse_damaged(sources, verdicts, salvage)
             jobs = _by_job(sources, partial)
-            _refuse_other_file(options.system, path, sources, salvage)
+            _refuse_no_file(options.system, path)
         except Exception as reason:
             error = reason
         comm.exchange("replay", error=error)
@@ -131,7 +131,7 @@ def replay_into(
             _count(report, path, source, verdict)
         if any(len(verdict.replay) or verdict.fills for verdict in verdicts):
             parts = [([sources[i] for i in job], [verdicts[i] for i in job]) for job in jobs]
-            _replay_jobs(path, parts, report, options, comm)
+            _replay_jobs(path, parts, report, options, comm, salvage=salvage)
         for source in sources:
             source.mark_flushed()
     del report.messages[_MOST_MESSAGES:]
@@ -144,6 +144,8 @@ def _replay_jobs(
     report: ReplayReport,
     options: Options,
     comm: Comm,
+    *,
+    salvage: bool,
 ) -> None:
     from pnc_vol.pending.session import open_session
 
@@ -156,13 +158,17 @@ def _replay_jobs(
             error: BaseException | None = None
             job: Job | None = None
             try:
-                job = Job(session, sources, verdicts, report)
+                job = Job(session, sources, verdicts, report, salvage=salvage)
             except Exception as reason:
                 error = reason
             comm.exchange("replay check", error=error)
             assert job is not None
+            session.before_header = [source.about_to_write for source in sources]
             job.replay()
             session.flush(durable=True)
+            for source in sources:
+                source.mark_flushed()
+            session.before_header = []
     except BaseException as reason:
         # Not a close: that would flush what was posted so far.
         session.abort(f"replay: {reason}")
@@ -224,21 +230,12 @@ def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[int]]:
     return list(jobs.values())
 
 
-def _refuse_other_file(system: System, path: str, sources: Sequence[LogSource], salvage: bool) -> None:
+def _refuse_no_file(system: System, path: str) -> None:
     if not exists(system, path):
         raise LogRefusedError(
             f"{path}: there is no such file; a log holds what was posted since the last flush, not the file",
             field="path",
         )
-    for source in sources:
-        work = source.defined.work
-        if work and os.path.basename(path) != work and not salvage:
-            raise LogRefusedError(
-                f"{source.base}.meta is of a file that had not taken its name yet (publish='close'): replay it into "
-                f"{work!r}, if that is still there, or use salvage",
-                field="path",
-                value=work,
-            )
 
 
 def _count(report: ReplayReport, path: str, source: LogSource, verdict: Verdict) -> None:

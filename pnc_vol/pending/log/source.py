@@ -25,7 +25,7 @@ from pnc_vol.pending.log.companion import (
     decode_companion,
     encode_record,
 )
-from pnc_vol.pending.log.definitions import Definitions, read_definitions
+from pnc_vol.pending.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.pending.log.files import Share
 from pnc_vol.pending.log.folders import folders_in, logs_in
 from pnc_vol.pending.log.judging import Verdict, committed_entries
@@ -168,7 +168,10 @@ class LogSource:
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
-            self.defined: Definitions = read_definitions((self._beside(".defs") or b"").rstrip(b"\0"))
+            told = (self._beside(".defs") or b"").rstrip(b"\0")
+            self.defined: Definitions = read_definitions(told)
+            self._told_end = len(told) - self.defined.torn_bytes
+            self._flushed = False
         except BaseException:
             self.close()
             raise
@@ -206,9 +209,22 @@ class LogSource:
         """Which entries are to be replayed."""
         return committed_entries(self.log, self.companion, self.read, uncounted=uncounted)
 
+    def about_to_write(self, header: bytes) -> None:
+        """Say that a header comes that has all that is defined here under its last name."""
+        if self.companion is None or self._commit < 0 or not self.defined.found:
+            return
+        line = encode_written(header, 1 + max(definition.epoch for definition in self.defined.found))
+        fd = self.system.open(self.base + ".defs" + self._own, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            write_all(self.system, fd, line, self._told_end)
+            self.system.fdatasync(fd)
+        finally:
+            self.system.close(fd)
+        self._told_end += len(line)
+
     def mark_flushed(self) -> None:
         """Say in the companion that the file holds all of the log."""
-        if self.companion is None or self._commit < 0:
+        if self.companion is None or self._commit < 0 or self._flushed:
             return
         records = self.companion.records
         ends = records[(records["kind"] == COMMIT) | (records["kind"] == RESET)][-1:]
@@ -221,6 +237,7 @@ class LogSource:
         )
         write_all(self.system, self._commit, record, self.companion.end)
         self.system.fdatasync(self._commit)
+        self._flushed = True
 
     def close(self) -> None:
         """Let go of the log."""

@@ -18,6 +18,8 @@ import pytest
 
 import pnc_vol
 from pnc_vol.pending.log.folders import folder_for, pointer_path
+from pnc_vol.pending.log.queue import LogQueue
+from pnc_vol.pending.log.source import LogSource
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
@@ -415,3 +417,40 @@ def test_a_log_of_a_missing_file_is_refused(tmp_path: pathlib.Path, logs: pathli
 def test_importing_the_package_loads_no_replay() -> None:
     code = "import sys, pnc_vol; assert 'pnc_vol.api.recovery' not in sys.modules; pnc_vol.replay"
     assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
+
+
+@pytest.mark.parametrize("replays", [0, 1])
+def test_names_that_changed_hands_in_a_header_that_is_there_already(
+    replays: int, tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job, or a replay of its log, stops between the header and the end of the log."""
+    path = tmp_path / "x.nc"
+    child = os.fork()
+    if not child:
+        f = open_logged(path, logs)
+        f["a"], f["b"] = np.zeros(3), np.zeros(3)
+        f.flush()
+        f["a"][0], f["b"][0] = 1.0, 2.0
+        f["new"] = np.arange(4)
+        for old, new in (("a", "c"), ("b", "a"), ("c", "b"), ("new", "newer")):
+            f.move(old, new)
+        f["new"] = np.array([True, False])
+        f["a"][1], f["b"][1] = 20.0, 10.0
+        if not replays:
+            monkeypatch.setattr(LogQueue, "settled", lambda self: os._exit(9))
+            f.flush()
+        os._exit(9)
+    assert os.waitpid(child, 0)[1] == 9 << 8
+    for _ in range(replays):
+        child = os.fork()
+        if not child:
+            monkeypatch.setattr(LogSource, "mark_flushed", lambda self: os._exit(9))
+            pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs))
+        assert os.waitpid(child, 0)[1] == 9 << 8
+    with pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs)) as f:
+        assert {name: f[name][...].tolist() for name in f} == {
+            "a": [2.0, 20.0, 0.0],
+            "b": [1.0, 10.0, 0.0],
+            "new": [True, False],
+            "newer": [0, 1, 2, 3],
+        }
