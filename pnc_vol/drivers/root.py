@@ -17,6 +17,8 @@ import threading
 from types import TracebackType
 from typing import Any
 
+import numpy.typing as npt
+
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.errors import ClosedFileError, ReadOnlyError, SyncError
 from pnc_vol.extents.model import Extents
@@ -54,6 +56,27 @@ class Root(Driver):
             counts["read_calls"] += calls
             counts["read_bytes"] += nbytes
         return nbytes
+
+    def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
+        # As `read` but for the locks, which cost as much as a small read.
+        use = self._use
+        with use.lock:
+            able = not use.closed
+            use.inside += able
+        got = -1
+        try:
+            if able:
+                got = self._read_one(array, offset)
+        finally:
+            with use.lock:
+                use.inside -= able
+                if got == array.nbytes:
+                    self._counts["read_calls"] += 1
+                    self._counts["read_bytes"] += got
+                if use.closed:
+                    use.idle.notify_all()
+        # What went wrong here goes wrong there again, and is told there.
+        return got if got == array.nbytes else super().read_one(array, offset)
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         with self._use:
@@ -104,6 +127,10 @@ class Root(Driver):
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         """Bytes read, calls made."""
 
+    def _read_one(self, array: npt.NDArray[Any], offset: int) -> int:
+        """Bytes read by one call; fewer than the array has, or less than 0, where it is to be read in another way."""
+        return -1
+
     @abc.abstractmethod
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         """Calls made."""
@@ -130,32 +157,32 @@ class Root(Driver):
 class _Use:
     """Inside of it, a driver is open and stays so."""
 
-    __slots__ = ("_driver", "_idle", "_inside", "closed", "lock")
+    __slots__ = ("_driver", "closed", "idle", "inside", "lock")
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._inside = 0
+        self.inside = 0
         self.closed = False
         self.lock = threading.Lock()
-        self._idle = threading.Condition(self.lock)
+        self.idle = threading.Condition(self.lock)
 
     def __enter__(self) -> None:
         with self.lock:
             if self.closed:
                 path = f" {self._driver.path!r}" if self._driver.path else ""
                 raise ClosedFileError(f"The {self._driver.name} driver's file{path} is closed")
-            self._inside += 1
+            self.inside += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.lock:
-            self._inside -= 1
+            self.inside -= 1
             if isinstance(error, OSError) and error.errno and error.filename is None:
                 # calls on a descriptor do not say which file it is
                 error.filename = self._driver.path
             if self.closed:
-                self._idle.notify_all()
+                self.idle.notify_all()
 
     def end(self) -> bool:
         """Close once the others are out; False if it is closed already."""
@@ -163,5 +190,5 @@ class _Use:
             if self.closed:
                 return False
             self.closed = True
-            self._idle.wait_for(lambda: self._inside == 0)
+            self.idle.wait_for(lambda: self.inside == 0)
             return True

@@ -14,8 +14,6 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,14 +23,11 @@ from pnc_vol.errors import ShortFileError
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.selection import Selection
-from pnc_vol.format.convert import swap_in_place
 from pnc_vol.mapping.dtypes import decode
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.batches import one_extent
+from pnc_vol.pending.direct import PostedRead, complete_runs, facts_of, read_run
 from pnc_vol.pending.plan import Place
 from pnc_vol.pending.post import whole_extents
-from pnc_vol.pending.request import Request
-from pnc_vol.pending.stream import BLOCK, in_parallel
 from pnc_vol.pending.strided import reach, read_hyperslab
 
 if TYPE_CHECKING:
@@ -45,20 +40,6 @@ Bytes = npt.NDArray[np.uint8]
 
 _LATEST = 1 << 62
 _Spots = list[tuple[int, int, "Place | None"]]
-
-
-@dataclass(slots=True)
-class PostedRead:
-    """A read that waits.
-
-    found : Runs of the selection.
-    out : array to fill, of the selection's shape.
-    """
-
-    request: Request
-    node: DatasetNode
-    found: Runs
-    out: Array
 
 
 def read(session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Array:
@@ -74,12 +55,12 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
     element = node.element
     shape = selection.result_shape
     if not collective and not session.queue.has(node.uid):
-        if element.kind == "number":
-            got = _direct(session, node, selection)
+        facts = facts_of(session, node)
+        one = selection.single_run() if facts is not None else None
+        if facts is not None and one is not None:
+            got = read_run(session, node, facts, *one, shape)
             if got is not None:
-                dtype = element.dtype
-                values = got.view(dtype) if dtype.isnative else got.view(dtype.newbyteorder("=")).astype(dtype)
-                return values.reshape(shape)
+                return got
         if selection.listed is None and shape and selection.nelems > 1:
             spread = _strided(session, node, selection)
             if spread is not None:
@@ -91,14 +72,22 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
 
 
 def complete(session: Session, reads: list[PostedRead]) -> None:
-    """Fill the arrays of posted reads; what the file holds is read in one call."""
+    """Fill the arrays of posted reads; what the file holds is read in few calls.
+
+    Raises
+    ------
+    OSError
+        The file could not be read; those that were not complete by then have failed.
+    """
     if not reads:
         return
     try:
-        raws = _file_form(session, [(posted.node, posted.found) for posted in reads])
+        reads = complete_runs(session, reads)
+        raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
         for posted in reads:
-            posted.request._fail(error)
+            if not posted.request.test():
+                posted.request._fail(error)
         raise
     for posted, raw in zip(reads, raws, strict=True):
         _lay_over(session, posted.node, posted.found, raw, posted.request.id)
@@ -109,48 +98,13 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
 # ------------------------------------------------------------------------------------- from the file
 
 
-def _direct(session: Session, node: DatasetNode, selection: Selection) -> Bytes | None:
-    """One contiguous run of numbers, read where it stays and swapped in place; None if it is not that simple."""
-    at = _place_in_file(session, node)
-    one = selection.single_run()
-    if at is None or one is None or not one[1]:
-        return None
-    start, nelems = one
-    offset = at.begin + start * at.itemsize
-    if at.inner:
-        record, within = divmod(start, at.inner)
-        if within + nelems > at.inner or record >= _records_in_file(session, node):
-            return None
-        offset = at.begin + record * session.placed.record_size + within * at.itemsize
-    nbytes = nelems * at.itemsize
-    raw = np.empty(nbytes, np.uint8)
-    if nbytes <= BLOCK:
-        if session.driver.read(one_extent(offset, nbytes), raw) < nbytes:
-            return None
-        swap_in_place(raw, at.itemsize)
-        return raw
-    short: list[int] = []
-
-    def task(first: int) -> Callable[[Bytes], None]:
-        def run(_: Bytes) -> None:
-            part = raw[first : first + BLOCK]
-            if session.driver.read(one_extent(offset + first, part.nbytes), part) < part.nbytes:
-                short.append(first)
-            swap_in_place(part, at.itemsize)
-
-        return run
-
-    in_parallel(session.driver, (task(first) for first in range(0, nbytes, BLOCK)), 0)
-    return None if short else raw
-
-
 def _strided(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
     """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional."""
     at = _place_in_file(session, node)
     element = node.element
     if at is None or at.itemsize != element.itemsize:
         return None
-    if at.inner and selection.start[0] + reach(selection, 0) >= _records_in_file(session, node):
+    if at.inner and selection.start[0] + reach(selection, 0) >= records_in_file(session, node):
         return None
     if element.kind == "number":
         out = np.empty(selection.result_shape, element.dtype)
@@ -215,7 +169,7 @@ def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple
                 record_size=session.placed.record_size,
             )
             if at.inner:
-                there = found.start < _records_in_file(session, node) * at.inner
+                there = found.start < records_in_file(session, node) * at.inner
                 extents = Extents(extents.offset[there], extents.length[there], extents.place[there])
             parts.append(Extents(extents.offset, extents.length, extents.place + room))
         room += nbytes
@@ -241,7 +195,7 @@ def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
     return at if placed.drained and placed.clean and node.fillvalue is None else None
 
 
-def _records_in_file(session: Session, node: DatasetNode) -> int:
+def records_in_file(session: Session, node: DatasetNode) -> int:
     """Records of which this variable may have data in the file."""
     placed = session.placed
     there = placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records

@@ -18,6 +18,7 @@ Rules
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.sizes import begin_rec, inner_bytes, inner_sizes, is_record, record_size, record_vars
@@ -60,6 +61,8 @@ class Placed:
         self.record_size = record_size(header)
         self.records = header.numrecs
         self._places: dict[int, Place] | None = None
+        self.facts: dict[int, Any] = {}
+        """What `direct` knows of variables."""
         # Strings may grow after this, and then their data are as wide as they were.
         self._itemsizes = [datasets[uid].element.itemsize for uid in uids]
         self.record_uids = {uids[i] for i in record_vars(header)}

@@ -226,7 +226,7 @@ class Queue:
 
     def has(self, uid: int) -> bool:
         """Whether a variable has posted rows."""
-        return uid in self.tables or any(uid in batch.uids() for batch in self.closed)
+        return uid in self.tables or (bool(self.closed) and any(uid in batch.uids() for batch in self.closed))
 
     def holds(self, request: int) -> bool:
         """Whether a request has posted rows."""

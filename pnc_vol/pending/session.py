@@ -20,7 +20,6 @@ from typing import Any
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import AlreadyDoneError, ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
-from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, many
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
@@ -226,7 +225,7 @@ class Session:
             array[...] = composite.read(self, node, selection)
             return self._handle(number, "read", 0, array)
         request = self._handle(number, "read", selection.nelems * node.element.itemsize, array)
-        self._reads.append(fetch.PostedRead(request, node, runs(selection, record=node.is_record), array))
+        self._reads.append(fetch.PostedRead(request, node, selection, array))
         return request
 
     def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:
@@ -273,8 +272,10 @@ class Session:
         """
         wanted = None if requests is None else {request.id for request in requests}
         mine = [read for read in self._reads if wanted is None or read.request.id in wanted]
-        fetch.complete(self, mine)
-        self._forget_reads({read.request.id for read in mine})
+        try:
+            fetch.complete(self, mine)
+        finally:
+            self._forget_reads({read.request.id for read in mine if read.request.test()})
 
     def _forget_reads(self, numbers: set[int]) -> None:
         self._reads = [read for read in self._reads if read.request.id not in numbers]

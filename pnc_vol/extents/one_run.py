@@ -1,0 +1,68 @@
+"""Indices that are one run of elements: what most reads ask for, without a `Selection`.
+
+Knows: shapes, integers, slices. Does not know: what anything else between brackets means; `selection` does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["one_run"]
+
+Shape = tuple[int, ...]
+
+
+def one_run(shape: Shape, args: Any) -> tuple[int, int, Shape] | None:
+    """First element, elements and shape of what integers and slices select, if it is one run; else None.
+
+    None also for what `select` refuses, so that it is asked then.
+
+    Examples
+    --------
+    >>> one_run((4, 6), (1, slice(2, 4))), one_run((4, 6), (slice(None), 1))
+    ((8, 2, (2,)), None)
+    """
+    kind = type(args)
+    if not shape:
+        return None
+    if kind is int:
+        dim, rest = shape[0], shape[1:]
+        at = args + dim if args < 0 else args
+        if not 0 <= at < dim:
+            return None
+        length = math.prod(rest)
+        return at * length, length, rest
+    if kind is slice:
+        args = (args,)
+    elif args is Ellipsis:
+        return 0, math.prod(shape), shape
+    elif kind is not tuple or len(args) > len(shape):
+        return None
+    start, length = 0, 1
+    result: list[int] = []
+    for arg, dim in zip(args, shape, strict=False):
+        if type(arg) is int:
+            at, count = arg + dim if arg < 0 else arg, 1
+            if not 0 <= at < dim:
+                return None
+        elif type(arg) is slice:
+            try:
+                at, stop, step = arg.indices(dim)
+            except (TypeError, ValueError):
+                return None
+            count = stop - at
+            if step != 1 or count < 1:
+                return None
+            result.append(count)
+        else:
+            return None
+        start = start * dim + at
+        if length > 1 and count != dim:
+            return None
+        length *= count
+    for dim in shape[len(args) :]:
+        start *= dim
+        length *= dim
+        result.append(dim)
+    return start, length, tuple(result)
