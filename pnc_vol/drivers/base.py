@@ -20,7 +20,7 @@ Rules
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -126,6 +126,25 @@ class Driver(abc.ABC):
         """
         column = np.array((offset, array.nbytes, 0), np.int64)
         return self.read(Extents(column[:1], column[1:2], column[2:]), array.reshape(-1).view(np.uint8))
+
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        """Let `use` read straight from the file's bytes, if they can be had in memory; only a root can do this.
+
+        Parameters
+        ----------
+        end : int
+            `use` looks at the file up to this byte.
+        nbytes : int
+            Bytes that it takes, to be counted.
+        use : callable
+            Is given the file, read-only, copies what it wants, and keeps nothing of it.
+
+        Returns
+        -------
+        bool
+            False if it cannot be done, or what was seen was not the file: then `read` is to be used.
+        """
+        return False
 
     @abc.abstractmethod
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.gathering import Gatherer
+from pnc_vol.drivers.gathering import LEAST, Gatherer
+from pnc_vol.drivers.guarding import Window
 from pnc_vol.drivers.moves import get_extents, put_extents
+from pnc_vol.drivers.pieces import copy_pieces
 from pnc_vol.drivers.root import Root
-from pnc_vol.extents.model import Extents
+from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.system import CALL_BYTES, REAL, System, read_at, write_all
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ class PosixDriver(Root):
         self._comm = comm
         # A system that stands in for the real one sees every read.
         self._gatherer = Gatherer(system, fd) if system is REAL else None
-        self._gather = self._gatherer.read if self._gatherer else None
+        self._window = Window(system, fd) if system is REAL else None
 
     @classmethod
     def open(
@@ -108,8 +110,30 @@ class PosixDriver(Root):
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         system, fd = self._system, self._fd
         return get_extents(
-            extents, memory, lambda buffers, offset: read_at(system, fd, buffers, offset), gather=self._gather
+            extents,
+            memory,
+            lambda buffers, offset: read_at(system, fd, buffers, offset),
+            gather=self._gather if self._gatherer else None,
         )
+
+    def _gather(self, offset: Int64, length: Int64, memory: Memory, place: Int64) -> int | None:
+        """Many small pieces at once; see `Gatherer.read`."""
+        if len(offset) >= LEAST and self._window is not None:
+            end = int((offset + length).max())
+            if self._window.look(end, lambda file: copy_pieces(memory, place, file, offset, length)):
+                return 1
+        return self._gatherer.read(offset, length, memory, place) if self._gatherer else None
+
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        if self._window is None:
+            return False
+        with self._use:
+            seen = self._window.look(end, use)
+        if seen:
+            with self._use.lock:
+                self._counts["read_calls"] += 1
+                self._counts["read_bytes"] += nbytes
+        return seen
 
     def _read_one(self, array: npt.NDArray[Any], offset: int) -> int:
         # A system that stands in for the real one is given bytes, which are a step more.
@@ -152,4 +176,6 @@ class PosixDriver(Root):
     def _close(self) -> None:
         if self._gatherer is not None:
             self._gatherer.close()
+        if self._window is not None:
+            self._window.close()
         self._system.close(self._fd)

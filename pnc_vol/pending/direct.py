@@ -35,6 +35,9 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 
+_LOOK = 16 << 20
+"""Bytes that are converted from a mapped file at a time."""
+
 _GROUP = 8 << 20
 """Bytes of posted reads that are read together."""
 
@@ -47,6 +50,7 @@ class Facts(NamedTuple):
     inner : int, elements of one record; 0 for a variable without the record dimension.
     dtype : dtype of the result.
     swaps : bool, the file has another byte order than that.
+    file_dtype : dtype of an element in the file.
     """
 
     begin: int
@@ -54,6 +58,7 @@ class Facts(NamedTuple):
     inner: int
     dtype: np.dtype[Any]
     swaps: bool
+    file_dtype: np.dtype[Any]
 
 
 def facts_of(session: Session, node: DatasetNode) -> Facts | None:
@@ -66,14 +71,14 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
         at = placed.places.get(node.uid) if node.uid in placed.header_uids and not node.is_placeholder else None
         if at is not None and element.kind == "number" and at.itemsize == element.itemsize:
             swaps = at.itemsize > 1 and element.dtype != element.file_dtype
-            found = Facts(at.begin, at.itemsize, at.inner, element.dtype, swaps)
+            found = Facts(at.begin, at.itemsize, at.inner, element.dtype, swaps, element.file_dtype)
         known[node.uid] = found
     return found
 
 
 def offset_of(session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int) -> int:
     """Where a run begins in the file, in bytes; -1 if the file does not hold it in one piece."""
-    begin, itemsize, inner, _, _ = facts
+    begin, itemsize, inner = facts[:3]
     if not inner:
         return begin + start * itemsize
     from pnc_vol.pending.fetch import records_in_file
@@ -107,8 +112,35 @@ def read_run(
         if facts.swaps:
             out.byteswap(inplace=True)
         return out
-    flat, step = out.reshape(-1), BLOCK // facts.itemsize
+    flat = out.reshape(-1)
+    return out if _looked(session, facts, flat, offset) or _in_blocks(session, facts, flat, offset) else None
+
+
+def _looked(session: Session, facts: Facts, flat: Array, offset: int) -> bool:
+    """Convert straight from the file's own bytes, in one pass, where they can be had."""
+    driver, blind = session.driver, [False]
+
+    def task(first: int, step: int) -> Callable[[Bytes], None]:
+        part, at = flat[first : first + step], offset + first * facts.itemsize
+
+        def use(file: Bytes) -> None:
+            part[...] = np.ndarray(part.shape, facts.file_dtype, file, at)
+
+        def run(_: Bytes) -> None:
+            if not blind[0] and not driver.look(at + part.nbytes, part.nbytes, use):
+                blind[0] = True
+
+        return run
+
+    step = min(max(BLOCK, flat.nbytes // 2), _LOOK) // facts.itemsize
+    in_parallel(driver, (task(first, step) for first in range(0, flat.size, step)), 0)
+    return not blind[0]
+
+
+def _in_blocks(session: Session, facts: Facts, flat: Array, offset: int) -> bool:
+    """Read blocks where they belong, and swap each while it is in the cache."""
     short: list[int] = []
+    step = BLOCK // facts.itemsize
 
     def task(first: int) -> Callable[[Bytes], None]:
         def run(_: Bytes) -> None:
@@ -120,8 +152,8 @@ def read_run(
 
         return run
 
-    in_parallel(session.driver, (task(first) for first in range(0, nelems, step)), 0)
-    return None if short else out
+    in_parallel(session.driver, (task(first) for first in range(0, flat.size, step)), 0)
+    return not short
 
 
 # ------------------------------------------------------------------------------------------- posted reads

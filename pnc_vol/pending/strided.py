@@ -37,6 +37,9 @@ Bytes = npt.NDArray[np.uint8]
 SMALL = 16 << 10
 """Bytes from the first element to the last up to which all between them is read."""
 
+LEAST_SHARED = 8 << 20
+"""Bytes from which on two threads look at a file; half of them for each look."""
+
 PIECE = 2048
 """Bytes whose copy takes as long as one piece more."""
 
@@ -92,12 +95,56 @@ def read_hyperslab(
             view: Array = np.ndarray(selection.count, file_dtype, memory, 0, strides)
             out.reshape(selection.count)[...] = view
             return True
+    if _looked(driver, at, weights, selection, file_dtype, out):
+        return True
     cut = _best_cut(selection, weights, at.itemsize)
     short: list[int] = []
     tasks = _in_steps if cut.steps else _in_batches
     room = BLOCK if cut.pieces * cut.span > BLOCK else cut.pieces * cut.span
     in_parallel(driver, tasks(driver, at, weights, cut, selection, file_dtype, out, short), room)
     return not short
+
+
+def _looked(
+    driver: Driver, at: Place, weights: list[int], selection: Selection, file_dtype: np.dtype[Any], out: Array
+) -> bool:
+    """The same where the file can be looked at as memory: numpy then picks the elements."""
+    index, axis = selection.index, selection.axis if selection.index is not None else -1
+    counts, strides = list(selection.count), [n * weight for n, weight in zip(selection.stride, weights, strict=True)]
+    first = at.begin + sum(n * weight for n, weight in zip(selection.start, weights, strict=True))
+    if index is not None:
+        first += int(index[0]) * weights[axis]
+        counts[axis], strides[axis] = reach(selection, axis) + 1, weights[axis]
+        index = index - index[0]
+    end = first + sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + at.itemsize
+    target = out.reshape(selection.count)
+
+    def task(low: int, high: int) -> Callable[[Bytes], None]:
+        def use(file: Bytes) -> None:
+            whole: Array = np.ndarray(counts, file_dtype, file, first, strides)
+            if index is None:
+                target[low:high] = whole[low:high]
+            elif axis:
+                target[low:high] = whole[low:high].take(index, axis)
+            elif row >= SMALL:
+                for i, of in enumerate(index[low:high].tolist(), low):
+                    target[i] = whole[of]
+            else:
+                target[low:high] = whole[index[low:high]]
+
+        def run(_: Bytes) -> None:
+            if not blind and not driver.look(end, target[low:high].nbytes, use):
+                blind.append(low)
+
+        return run
+
+    blind: list[int] = []
+    rows = len(target)
+    row = target.nbytes // rows
+    # Without a list numpy needs no memory of its own; with one, a block of it should stay in the cache.
+    block = max(1, BLOCK // row) if index is not None else max(1, -(-rows // max(1, 2 * target.nbytes // LEAST_SHARED)))
+    in_parallel(driver, (task(low, min(low + block, rows)) for low in range(0, rows, block)), 0)
+    return not blind
 
 
 def _weights(at: Place, record_size: int, shape: tuple[int, ...]) -> list[int]:

@@ -1,0 +1,213 @@
+"""Looking at a mapped file without dying of it.
+
+Knows: mappings, signals, Linux. Does not know: extents, variables, what is looked for.
+
+To read a mapping is a load from memory. If the page is not there, because somebody cut the file or the disk cannot
+read it, the system sends SIGBUS, at that very instruction; the default is the end of the process. Here a handler stands
+ready as long as somebody looks: it puts zeros in the place of the whole mapping, notes that, and the load goes on.
+Whoever looked is told that what it saw is not the file, and reads in another way, which gives the usual error.
+
+Rules
+-----
+1. The handler is there only while somebody looks (`Window.look`), and what stood there before is put back. A SIGBUS
+   that is not of our mappings is given to what stood there before.
+2. The signal comes from an instruction of the looking thread itself, in a copy that holds no lock of anybody: that is
+   why the handler may be Python. SIGBUS is let through to that thread meanwhile: a blocked one would end the process.
+3. Only files on a block device of this machine are mapped: on network file systems a mapping may be stale.
+4. The end of the file is asked for after the look: the last page of a mapping goes on, with zeros, behind it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.drivers.pieces import Bytes
+from pnc_vol.system import System
+
+__all__ = ["Window"]
+
+_SIGBUS = int(signal.SIGBUS)
+_UNBLOCK, _SETMASK = 1, 2
+_SIGINFO = 4
+_READ, _FIXED_ANONYMOUS = 0x1, 0x32
+"""PROT_READ; MAP_PRIVATE, MAP_FIXED and MAP_ANONYMOUS."""
+
+
+class Window:
+    """A mapping of a file, made when it is first needed and anew when the file has grown.
+
+    Parameters
+    ----------
+    system : System
+    fd : int, open for reading; whoever gave it closes it, after `close`.
+    anywhere : bool
+        Map the file wherever it is. By default only one on a block device, which has a major number.
+    """
+
+    def __init__(self, system: System, fd: int, *, anywhere: bool = False) -> None:
+        self._system = system
+        self._fd = fd
+        self._anywhere = anywhere
+        self._range: _Range | None = None
+        self._able = _calls() is not None
+
+    def look(self, end: int, use: Callable[[Bytes], None]) -> bool:
+        """Call `use` with the bytes of the file, of which it looks at the first `end`.
+
+        Returns
+        -------
+        bool
+            Whether it saw the file. If not, what it made of what it saw is worth nothing; it may not have been called.
+        """
+        found = self._covering(end)
+        if found is None:
+            return False
+        before = _enter(found)
+        try:
+            use(found.memory)
+        finally:
+            _leave(found, before)
+        if found.broken:
+            # Zeros are there now, for good.
+            self._range = None
+            return False
+        return self._system.fstat(self._fd).st_size >= end
+
+    def _covering(self, end: int) -> _Range | None:
+        """The mapping, if it reaches to `end`."""
+        known = self._range
+        if known is not None and end <= known.memory.nbytes:
+            return known
+        if not self._able:
+            return None
+        found = self._system.fstat(self._fd)
+        self._able = stat.S_ISREG(found.st_mode) and (self._anywhere or os.major(found.st_dev) != 0)
+        if not self._able or found.st_size < end:
+            return None
+        try:
+            window = self._system.mmap(self._fd, found.st_size, writable=False)
+        except (OSError, ValueError):
+            self._able = False
+            return None
+        # The one before is left to whoever still looks at it in another thread.
+        self._range = _Range(np.frombuffer(window, np.uint8))
+        return self._range
+
+    def close(self) -> None:
+        """Let go of the mapping."""
+        self._able = False
+        self._range = None
+
+
+class _Range:
+    """Addresses of a mapping."""
+
+    __slots__ = ("broken", "first", "last", "memory")
+
+    def __init__(self, memory: Bytes) -> None:
+        self.memory = memory
+        self.first: int = memory.ctypes.data
+        self.last = self.first + memory.nbytes + (-memory.nbytes) % os.sysconf("SC_PAGESIZE")
+        self.broken = False
+
+
+class _Action(ctypes.Structure):
+    """``struct sigaction`` of Linux's C libraries on the machines of `_calls`."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ubyte * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+class _Calls:
+    """The C library's functions, and the handler."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None)
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        self.action, self.mask = libc.sigaction, libc.pthread_sigmask
+        self.map, self.again = libc.mmap, getattr(libc, "raise")
+        self.action.argtypes = (number, pointer, pointer)
+        self.mask.argtypes = (number, pointer, pointer)
+        self.map.argtypes = (pointer, ctypes.c_size_t, number, number, number, ctypes.c_long)
+        self.map.restype = pointer
+        self.again.argtypes = (number,)
+        self.mine, self.before = _Action(), _Action()
+        self.on, self.off = ctypes.byref(self.mine), ctypes.byref(self.before)
+        self.handler = ctypes.CFUNCTYPE(None, number, pointer, pointer)(_on_bus_error)
+        self.mine.handler = ctypes.cast(self.handler, pointer).value
+        self.mine.flags = _SIGINFO
+        self.blocked = (ctypes.c_ubyte * 128)()
+        self.blocked[(_SIGBUS - 1) // 8] = 1 << (_SIGBUS - 1) % 8
+        self.unblocked = ctypes.byref(self.blocked)
+
+
+@functools.cache
+def _calls() -> _Calls | None:
+    """None on a machine whose structures are not known to be these."""
+    if sys.platform != "linux" or sys.maxsize < 1 << 32 or platform.machine() not in ("x86_64", "aarch64"):
+        return None
+    try:
+        return _Calls()
+    except (OSError, AttributeError):
+        return None
+
+
+_lock = threading.Lock()
+_ranges: tuple[_Range, ...] = ()
+
+
+def _enter(found: _Range) -> Any:
+    """Stand ready for a fault in this range, in this thread; the signals that were blocked before."""
+    global _ranges
+    calls: Any = _calls()
+    with _lock:
+        if not _ranges:
+            calls.action(_SIGBUS, calls.on, calls.off)
+        _ranges = (*_ranges, found)
+    mask = (ctypes.c_ubyte * 128)()
+    before = ctypes.byref(mask)
+    calls.mask(_UNBLOCK, calls.unblocked, before)
+    return before
+
+
+def _leave(found: _Range, before: Any) -> None:
+    """The last to leave puts back what stood there before."""
+    global _ranges
+    calls: Any = _calls()
+    calls.mask(_SETMASK, before, None)
+    with _lock:
+        at = _ranges.index(found)
+        _ranges = _ranges[:at] + _ranges[at + 1 :]
+        if not _ranges:
+            calls.action(_SIGBUS, calls.off, None)
+
+
+def _on_bus_error(number: int, info: int, _: int) -> None:
+    calls: Any = _calls()
+    code, address = ctypes.c_int.from_address(info + 8).value, ctypes.c_size_t.from_address(info + 16).value
+    if code > 0:
+        for found in _ranges:
+            if found.first <= address < found.last:
+                found.broken = True
+                nbytes = found.last - found.first
+                if calls.map(found.first, nbytes, _READ, _FIXED_ANONYMOUS, -1, 0) == found.first:
+                    return
+    # Not ours: whoever stood there before gets it, at once if somebody sent it, else when the instruction fails again.
+    calls.action(number, calls.off, None)
+    if code <= 0:
+        calls.again(number)
