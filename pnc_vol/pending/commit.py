@@ -64,7 +64,9 @@ class Location:
         return self.work == self.path
 
     @classmethod
-    def create(cls, system: System, path: str, header: bytes, *, exclusive: bool, publish: bool) -> Location:
+    def create(
+        cls, system: System, path: str, header: bytes, *, exclusive: bool, publish: bool, durable: bool = False
+    ) -> Location:
         """Make a file that holds `header` and nothing else.
 
         Parameters
@@ -75,6 +77,8 @@ class Location:
             An existing file is an error instead of being replaced.
         publish : bool
             Put it under its name now; else `publish` does.
+        durable : bool
+            Bring it, and the name that it has, to stable storage.
 
         Raises
         ------
@@ -87,13 +91,15 @@ class Location:
         location = cls(system, target, _beside(system, target, "pnctmp"))
         location._exclusive = exclusive
         with _named(path):
-            _write_new(system, location.work, header, mode)
-        if publish:
-            try:
-                location.publish()
-            except OSError:
-                location.discard()
-                raise
+            _write_new(system, location.work, header, mode, durable=durable)
+        try:
+            if publish:
+                location.publish(durable=durable)
+            elif durable:
+                system.fsync_dir(os.path.dirname(location.work) or ".")
+        except OSError:
+            location.discard()
+            raise
         return location
 
     def publish(self, *, durable: bool = False) -> None:

@@ -213,7 +213,11 @@ def _create(path: str, header: bytes, exclusive: bool, options: Options, comm: C
 
     def do() -> bytes:
         publish = options.publish == "create"
-        made.append(Location.create(options.system, path, header, exclusive=exclusive, publish=publish))
+        # What a log is to bring back after a crash of the node needs the file.
+        durable = options.burst_buf and options.burst_buf_sync != "none"
+        made.append(
+            Location.create(options.system, path, header, exclusive=exclusive, publish=publish, durable=durable)
+        )
         return json.dumps([made[0].path, made[0].work]).encode()
 
     target, work = json.loads(on_root(comm, "create", do))

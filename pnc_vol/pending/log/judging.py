@@ -41,6 +41,7 @@ __all__ = [
     "ReadData",
     "Verdict",
     "committed_entries",
+    "without_tail",
 ]
 
 COMMITTED, TORN, CANCELLED, DONE, UNCOUNTED = range(5)
@@ -146,6 +147,28 @@ def _by_count(log: Log, uncounted: bool) -> Verdict:
     replay = np.arange(n if uncounted else counted)
     no_request = np.full(n, -1, np.int64)
     return Verdict(state, replay, (), no_request, np.zeros(n, np.int64), counted < promised, tuple(findings))
+
+
+def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
+    """A verdict without the entries from one on whose dataset the log does not explain.
+
+    A post writes its dataset's definition first, and a kill keeps the order; a crash of the node may lose it.
+    """
+    state = verdict.state.copy()
+    left = np.flatnonzero((state == COMMITTED) & (np.arange(len(state)) >= first))
+    state[left] = TORN
+    text = f"entry {first} writes to variable {log.entries.varid[first]}, whose definition is not there"
+    damaged = len(left) > 1
+    finding = Finding(
+        "error" if damaged else "warning", int(log.entries.offset[first]), f"entry[{first}]", len(left), text
+    )
+    return verdict._replace(
+        state=state,
+        replay=np.flatnonzero(state == COMMITTED),
+        fills=tuple(fill for fill in verdict.fills if fill.before <= first),
+        damaged=verdict.damaged or damaged,
+        findings=(*verdict.findings, finding),
+    )
 
 
 class _Judge:

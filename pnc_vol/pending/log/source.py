@@ -15,7 +15,10 @@ import os
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from pnc_vol.errors import FormatError, LogError, LogRefusedError
+from pnc_vol.extents.model import Int64
 from pnc_vol.pending.log.companion import (
     COMMIT,
     FILL,
@@ -28,12 +31,13 @@ from pnc_vol.pending.log.companion import (
 from pnc_vol.pending.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.pending.log.files import Share
 from pnc_vol.pending.log.folders import folders_in, logs_in
-from pnc_vol.pending.log.judging import Verdict, committed_entries
+from pnc_vol.pending.log.judging import Verdict, committed_entries, without_tail
 from pnc_vol.pending.log.reading import Log, count_channels, read_log
 from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
 
 __all__ = ["LogSource", "holds_posts", "metas_of", "named_logs", "sources_of"]
 
+_ANY_LENGTH = 1 << 62
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -206,8 +210,30 @@ class LogSource:
         return bytes(view[:done])
 
     def judge(self, *, uncounted: bool = False) -> Verdict:
-        """Which entries are to be replayed."""
-        return committed_entries(self.log, self.companion, self.read, uncounted=uncounted)
+        """Which entries are to be replayed: those that count and whose datasets the log explains."""
+        verdict = committed_entries(self.log, self.companion, self.read, uncounted=uncounted)
+        if self.companion is None:
+            return verdict
+        unknown = self._unexplained(verdict.replay)
+        return without_tail(verdict, self.log, unknown) if unknown >= 0 else verdict
+
+    def _unexplained(self, entries: Int64) -> int:
+        """The first entry whose dataset is not defined, or not in the length that it has there; -1 if there is none."""
+        longest: dict[int, int] = {}
+        for definition in self.defined.found:
+            length = definition.shape[0] if definition.record else _ANY_LENGTH
+            longest[definition.varid] = max(length, longest.get(definition.varid, 0))
+        columns = self.log.entries
+        first = len(columns)
+        for rows in columns.rows(entries):
+            most = np.array([longest.get(varid, -1) for varid in columns.varid[rows.entry].tolist()], np.int64)
+            reach = np.zeros(len(rows.entry), np.int64)
+            if rows.start.shape[1]:
+                step = 1 if rows.stride is None else rows.stride[:, 0]
+                reach = rows.start[:, 0] + (rows.count[:, 0] - 1) * step + 1
+            wrong = rows.entry[(most < 0) | (reach > most)]
+            first = min(first, int(wrong.min(initial=first)))
+        return first if first < len(columns) else -1
 
     def about_to_write(self, header: bytes) -> None:
         """Say that a header comes that has all that is defined here under its last name."""
