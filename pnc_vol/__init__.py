@@ -61,6 +61,7 @@ from pnc_vol.errors import (
     ShortFileError,
     ShortFileWarning,
 )
+from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.mapping.special import (
     Empty,
     check_complex_dtype,
@@ -104,6 +105,7 @@ __all__ = [
     "ConversionError",
     "Dataset",
     "Datatype",
+    "Decomposition",
     "DefinitionError",
     "DefinitionMismatchError",
     "Empty",

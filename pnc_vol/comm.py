@@ -18,12 +18,16 @@ Rules
 from __future__ import annotations
 
 import builtins
+import itertools
 import json
 import os
 import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from pnc_vol import errors
 
@@ -76,6 +80,20 @@ class Comm:
         if error is not None:
             raise error
         return [payload]
+
+    def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Give bytes to each rank, and get those that each rank gives to this one (collective).
+
+        Parameters
+        ----------
+        parcels : list of uint8[n], one for each rank.
+
+        Returns
+        -------
+        list of uint8[n]
+            By rank.
+        """
+        return parcels
 
     def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
         """Bytes of rank 0, on all ranks; an error of any rank is raised on all."""
@@ -231,6 +249,19 @@ class MpiComm(Comm):
             bodies.append(bytes(got[at : at + n]))
             at += n
         return bodies
+
+    def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        sizes = np.array([parcel.nbytes for parcel in parcels], np.int64)
+        # The sizes come by `exchange`, which finds out whether all ranks do the same.
+        told = self.exchange(operation, sizes.tobytes())
+        coming = [int(np.frombuffer(one, np.int64)[self.rank]) for one in told]
+        # Each begins at a multiple of 8, so that numbers in it can be looked at where they are.
+        first = [0, *itertools.accumulate(-(-n // 8) * 8 for n in coming)]
+        sent, got = np.concatenate(parcels), np.empty(first[-1], np.uint8)
+        byte = self._MPI.BYTE
+        request = self.mpi.Ialltoallv([sent, sizes.tolist(), byte], [got, (coming, first[:-1]), byte])
+        self._wait(operation, request, (sent, got))
+        return [got[at : at + n] for at, n in zip(first[:-1], coming, strict=True)]
 
     def _mismatch(self, heads: list[Any]) -> errors.CollectiveMismatchError:
         by_name: dict[str, list[int]] = {}

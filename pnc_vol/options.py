@@ -50,7 +50,8 @@ class Options:
     collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
     durable : bool, every flush and close is ``durable=True``.
     separator : str, between the names of a path in a variable's name.
-    transport : "auto", "collective" or "independent": how ranks write at a flush.
+    transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
+    aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
     burst_buf : bool, keep posted writes in a log on fast storage until a flush (``nc_burst_buf``).
     burst_buf_dirname : str, folder for the log; "" is the file's.
     burst_buf_del_on_close : bool, remove the log at the close.
@@ -78,6 +79,7 @@ class Options:
     durable: bool = False
     separator: str = "_"
     transport: str = "auto"
+    aggrs_per_node: int = 0
     burst_buf: bool = False
     burst_buf_dirname: str = ""
     burst_buf_del_on_close: bool = True
@@ -107,6 +109,13 @@ def _size(name: str, text: Any) -> int:
     if value < 0:
         raise ValueError(f"option {name}={text!r}: a number of bytes >= 0 is needed")
     return value
+
+
+def _count(name: str, text: Any) -> int:
+    try:
+        return _size(name, text)
+    except ValueError:
+        raise ValueError(f"option {name}={text!r}: a number >= 0 is needed") from None
 
 
 def _choice(*words: str) -> Callable[[str, Any], str]:
@@ -178,7 +187,8 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "collective_timeout": _seconds,
     "durable": _flag,
     "separator": _separator,
-    "transport": _choice("auto", "collective", "independent"),
+    "transport": _choice("auto", "collective", "independent", "aggregate"),
+    "aggrs_per_node": _count,
     "burst_buf": _flag,
     "burst_buf_dirname": _text,
     "burst_buf_del_on_close": _flag,
@@ -205,6 +215,7 @@ _HINT_NAMES = {
     "pnc_separator": "separator",
     "pnc_transport": "transport",
     "pnc_driver": "driver",
+    "nc_num_aggrs_per_node": "aggrs_per_node",
     "nc_burst_buf": "burst_buf",
     "nc_burst_buf_dirname": "burst_buf_dirname",
     "nc_burst_buf_del_on_close": "burst_buf_del_on_close",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
+from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.pending.request import Request
 
@@ -97,7 +98,8 @@ class Posting(HLObject):
 
         Parameters
         ----------
-        args : index, as between the brackets of ``ds[...]``
+        args : index, as between the brackets of ``ds[...]``, or a `Decomposition`
+            ``(i, decomposition)`` means record `i` of a dataset with one axis more.
         value : array-like
             Must not change before the request is complete.
 
@@ -108,14 +110,15 @@ class Posting(HLObject):
         session = self._id.check()
         with session.lock:
             session.check_writable("write data")
-            return session.iput(self._id.node, target(self._id.node.shape, args), value)
+            chosen = Decomposition.of_index(self._id.node.shape or (), args) or target(self._id.node.shape, args)
+            return session.iput(self._id.node, chosen, value)
 
     def iget(self, args: Any, out: npt.NDArray[Any] | None = None) -> Request:
         """Post a read.
 
         Parameters
         ----------
-        args : index, as between the brackets of ``ds[...]``
+        args : index, as between the brackets of ``ds[...]``, or a `Decomposition`
         out : ndarray of the selection's shape, optional
             Filled when the request is complete.
 
@@ -126,7 +129,8 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
-            return session.iget(self._id.node, source(self._id.node.shape, args), out)
+            chosen = Decomposition.of_index(self._id.node.shape or (), args) or source(self._id.node.shape, args)
+            return session.iget(self._id.node, chosen, out)
 
     def iput_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, values: Any) -> Request:
         """Post a write of many subarrays as one request (PnetCDF's varn).

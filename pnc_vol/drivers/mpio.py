@@ -14,6 +14,7 @@ Rules
 4. Open MPI loses the error of a collective write when the disk is full; there the file's size is looked at afterwards,
    on all ranks. What stays unseen is a full disk under a file that already had its size.
 5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
+6. What a rank moves by itself goes by a descriptor where that is sound, see `direct`, else by MPI-IO.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
+from pnc_vol.drivers.direct import Descriptor
 from pnc_vol.drivers.moves import get_extents, put_extents
 from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, os_errors, types_are_broken
 from pnc_vol.drivers.pieces import (
@@ -74,6 +76,8 @@ class MpioDriver(Root):
         Whether file and memory types may be used.
     check_size : bool
         Whether the file's size is looked at after a collective write.
+    direct : Descriptor, optional
+        How one rank by itself gets at the file; by MPI-IO if not given.
 
     Examples
     --------
@@ -95,8 +99,10 @@ class MpioDriver(Root):
         round_bytes: int = ROUND,
         derived_types: bool = True,
         check_size: bool = False,
+        direct: Descriptor | None = None,
     ) -> None:
         super().__init__(path, writable=writable)
+        self._direct = direct
         self._file = file
         self._comm = comm
         self._round = round_bytes
@@ -116,6 +122,7 @@ class MpioDriver(Root):
         hints: Mapping[str, str] | None = None,
         round_bytes: int = ROUND,
         derived_types: bool | None = None,
+        direct: bool = True,
     ) -> Self:
         """Open a file that exists; all ranks of `comm` together.
 
@@ -124,13 +131,15 @@ class MpioDriver(Root):
         path, writable, comm
             As for every root; without `comm` the file is this process's alone.
         system : System
-            Not used: MPI has its own way to the file.
+            For the descriptor; MPI has its own way to the file.
         hints : mapping of str to str
             Handed to the MPI library as they are; it ignores those it does not know.
         round_bytes : int
             Bytes of one MPI call at most, less than 2^31.
         derived_types : bool, optional
             False for contiguous calls only; decided by the library's version if not given.
+        direct : bool
+            False if everything is to go by MPI-IO.
 
         Raises
         ------
@@ -168,6 +177,7 @@ class MpioDriver(Root):
             round_bytes=round_bytes,
             derived_types=derived_types,
             check_size=errors_are_lost(version),
+            direct=Descriptor.of(path, mpi, writable=writable, system=system) if direct else None,
         )
 
     # ------------------------------------------------------------------------------------------------- verbs
@@ -175,7 +185,8 @@ class MpioDriver(Root):
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         with self._lock:
             if not collective or self._comm.size == 1:
-                return get_extents(extents, memory, self._get)
+                gather = self._direct.gather if self._direct is not None else None
+                return get_extents(extents, memory, self._get, gather=gather)
             failure: Exception | None = None
             asked, into = _NOTHING, memory
             try:
@@ -220,6 +231,8 @@ class MpioDriver(Root):
             return calls
 
     def _size(self) -> int:
+        if self._direct is not None:
+            return self._direct.size()
         with self._lock, os_errors(self.path, "size"):
             return int(self._file.Get_size())
 
@@ -231,6 +244,9 @@ class MpioDriver(Root):
 
     def _sync(self) -> None:
         """All ranks together."""
+        # ROMIO leaves it out on a rank that wrote nothing by itself.
+        if self._direct is not None:
+            self._direct.sync()
         with self._lock, os_errors(self.path, "sync"):
             self._file.Sync()
 
@@ -238,6 +254,8 @@ class MpioDriver(Root):
         """All ranks together; nothing is left to do once MPI has ended."""
         from mpi4py import MPI
 
+        if self._direct is not None:
+            self._direct.close()
         with self._lock, os_errors(self.path, "close"):
             if not MPI.Is_finalized():
                 self._file.Close()
@@ -245,6 +263,8 @@ class MpioDriver(Root):
     # ------------------------------------------------------------------------------------ one rank by itself
 
     def _put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        if self._direct is not None:
+            return self._direct.put(buffers, offset)
         from mpi4py import MPI
 
         status = MPI.Status()
@@ -262,6 +282,8 @@ class MpioDriver(Root):
         return calls
 
     def _get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        if self._direct is not None:
+            return self._direct.get(buffers, offset)
         from mpi4py import MPI
 
         status = MPI.Status()

@@ -27,6 +27,8 @@ Bytes = npt.NDArray[np.uint8]
 #: Bytes up to which equal pieces are copied as elements of that size, and not one by one.
 ELEMENT = 4096
 
+_PIECES_OF_A_SIZE = 256
+
 
 def check(extents: Extents, memory: Bytes) -> None:
     """Raise before anything moves if the extents ask for what is not there.
@@ -94,6 +96,15 @@ def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place:
         if n:
             _windows(target, n)[target_place] = _windows(source, n)[source_place]
         return
+    if int(length.max()) <= ELEMENT:
+        sizes = np.flatnonzero(np.bincount(length)).tolist()
+        # Each size takes a few passes over all lengths, which is little beside copying if there are many pieces of it.
+        if len(sizes) * _PIECES_OF_A_SIZE <= len(length):
+            for size in sizes:
+                these = np.flatnonzero(length == size)
+                if size:
+                    _windows(target, size)[target_place[these]] = _windows(source, size)[source_place[these]]
+            return
     total = int(length.sum())
     # The largest power of two, up to 8, that divides all places and lengths: fewer, wider elements to index.
     bits = int(np.bitwise_or.reduce(target_place | source_place | length)) | 8

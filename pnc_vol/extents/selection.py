@@ -28,7 +28,7 @@ from pnc_vol.extents.fancy import index_array, regular, true_runs
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import flatten
 
-__all__ = ["Selection", "hyperslab", "many", "select", "whole"]
+__all__ = ["Selection", "hyperslab", "listed", "many", "select", "whole"]
 
 Shape = tuple[int, ...]
 
@@ -355,7 +355,7 @@ def _ready(shape: Shape, array: npt.NDArray[Any] | Selection) -> Selection | Non
     if array.shape == shape:
         runs = true_runs(array.ravel())
         total = int(runs.length.sum())
-        return _listed(shape, runs, total)
+        return listed(shape, runs, total)
     if array.shape != shape[:1]:
         raise SelectionTypeError(
             f"Boolean indexing array has incompatible shape {array.shape}, the dataset's is {shape}"
@@ -363,7 +363,8 @@ def _ready(shape: Shape, array: npt.NDArray[Any] | Selection) -> Selection | Non
     return None
 
 
-def _listed(shape: Shape, runs: Runs, total: int) -> Selection:
+def listed(shape: Shape, runs: Runs, total: int) -> Selection:
+    """A list of merged runs, `total` elements, one-dimensional."""
     return _make(Selection, (shape, (), (total,), (), 0, (total,), -1, None, runs))
 
 
@@ -437,4 +438,4 @@ def many(shape: Shape, starts: npt.ArrayLike, counts: npt.ArrayLike | None = Non
     (8,)
     """
     runs, total = flatten(shape, starts, counts)
-    return _listed(shape, runs, total)
+    return listed(shape, runs, total)

@@ -25,7 +25,7 @@ from pnc_vol.mapping.tree import Tree
 
 __all__ = ["Agreement", "agree", "agree_cuts", "agree_widths", "digest", "share_failures"]
 
-_STATE = struct.Struct("<16s5?4q")
+_STATE = struct.Struct("<16s5?7q")
 _MOST_FAILURES = 1000
 
 
@@ -38,6 +38,9 @@ class Agreement:
     records : int, records that may hold data.
     runs, nbytes : int, the largest number of posted runs and bytes of any rank.
     batches : int, the largest number of batches of any rank.
+    rounds : int, the largest number of writes of any rank, if it makes them together with others.
+    wish : int, how ranks are to write, see `transport`.
+    aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
     changed : bool, some rank's definitions changed.
     spoilt : bool, some rank knows of bytes in the file that do not read as zero.
     cut : bool, a dataset lost records on some rank.
@@ -52,6 +55,9 @@ class Agreement:
     runs: int
     nbytes: int
     batches: int
+    rounds: int
+    wish: int
+    aggregators: int
 
 
 def digest(header: Header) -> bytes:
@@ -103,12 +109,15 @@ def agree(
         mine.runs,
         mine.nbytes,
         mine.batches,
+        mine.rounds,
+        mine.wish,
+        mine.aggregators,
     )
     all_states = [_STATE.unpack(state) for state in comm.exchange(operation, packed, error=error)]
     if len({state[0] for state in all_states}) > 1:
         _name_difference(comm, header)
     columns = list(zip(*all_states, strict=True))
-    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:10]))
+    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
 
 
 def _name_difference(comm: Comm, header: Header | None) -> None:

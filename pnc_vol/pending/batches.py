@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.pieces import copy_pieces
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.pending.plan import COLUMNS, Rows
+from pnc_vol.pending.plan import COLUMNS, Item, Listed, Rows
 
 __all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome"]
 
@@ -36,8 +36,17 @@ class Batch(Protocol):
     def rows(self, uid: int) -> Rows:
         """The rows of one variable, in posting order; none if it has none here."""
 
+    def items(self, uid: int) -> Sequence[Item]:
+        """What `rows` says, in parts, lists of runs as they are."""
+
+    def sizes(self, uid: int) -> list[int]:
+        """The runs of each of the `items`, without looking at them."""
+
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
         """The same bytes with other rows."""
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        """The same bytes with other rows of some variables; a variable that has none left is gone."""
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         """``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
@@ -63,18 +72,54 @@ class RowsOf:
         found = self._rows.get(uid)
         return np.empty((0, COLUMNS), np.int64) if found is None else found
 
+    def items(self, uid: int) -> Sequence[Item]:
+        return [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        return [len(self.rows(uid))]
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        raise NotImplementedError
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        return self.keep({uid: found for uid, found in (self._rows | dict(rows)).items() if len(found)})
+
 
 class MemoryBatch(RowsOf):
-    """Bytes in the queue's arena; an address is an index into it."""
+    """Bytes in the queue's arena; an address is an index into it.
+
+    listed : mapping of uid to lists of runs in the order of posting; of variables that have no rows.
+    """
 
     size = 0
 
-    def __init__(self, rows: Mapping[int, Rows], arena: Bytes) -> None:
+    def __init__(
+        self, rows: Mapping[int, Rows], arena: Bytes, listed: Mapping[int, Sequence[Listed]] | None = None
+    ) -> None:
         super().__init__(rows)
         self.arena = arena
+        self.listed = dict(listed or {})
+
+    def uids(self) -> list[int]:
+        return list(self._rows | self.listed)
+
+    def rows(self, uid: int) -> Rows:
+        found = self.listed.get(uid)
+        return super().rows(uid) if found is None else np.concatenate([item.rows() for item in found])
+
+    def items(self, uid: int) -> Sequence[Item]:
+        return self.listed[uid] if uid in self.listed else [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        return [len(item.runs.start) for item in self.listed[uid]] if uid in self.listed else super().sizes(uid)
 
     def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
         return MemoryBatch(rows, self.arena)
+
+    def change(self, rows: Mapping[int, Rows]) -> MemoryBatch:
+        listed = {uid: found for uid, found in self.listed.items() if uid not in rows}
+        changed = {uid: found for uid, found in (self._rows | dict(rows)).items() if len(found)}
+        return MemoryBatch(changed, self.arena, listed)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         copy_pieces(target, target_place, self.arena, address, nbytes)
@@ -136,8 +181,23 @@ class SpilledBatch:
             self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
         return found
 
+    def items(self, uid: int) -> Sequence[Item]:
+        return [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        return [self.where.get(uid, (0, 0))[1]]
+
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
         return SpilledSome(self, rows)
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        if any(map(len, rows.values())):
+            return self.keep({uid: found for uid, found in self._all(rows).items() if len(found)})
+        where = {uid: found for uid, found in self.where.items() if uid not in rows}
+        return SpilledBatch(self.spill, self.base, self.size, where)
+
+    def _all(self, rows: Mapping[int, Rows]) -> dict[int, Rows]:
+        return {uid: rows[uid] if uid in rows else self.rows(uid) for uid in self.where}
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.spill.read(Extents(address + self.base, nbytes, target_place), target)

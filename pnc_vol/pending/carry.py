@@ -4,8 +4,8 @@ Knows: batches, plans, a driver. Does not know: headers, names, ranks.
 
 Rules
 -----
-1. A batch is one write. If it fails, its requests are written one by one, in order: each failure belongs to a
-   request, and what can be written is written.
+1. A batch is one write, or several if planning all of it at once took too much memory. If one fails, its requests are
+   written one by one, in order: each failure belongs to a request, and what can be written is written.
 2. A failed request stays, and so does every later one that overlaps it: written now, they are written again after
    it, so that the order of posting holds when the failed one succeeds at last.
 """
@@ -24,14 +24,15 @@ from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.pending.batches import Batch, LentBatch
 from pnc_vol.pending.overlay import same_width
-from pnc_vol.pending.plan import Place, Plan, Rows, unmerged
-from pnc_vol.pending.queue import keep_rows
+from pnc_vol.pending.plan import NO_ROWS, Item, Listed, Place, Plan, Relative, Rows, unmerged
+from pnc_vol.pending.queue import MOST_RUNS
 from pnc_vol.pending.stream import write_lent
 
-__all__ = ["Carried", "Write", "carry", "meeting"]
+__all__ = ["Carried", "Write", "carry", "meeting", "rounds_of"]
 
 Bytes = npt.NDArray[np.uint8]
 Write = Callable[[Extents, Bytes], None]
+Failed = dict[tuple[int, int], OSError]
 
 
 _NO_BYTES = np.empty(0, np.uint8)
@@ -54,28 +55,53 @@ class Carried:
 
 
 @contextmanager
-def meeting(driver: Driver) -> Iterator[Write]:
-    """A collective write: a rank that makes none, as it has nothing or fails before, makes an empty one at the end.
+def meeting(write: Write, rounds: int) -> Iterator[Write]:
+    """`rounds` collective writes: a rank that makes fewer, as it has less or fails, makes empty ones at the end.
 
     Examples
     --------
     ::
 
-        with meeting(driver) as write:
+        with meeting(together, agreed.rounds) as write:
             carry(batches, places, record_size, driver, room, write=write)
     """
-    met = False
+    met = 0
 
-    def write(extents: Extents, memory: Bytes) -> None:
+    def once(extents: Extents, memory: Bytes) -> None:
         nonlocal met
-        met = True
-        driver.write(extents, memory, collective=True)
+        met += 1
+        write(extents, memory)
 
     try:
-        yield write
+        yield once
     finally:
-        if not met:
-            driver.write(_NO_PLAN.extents, _NO_BYTES, collective=True)
+        failure: OSError | None = None
+        while met < rounds:
+            try:
+                once(_NO_PLAN.extents, _NO_BYTES)
+            except OSError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def rounds_of(batches: list[Batch]) -> int:
+    """Writes that `carry` makes at most, if all variables have a place."""
+    return sum(len(_groups(batch, batch.uids())) for batch in batches if not isinstance(batch, LentBatch))
+
+
+def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
+    """What is planned and written at once: variables, and the numbers of their items."""
+    groups: list[list[tuple[int, int]]] = []
+    room = 0
+    for uid in uids:
+        for i, size in enumerate(batch.sizes(uid)):
+            if not groups or size > room:
+                groups.append([])
+                room = MOST_RUNS
+            groups[-1].append((uid, i))
+            room -= size
+    return groups
 
 
 def carry(
@@ -97,38 +123,32 @@ def carry(
     driver : Driver
     room : uint8[n], memory for a batch that is not in memory.
     write : function of extents and memory, optional
-        What is left to a `meeting`; with one, there is at most one batch.
+        What is left to a `meeting`; called `rounds_of` times at most.
 
     Returns
     -------
     Carried
     """
     result = Carried()
-    write = write or driver.write
+    work = _Work(places, record_size, driver, write or driver.write, room, result)
     held: dict[int, Rows] = {}
     for batch in batches:
         mine = [uid for uid in batch.uids() if uid in places]
-        kept = {uid: batch.rows(uid) for uid in batch.uids() if uid not in places}
-        tables = {uid: batch.rows(uid) for uid in mine}
-        try:
-            plan, memory = _write_alone(batch, tables, places, record_size, driver, room, result)
-            if plan.requests:
-                write(plan.extents, memory)
-                _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
-            failed: dict[tuple[int, int], OSError] = {}
-        except OSError as error:
-            failed = _one_by_one(batch, tables, places, record_size, driver, room, error)
+        failed = work.lent(batch, mine) if isinstance(batch, LentBatch) else work.groups(batch, mine)
         result.failed.update(failed)
-        for uid, rows in tables.items():
+        changed: dict[int, Rows] = {}
+        for uid in mine:
             before = held.get(uid)
+            changed[uid] = NO_ROWS
             if not failed and before is None:
                 continue
-            before = rows[:0] if before is None else before
+            rows = batch.rows(uid)
+            before = NO_ROWS if before is None else before
             again = _again(rows, [request for request, of in failed if of == uid], before)
             if len(again):
-                kept[uid] = again
+                changed[uid] = again
                 held[uid] = np.concatenate((before, again))
-        result.left.append(keep_rows(batch, kept))
+        result.left.append(batch.change(changed))
     return result
 
 
@@ -152,69 +172,90 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
     return rows[chosen]
 
 
-def _write_alone(
-    batch: Batch,
-    tables: Mapping[int, Rows],
-    places: Mapping[int, Place],
-    record_size: int,
-    driver: Driver,
-    room: Bytes,
-    result: Carried,
-) -> tuple[Plan, Bytes]:
-    """Write what cannot be joined with other ranks' data: lent arrays, and strings that grew; the plan for the rest."""
-    if isinstance(batch, LentBatch):
-        for uid, rows in tables.items():
-            extents, _ = unmerged([places[uid]], [rows], record_size)
-            write_lent(batch, extents, driver)
-            _count(result, len(rows), len(extents.offset), extents.nbytes)
-        return _NO_PLAN, _NO_BYTES
-    even: dict[int, Rows] = {}
-    for uid, rows in tables.items():
-        if bool((rows[:, 4] == places[uid].itemsize).all()):
-            even[uid] = rows
-        else:
-            rows, padded = same_width(batch, uid, rows, places[uid].itemsize)
-            plan = Plan.of([places[uid]], [rows], record_size)
-            driver.write(plan.extents, padded.load(room))
-            _count(result, plan.requests, len(plan.extents.offset), plan.extents.nbytes)
-    if not even:
-        return _NO_PLAN, _NO_BYTES
-    return Plan.of([places[uid] for uid in even], list(even.values()), record_size), batch.load(room)
+@dataclass(slots=True)
+class _Work:
+    """What is the same for all batches."""
 
+    places: Mapping[int, Place]
+    record_size: int
+    driver: Driver
+    write: Write
+    room: Bytes
+    result: Carried
+    known: Relative = field(default_factory=dict)
 
-def _count(result: Carried, requests: int, extents: int, nbytes: int) -> None:
-    result.requests += requests
-    result.extents += extents
-    result.nbytes += nbytes
+    def lent(self, batch: LentBatch, uids: list[int]) -> Failed:
+        """Write an array that the user lent, which is not joined with other ranks' data."""
+        tables = {uid: batch.rows(uid) for uid in uids}
+        try:
+            for uid, rows in tables.items():
+                extents, _ = unmerged([self.places[uid]], [rows], self.record_size)
+                write_lent(batch, extents, self.driver)
+                self.count(len(rows), extents)
+        except OSError as error:
+            # A lent array is one request.
+            return {(int(rows[0, 0]), uid): error for uid, rows in tables.items() if len(rows)}
+        return {}
 
-
-def _one_by_one(
-    batch: Batch,
-    tables: Mapping[int, Rows],
-    places: Mapping[int, Place],
-    record_size: int,
-    driver: Driver,
-    room: Bytes,
-    error: OSError,
-) -> dict[tuple[int, int], OSError]:
-    """Write each request alone; the errors of those that fail, by (request, uid)."""
-    failed: dict[tuple[int, int], OSError] = {}
-    if isinstance(batch, LentBatch):
-        # A lent array is one request: it was tried.
-        return {(int(rows[0, 0]), uid): error for uid, rows in tables.items() if len(rows)}
-    try:
-        memory = batch.load(room)
-    except OSError as unreadable:
-        return {(int(r), uid): unreadable for uid, rows in tables.items() for r in np.unique(rows[:, 0])}
-    for uid, rows in tables.items():
-        wide, source = same_width(batch, uid, rows, places[uid].itemsize)
-        bytes_of = memory if source is batch else source.load(room)
-        extents, requests = unmerged([places[uid]], [wide], record_size)
-        for request in np.unique(requests).tolist():
-            chosen = requests == request
-            part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])
+    def groups(self, batch: Batch, uids: list[int]) -> Failed:
+        """Write a part of a batch after the other; the errors of requests that failed, by (request, uid)."""
+        failed: Failed = {}
+        memory: Bytes | None = None
+        for group in _groups(batch, uids):
+            items = [(uid, batch.items(uid)[i]) for uid, i in group]
             try:
-                driver.write(last_wins(part), bytes_of)
-            except OSError as reason:
-                failed[request, uid] = reason
-    return failed
+                memory = batch.load(self.room) if memory is None else memory
+                plan = self.plan(batch, items)
+                if plan.requests:
+                    self.write(plan.extents, memory)
+                    self.count(plan.requests, plan.extents)
+            except OSError as error:
+                failed.update(self.one_by_one(batch, items, error))
+        return failed
+
+    def plan(self, batch: Batch, items: list[tuple[int, Item]]) -> Plan:
+        """Plan what can be joined with other ranks' data; strings that grew are written."""
+        even: list[tuple[int, Item]] = []
+        for uid, item in items:
+            at = self.places[uid]
+            if isinstance(item, Listed) and item.itemsize == at.itemsize:
+                even.append((uid, item))
+                continue
+            rows = item.rows() if isinstance(item, Listed) else item
+            if bool((rows[:, 4] == at.itemsize).all()):
+                even.append((uid, rows))
+                continue
+            wide, padded = same_width(batch, uid, rows, at.itemsize)
+            plan = Plan.of([at], [wide], self.record_size)
+            self.driver.write(plan.extents, padded.load(self.room))
+            self.count(plan.requests, plan.extents)
+        if not even:
+            return _NO_PLAN
+        return Plan.of([self.places[uid] for uid, _ in even], [item for _, item in even], self.record_size, self.known)
+
+    def count(self, requests: int, extents: Extents) -> None:
+        self.result.requests += requests
+        self.result.extents += len(extents.offset)
+        self.result.nbytes += extents.nbytes
+
+    def one_by_one(self, batch: Batch, items: list[tuple[int, Item]], error: OSError) -> Failed:
+        """Write each request alone; the errors of those that fail."""
+        failed: Failed = {}
+        tables = [(uid, item.rows() if isinstance(item, Listed) else item) for uid, item in items]
+        try:
+            memory = batch.load(self.room)
+        except OSError as unreadable:
+            return {(int(r), uid): unreadable for uid, rows in tables for r in np.unique(rows[:, 0])}
+        for uid, rows in tables:
+            at = self.places[uid]
+            wide, source = same_width(batch, uid, rows, at.itemsize)
+            bytes_of = memory if source is batch else source.load(self.room)
+            extents, requests = unmerged([at], [wide], self.record_size)
+            for request in np.unique(requests).tolist():
+                chosen = requests == request
+                part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])
+                try:
+                    self.driver.write(last_wins(part), bytes_of)
+                except OSError as reason:
+                    failed[request, uid] = reason
+        return failed

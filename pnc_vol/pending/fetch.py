@@ -28,6 +28,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.direct import PostedRead, complete_runs, facts_of, read_run
 from pnc_vol.pending.plan import Place
 from pnc_vol.pending.post import whole_extents
+from pnc_vol.pending.straight import read_straight
 from pnc_vol.pending.strided import reach, read_hyperslab
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 _LATEST = 1 << 62
+
 _Spots = list[tuple[int, int, "Place | None"]]
 
 
@@ -79,10 +81,12 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     OSError
         The file could not be read; those that were not complete by then have failed.
     """
+    # One that was done before another one failed is not read again: what was posted since may be in the file.
+    reads = [posted for posted in reads if posted.request.status != "done"]
     if not reads:
         return
     try:
-        reads = complete_runs(session, reads)
+        reads = complete_runs(session, [posted for posted in reads if not read_straight(session, posted)])
         raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
         for posted in reads:

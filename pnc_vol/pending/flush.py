@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,12 +31,13 @@ from pnc_vol.format.placing import Alignment, grow, place
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_cuts, agree_widths, digest, share_failures
-from pnc_vol.pending.carry import Carried, carry, meeting
+from pnc_vol.pending.carry import Carried, carry, rounds_of
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.drain import settle, writer
 from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_header
 from pnc_vol.pending.moved import drop_copy, moved, use_copy
 from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.transport import wish_of
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -48,7 +48,6 @@ _FILL_BYTES = 1 << 20
 _MOVE_BYTES = 8 << 20
 _NO_RECORD = 1 << 62
 _LEAST_RESERVE = 4096
-_LARGE_EXTENT = 64 << 10
 
 
 @without_collector
@@ -140,6 +139,9 @@ def _mine(session: Session) -> Agreement:
         runs=runs,
         nbytes=nbytes,
         batches=len(batches),
+        rounds=rounds_of(batches),
+        wish=wish_of(session.options),
+        aggregators=session.options.aggrs_per_node,
     )
 
 
@@ -309,14 +311,14 @@ def _fill_task(
 def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], int]:
     """Write what is posted (collective); all failures of all ranks and the lowest record among them."""
     queue, comm, target = session.queue, session.comm, session.placed
-    collective = _use_collective(session, agreed)
+    transport = session.transport
     error: BaseException | None = None
     done: Carried | None = None
     turns = range(comm.size) if session.options.ordered else [comm.rank]
     for turn in turns:
         if turn == comm.rank:
             try:
-                with meeting(session.driver) if collective else nullcontext(writer(session)) as write:
+                with transport.writing(session.driver, agreed, writer(session)) as write:
                     batches = queue.batches()
                     room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
                     done = carry(batches, target.places, target.record_size, session.driver, room, write=write)
@@ -330,16 +332,6 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
     if done is not None:
         failures, lowest = settle(session, done)
     return share_failures(comm, failures, lowest, error=error)
-
-
-def _use_collective(session: Session, agreed: Agreement) -> bool:
-    """Whether ranks write together: many small pieces do better so, large ones alone."""
-    transport = session.options.transport
-    if session.comm.size == 1 or not session.collective_driver or agreed.batches > 1 or session.options.ordered:
-        return False
-    if transport != "auto":
-        return transport == "collective"
-    return agreed.runs > 1 and agreed.nbytes < agreed.runs * _LARGE_EXTENT
 
 
 def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool) -> PncVolError:

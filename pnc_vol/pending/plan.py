@@ -6,7 +6,8 @@ touches data; it can be printed before anything is done.
 Rows
 ----
 A posted run is a row of five int64: request, first element, elements, address, bytes of an element. Rows of
-a variable stand in the order of posting; that order decides who wins where they overlap.
+a variable stand in the order of posting; that order decides who wins where they overlap. A request of many runs, which
+other requests may have as well, is `Listed`: the runs stand once for all that have them, and so does their plan.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.merge import last_wins
-from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.extents.place import place_many
+from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.extents.place import place, place_many
+from pnc_vol.extents.ragged import before
 
-__all__ = ["COLUMNS", "Place", "Plan", "Rows", "rows_of"]
+__all__ = ["COLUMNS", "NO_ROWS", "Item", "Listed", "Place", "Plan", "Relative", "Rows", "make_rows", "rows_of"]
 
 COLUMNS = 5
 Rows = npt.NDArray[np.int64]
 """int64[n, 5]: request, first element, elements, address (bytes), bytes of an element."""
+
+NO_ROWS: Rows = np.empty((0, COLUMNS), np.int64)
 
 
 class Place(NamedTuple):
@@ -41,6 +45,43 @@ class Place(NamedTuple):
     begin: int
     itemsize: int
     inner: int
+
+
+class Listed(NamedTuple):
+    """A request of many runs, whose data lie one after another.
+
+    request : int
+    runs : Runs, the same object wherever the same runs are meant.
+    address : int, of the first byte.
+    itemsize : int, bytes of an element.
+    """
+
+    request: int
+    runs: Runs
+    address: int
+    itemsize: int
+
+    def rows(self) -> Rows:
+        """The same as rows."""
+        return make_rows(self.request, self.runs, self.address, self.itemsize)
+
+
+Item = Rows | Listed
+"""What was posted for a variable, or a part of it."""
+
+Relative = dict[tuple[int, int, int], tuple[Runs, Extents]]
+"""Plans of lists of runs of a variable that begins at byte 0, by the list, the width and the elements of a record."""
+
+
+def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
+    """Rows of runs whose data lie one after another from `address` on."""
+    rows = np.empty((len(runs.start), COLUMNS), np.int64)
+    rows[:, 0] = request
+    rows[:, 1] = runs.start
+    rows[:, 2] = runs.length
+    rows[:, 3] = before(runs.length) * itemsize + address
+    rows[:, 4] = itemsize
+    return rows
 
 
 def rows_of(columns: array[int]) -> Rows:
@@ -64,17 +105,40 @@ class Plan:
     nbytes: int
 
     @classmethod
-    def of(cls, places: Sequence[Place], tables: Sequence[Rows], record_size: int) -> Plan:
-        """Plan the rows of some variables.
+    def of(
+        cls, places: Sequence[Place], items: Sequence[Item], record_size: int, known: Relative | None = None
+    ) -> Plan:
+        """Plan what was posted for some variables.
 
         Parameters
         ----------
         places : sequence of Place
-        tables : sequence of int64[n, 5], the rows of the variable of the same position in `places`.
+        items : sequence of Rows or Listed
+            What was posted for the variable of the same position in `places`. A variable may come more than once; then
+            all its items are rows, or all are lists, in the order of posting.
         record_size : int, bytes from one record to the next.
+        known : Relative, optional
+            Plans of lists that were made before for the same record size; those made now are added.
         """
-        extents, _ = unmerged(places, tables, record_size)
-        return cls(last_wins(extents), len(extents.offset), len(places), extents.nbytes)
+        tables = [item for item in items if not isinstance(item, Listed)]
+        if len(tables) == len(items):
+            extents, _ = unmerged(places, tables, record_size)
+            return cls(last_wins(extents), len(extents.offset), len(places), extents.nbytes)
+        known = {} if known is None else known
+        chunks = [
+            _moved(at, item, record_size, known)
+            for at, item in zip(places, items, strict=True)
+            if isinstance(item, Listed)
+        ]
+        requests = sum(len(item.runs.start) for item in items if isinstance(item, Listed))
+        if tables:
+            others = [at for at, item in zip(places, items, strict=True) if not isinstance(item, Listed)]
+            extents, _ = unmerged(others, tables, record_size)
+            requests += len(extents.offset)
+            chunks.insert(0, extents)
+        nbytes = sum(chunk.nbytes for chunk in chunks)
+        columns = zip(*_in_order(chunks), strict=True)
+        return cls(last_wins(Extents(*map(np.concatenate, columns))), requests, len(places), nbytes)
 
     def __str__(self) -> str:
         count = len(self.extents.offset)
@@ -100,3 +164,32 @@ def unmerged(places: Sequence[Place], tables: Sequence[Rows], record_size: int) 
     spread = np.repeat(where, counts if counts is not None else len(rows), axis=0)
     offset, nbytes = place_many(spread[:, 0], rows[:, 4], spread[:, 2], record_size, rows[:, 1], rows[:, 2])
     return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), rows[:, 0]
+
+
+def _moved(at: Place, item: Listed, record_size: int, known: Relative) -> Extents:
+    """The extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
+    key = (id(item.runs), at.itemsize, at.inner)
+    found = known.get(key)
+    if found is None:
+        extents = place(item.runs, begin=0, itemsize=at.itemsize, inner=at.inner or None, record_size=record_size)
+        # The runs are kept with it, so that their identity stays theirs.
+        found = known[key] = item.runs, last_wins(extents)
+    offset, length, where = found[1]
+    return Extents(offset + at.begin, length, where + item.address)
+
+
+def _in_order(chunks: list[Extents]) -> list[Extents]:
+    """Lists of extents by offset, if none reaches into another; else as they are."""
+    full = [chunk for chunk in chunks if len(chunk.offset)]
+    if len(full) < 2:
+        return full or chunks
+    # The first may be rows, which come as they were posted.
+    if bool((full[0].offset[1:] < full[0].offset[:-1]).any()):
+        return full
+    first = np.array([int(chunk.offset[0]) for chunk in full])
+    last = np.array([int(chunk.offset[-1] + chunk.length[-1]) for chunk in full])
+    last[0] = int((full[0].offset + full[0].length).max())
+    order = np.argsort(first, kind="stable")
+    if bool((last[order[:-1]] > first[order[1:]]).any()):
+        return full
+    return [full[i] for i in order.tolist()]

@@ -77,7 +77,7 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
             one = None
     queue = session.queue
     if one is not None or not _too_many(queue, node, selection, nelems):
-        found = None if one is not None else runs(selection, record=node.is_record)
+        found = None if one is not None else session.lists.runs(selection, record=node.is_record)
         if queue.put(node, number, values, selection, one, found, session.on_overflow):
             return number
         session.drain()

@@ -6,14 +6,15 @@ Rules
 -----
 1. Data is in file form (type, big-endian) in one arena, appended in the order of posting.
 2. `take` never exceeds the budget: it says no, and the session drains. A row is charged with what planning it will
-   cost, so that a million tiny posts do not take more memory than one large one.
+   cost, so that a million tiny posts do not take more memory than one large one. A list of runs is charged once,
+   however many posts have it; they are planned a part at a time.
 3. What cannot go to the file yet goes to the spill file, data and rows. Nothing is dropped before it is written.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -21,15 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow, to_file
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent
 from pnc_vol.pending.overlay import LEAST_TAIL, Sorted, lay_over, near
-from pnc_vol.pending.plan import COLUMNS, Rows, rows_of
+from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, make_rows, rows_of
 
 __all__ = ["Queue"]
 
@@ -37,6 +38,15 @@ Bytes = npt.NDArray[np.uint8]
 
 ROW_COST = 160
 """Bytes that a row is charged with: 40 for itself, the rest for the plan."""
+
+LIST_COST = 512
+"""Bytes that a post of a list of runs is charged with, beside its values."""
+
+RUN_COST = 16
+"""Bytes that a run of a list is charged with, once for all posts."""
+
+MOST_RUNS = 1 << 17
+"""Runs of a list at most: longer ones are rows. It is also what is planned at once."""
 
 LEAST_BUDGET = 64 << 10
 
@@ -54,6 +64,9 @@ class Queue:
     logged = False
     """True if a drain alone does not make room, because what is posted is kept until the header is written."""
 
+    shares_lists = True
+    """Whether a list of runs is kept once for all posts that have it."""
+
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
         self.budget = max(budget, LEAST_BUDGET)
         self.tables: dict[int, array[int]] = {}
@@ -64,6 +77,10 @@ class Queue:
         self.rows = 0
         self.in_blocks = 0
         """The last request that was too large for the queue; it may be in the file since it was posted."""
+        self.listed: dict[int, list[Listed]] = {}
+        """Lists of runs of the open batch by variable; none of them has rows in it."""
+        self._lists: dict[int, Runs] = {}
+        self._list_bytes = 0
         self._sorted: dict[int, Sorted] = {}
         self._arena: Bytes | None = None
         self._typed: dict[int, npt.NDArray[Any]] = {}
@@ -94,16 +111,16 @@ class Queue:
     @property
     def used(self) -> int:
         """Bytes charged to the budget."""
-        return self.position + self.rows * ROW_COST
+        return self.position + self.rows * ROW_COST + self._list_bytes
 
     def __len__(self) -> int:
         """Rows that wait, spilled ones not counted."""
-        return self.rows
+        return self.weight()[0]
 
     @property
     def empty(self) -> bool:
         """True if nothing waits."""
-        return not self.rows and not self.closed
+        return not self.rows and not self.listed and not self.closed
 
     def put(
         self,
@@ -143,6 +160,8 @@ class Queue:
         element = node.element
         itemsize = element.itemsize
         nbytes = values.size * itemsize
+        if node.uid in self.listed and not self._as_list(node.uid, found) and not self._expand(node.uid):
+            return False
         if one is not None and element.kind == "number" and values.dtype == element.dtype:
             # What most posts are: nothing can go wrong with values of the variable's own type.
             address = self.take(nbytes, 1, itemsize)
@@ -154,7 +173,10 @@ class Queue:
             self.post(node.uid, request, one[0], one[1], address, itemsize)
             return True
         before_it = self.position
-        address = self.take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
+        if as_list := one is None and self._as_list(node.uid, found):
+            address = self.take(nbytes, 0, itemsize, self._list_cost(found))
+        else:
+            address = self.take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
         if address < 0:
             return False
         room = self.arena[address : address + nbytes]
@@ -165,13 +187,42 @@ class Queue:
             raise
         if one is not None:
             self.post(node.uid, request, one[0], one[1], address, itemsize)
+            return True
+        assert found is not None
+        if as_list:
+            self._list_bytes += self._list_cost(found)
+            self._lists[id(found)] = found
+            self.listed.setdefault(node.uid, []).append(Listed(request, found, address, itemsize))
         else:
-            assert found is not None
             self.post_runs(node.uid, request, found, address, itemsize)
         return True
 
-    def take(self, nbytes: int, rows: int, itemsize: int) -> int:
-        """Room for `nbytes` in the arena.
+    # A variable has either lists or rows in the open batch: which of two posts came later is then plain.
+
+    def _as_list(self, uid: int, found: Runs | None) -> bool:
+        if found is None or uid in self.tables or not self.shares_lists or len(found.start) > MOST_RUNS:
+            return False
+        return len(found.start) >= LEAST_RUNS or uid in self.listed
+
+    def _list_cost(self, found: Runs | None) -> int:
+        assert found is not None
+        return LIST_COST + (0 if id(found) in self._lists else RUN_COST * len(found.start))
+
+    def _expand(self, uid: int) -> bool:
+        """Make rows of a variable's lists; False if there is no room for them."""
+        listed = self.listed[uid]
+        rows = sum(len(item.runs.start) for item in listed)
+        if self.used + rows * ROW_COST > self.budget:
+            return False
+        self.tables[uid] = array("q")
+        for item in listed:
+            self.post_runs(uid, item.request, item.runs, item.address, item.itemsize)
+        self._list_bytes -= LIST_COST * len(listed)
+        del self.listed[uid]
+        return True
+
+    def take(self, nbytes: int, rows: int, itemsize: int, besides: int = 0) -> int:
+        """Room for `nbytes` in the arena, and for rows and some bytes besides.
 
         Returns
         -------
@@ -179,7 +230,7 @@ class Queue:
             Address, a multiple of `itemsize` (whose power of two part is what matters); -1 if the budget is used up.
         """
         address = -(-self.position // itemsize) * itemsize if itemsize > 1 else self.position
-        if address + nbytes + (self.rows + rows) * ROW_COST > self.budget:
+        if address + nbytes + (self.rows + rows) * ROW_COST + self._list_bytes + besides > self.budget:
             return -1
         self.position = address + nbytes
         return address
@@ -216,17 +267,19 @@ class Queue:
 
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
-        if self.tables:
+        if self.tables or self.listed:
             rows = {uid: rows_of(table) for uid, table in self.tables.items()}
-            self.closed.append(MemoryBatch(rows, self.arena))
-            self.tables = {}
+            self.closed.append(MemoryBatch(rows, self.arena, self.listed))
+            self.tables, self.listed = {}, {}
             self._sorted = {}
 
     # -------------------------------------------------------------------------- looking and carrying
 
     def has(self, uid: int) -> bool:
         """Whether a variable has posted rows."""
-        return uid in self.tables or (bool(self.closed) and any(uid in batch.uids() for batch in self.closed))
+        if uid in self.tables or uid in self.listed:
+            return True
+        return bool(self.closed) and any(uid in batch.uids() for batch in self.closed)
 
     def holds(self, request: int) -> bool:
         """Whether a request has posted rows."""
@@ -241,7 +294,11 @@ class Queue:
         """After batches were carried out: what is left of them, in order."""
         self.closed = [batch for batch in left if batch.uids()]
         in_memory = [batch for batch in self.closed if isinstance(batch, MemoryBatch)]
-        self.rows = sum(len(batch.rows(uid)) for batch in in_memory for uid in batch.uids())
+        listed = [item for batch in in_memory for items in batch.listed.values() for item in items]
+        self.rows = sum(sum(map(sum, map(batch.sizes, batch.uids()))) for batch in in_memory)
+        self.rows -= sum(len(item.runs.start) for item in listed)
+        self._lists = {id(item.runs): item.runs for item in listed}
+        self._list_bytes = LIST_COST * len(listed) + RUN_COST * sum(len(one.start) for one in self._lists.values())
         if not in_memory:
             self.position = 0
         if not self.closed and self._spill is not None:
@@ -253,14 +310,14 @@ class Queue:
         gone = 0
         left: list[Batch] = []
         for batch in self.batches():
-            rows = {}
+            changed = {}
             for uid in batch.uids():
                 mine = batch.rows(uid)
                 kept = mine[mine[:, 0] != request]
-                gone += len(mine) - len(kept)
-                if len(kept):
-                    rows[uid] = kept
-            left.append(batch.keep(rows))
+                if len(kept) < len(mine):
+                    gone += len(mine) - len(kept)
+                    changed[uid] = kept
+            left.append(batch.change(changed) if changed else batch)
         self.replace(left)
         return gone
 
@@ -276,10 +333,9 @@ class Queue:
         if self.has(uid):
             left = []
             for batch in self.batches():
-                rows = {u: batch.rows(u) for u in batch.uids()}
-                if uid in rows:
-                    rows[uid] = rows[uid][rows[uid][:, 1] < count]
-                left.append(keep_rows(batch, rows))
+                rows = batch.rows(uid)
+                kept = rows[rows[:, 1] < count]
+                left.append(batch.change({uid: kept}) if len(kept) < len(rows) else batch)
             self.replace(left)
         return True
 
@@ -288,7 +344,7 @@ class Queue:
         left = []
         for batch in self.batches():
             gone = uids.intersection(batch.uids())
-            left.append(batch.keep({u: batch.rows(u) for u in batch.uids() if u not in gone}) if gone else batch)
+            left.append(batch.change(dict.fromkeys(gone, NO_ROWS)) if gone else batch)
         self.replace(left)
 
     def spill(self) -> None:
@@ -322,7 +378,9 @@ class Queue:
 
     def weight(self) -> tuple[int, int]:
         """Posted runs and bytes that a flush would write."""
-        return self.rows, self.position
+        listed = [items for batch in self.closed if isinstance(batch, MemoryBatch) for items in batch.listed.values()]
+        listed += self.listed.values()
+        return self.rows + sum(len(item.runs.start) for items in listed for item in items), self.position
 
     def about_to_flush(self) -> None:
         """A flush begins."""
@@ -340,8 +398,9 @@ class Queue:
         ----------
         flushed : bool, all that was posted on all ranks is in the file.
         """
-        self.tables, self._sorted, self.closed = {}, {}, []
+        self.tables, self.listed, self._sorted, self.closed = {}, {}, {}, []
         self.rows, self.position, self._arena = 0, 0, None
+        self._lists, self._list_bytes = {}, 0
         self._typed.clear()
         if self._spill is not None:
             with suppress(OSError):
@@ -369,6 +428,9 @@ class Queue:
         # The open batch stays open: a program that reads after each post would leave one batch a post behind.
         for batch in self.closed:
             lay_over(batch, uid, near(batch.rows(uid), low, high, before_request), wanted, target, itemsize)
+        if uid in self.listed and not self._expand(uid):
+            opened = MemoryBatch({}, self.arena, {uid: self.listed[uid]})
+            lay_over(opened, uid, near(opened.rows(uid), low, high, before_request), wanted, target, itemsize)
         if uid in self.tables:
             rows = self._open_rows(uid)
             batch = self._open_batch(uid)
@@ -380,19 +442,3 @@ class Queue:
                 known = self._sorted[uid] = Sorted.of(rows)
             lay_over(batch, uid, known.near(low, high), wanted, target, itemsize)
             lay_over(batch, uid, near(rows[known.count :], low, high, before_request), wanted, target, itemsize)
-
-
-def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
-    """Rows of runs whose data lie one after another from `address` on."""
-    rows = np.empty((len(runs.start), COLUMNS), np.int64)
-    rows[:, 0] = request
-    rows[:, 1] = runs.start
-    rows[:, 2] = runs.length
-    rows[:, 3] = before(runs.length) * itemsize + address
-    rows[:, 4] = itemsize
-    return rows
-
-
-def keep_rows(batch: Batch, kept: Mapping[int, Rows]) -> Batch:
-    """`batch` with only these rows."""
-    return batch.keep({uid: rows for uid, rows in kept.items() if len(rows)})

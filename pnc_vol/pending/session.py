@@ -20,7 +20,8 @@ from typing import Any
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import AlreadyDoneError, ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
-from pnc_vol.extents.selection import Selection, many
+from pnc_vol.extents.decomposition import Recent
+from pnc_vol.extents.selection import Selection
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 from pnc_vol.mapping.index import Flat, numrecs_of
@@ -36,6 +37,7 @@ from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.opened import Opened, open_file, open_queue
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.request import Request, as_out
+from pnc_vol.pending.transport import Transport
 
 __all__ = ["Session", "open_session"]
 
@@ -99,6 +101,8 @@ class Session:
         self.on_overflow: Any = options.on_overflow
         self.keep_unpublished = options.publish == "close"
         self.collective_driver = opened.collective
+        self.transport = Transport(comm, options, collective=opened.collective)
+        self.lists = Recent(options.buffer_size // 8)
         self.placed = Placed(options)
         self.placed.virgin, self.placed.gaps = opened.virgin, opened.gaps
         self.placed.adopt(opened.header, tuple(self.tree.datasets), self.tree.datasets)
@@ -230,11 +234,11 @@ class Session:
 
     def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:
         """Post the writing of many subarrays of one dataset; `values` holds their elements one after another."""
-        return self.iput(node, many(node.shape or (), starts, counts), values)
+        return self.iput(node, self.lists.many(node.shape or (), starts, counts), values)
 
     def iget_many(self, node: DatasetNode, starts: Any, counts: Any, out: Any = None) -> Request:
         """Post the reading of many subarrays of one dataset into one array, one after another."""
-        return self.iget(node, many(node.shape or (), starts, counts), out)
+        return self.iget(node, self.lists.many(node.shape or (), starts, counts), out)
 
     def _next(self) -> int:
         self.next_request += 1
@@ -423,6 +427,7 @@ class Session:
         self.closed = True
         # A log is removed only if all ranks' posts are in the file.
         self.queue.close(flushed=flushed)
+        self.transport.close()
         if self.location is not None and self.comm.rank == 0:
             self.location.discard()
         # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
@@ -440,5 +445,6 @@ class Session:
         """Counts of what this file did since it was opened, by name."""
         found: dict[str, Any] = dict(self.counts)
         found["bytes_spilled"] = self.queue.spilled_bytes
+        found |= self.transport.statistics()
         found["driver"] = self.driver.statistics()
         return found

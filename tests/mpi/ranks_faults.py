@@ -791,6 +791,87 @@ def failed_drain() -> None:
     f.close()
 
 
+def _failed_aggregator(calls: set[str], number: int) -> None:
+    system = _faulty(calls, errno=number, mode="forever")
+    f = opened(driver="posix", system=system, transport="aggregate", aggrs_per_node=SIZE)
+    x = f.create_dataset("x", (3000, SIZE), "f8")
+    y = f.create_dataset("y", (SIZE,), "i4")
+    f.flush()
+    x[:, RANK] = np.arange(3000) + RANK
+    if RANK == 1:
+        y[1] = 7
+    _arm(system, 1)
+    if "pwrite" in calls:
+        told = same(f.flush, FlushError, "rank 1")
+        assert told["errno"] == number
+        # What rank 1 should have written for others they wrote by themselves.
+        assert {(failure[1], failure[2]) for failure in told["errors"]} == {(1, "/x"), (1, "/y")}
+        if RANK != 1:
+            assert (x[:, RANK] == np.arange(3000) + RANK).all()
+        system.heal()
+        WORLD.Barrier()
+    f.flush()
+    assert f.statistics()["transport"] == "aggregate"
+    system.heal()
+    for r in range(SIZE):
+        assert (x[:, r] == np.arange(3000) + r).all()
+    assert y[1] == 7
+    f.close()
+
+
+@scenario
+def failed_aggregator() -> None:
+    """A rank that writes for others fails: its own requests fail, theirs do not."""
+    _failed_aggregator({"pwrite", "pwritev"}, errno.ENOSPC)
+
+
+@scenario
+def aggregator_cannot_read() -> None:
+    """A rank that writes for others cannot read what lies between: all write by themselves, and nothing is lost."""
+    _failed_aggregator({"pread_into", "preadv"}, errno.EIO)
+
+
+@scenario
+def no_shared_memory() -> None:
+    """One rank cannot open the memory that all should see: ranks send each other their pieces instead."""
+    import pnc_vol.pending.window as window
+
+    opened_by = window._opened
+    if RANK == 1:
+        window._opened = lambda *told: None
+    try:
+        with opened(transport="aggregate") as f:
+            x = f.create_dataset("x", (2000, SIZE), "f4")
+            x[:, RANK] = np.arange(2000) * (RANK + 1)
+            f.flush()
+            for r in range(SIZE):
+                assert (x[:, r] == np.arange(2000) * (r + 1)).all()
+    finally:
+        window._opened = opened_by
+
+
+@scenario
+def no_memory_in_a_write_for_others() -> None:
+    """Whatever fails on one rank while pieces are put together, the others do not wait for it, and theirs are done."""
+    import pnc_vol.pending.together as together
+
+    def short(*args: Any) -> None:
+        raise MemoryError("no memory for the pieces")
+
+    with opened(transport="aggregate") as f:
+        x = f.create_dataset("x", (500, SIZE), "f8")
+        x[:, RANK] = RANK + 1
+        copy = together.copy_pieces
+        if RANK == 1:
+            together.copy_pieces = short
+        try:
+            same(f.flush, MemoryError, "rank 1")
+        finally:
+            together.copy_pieces = copy
+        f.flush()
+        assert (x[...] == np.arange(SIZE) + 1).all()
+
+
 @scenario
 def failed_spill_read_in_a_collective_write() -> None:
     """A rank whose spilled data cannot be read back still meets the others in the collective write."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import pnc_vol as h5py
+from pnc_vol.pending import carry, together
+from pnc_vol.pending.together import Together
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "mpio": {"driver": "mpio"},
@@ -22,12 +25,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mpio-independent": {"driver": "mpio", "transport": "independent"},
     "mpio-plain": {"driver": "mpio(derived_types=false)", "transport": "collective"},
     "mpio-rounds": {"driver": "mpio(round_bytes=1000)", "transport": "collective"},
+    "mpio-aggregate": {"driver": "mpio", "transport": "aggregate"},
+    "mpio-sending": {"driver": "mpio", "transport": "aggregate", "aggrs_per_node": 2},
+    "mpio-pieces": {"driver": "mpio", "hints": {"nc_num_aggrs_per_node": "3"}},
+    "mpio-hint": {"driver": "mpio", "hints": {"romio_cb_write": "enable"}},
     "mpio-ordered": {"driver": "mpio", "ordered": True},
     "posix": {"driver": "posix"},
+    "posix-aggregate": {"driver": "posix", "transport": "aggregate"},
     "posix-ordered": {"driver": "posix", "ordered": True},
     "trace-mpio": {"driver": "trace | mpio"},
 }
 SMALL = 96 << 10
+
+
+@contextmanager
+def circumstances(variant: str) -> Iterator[None]:
+    """What no option says: ranks that share no memory; windows and lists of a few pages and runs."""
+    kept = together.shared_memory, Together.__init__.__kwdefaults__, carry.MOST_RUNS
+    if variant == "mpio-sending":
+        together.shared_memory = lambda comm, nbytes: None
+    if variant in ("mpio-sending", "mpio-pieces"):
+        Together.__init__.__kwdefaults__ = {"window": 3 * 4096}
+        carry.MOST_RUNS = 100
+    try:
+        yield
+    finally:
+        together.shared_memory, Together.__init__.__kwdefaults__, carry.MOST_RUNS = kept
 
 
 class Ranks:
@@ -265,6 +288,42 @@ def uneven(open_file: Open, r: Ranks) -> Model:
     return {"t": np.array([1, 2, 3, 4]), "x": x, "y": y}
 
 
+def decomposed(open_file: Open, r: Ranks) -> Model:
+    """Variables and records by the same lists of many runs; posts of other kinds before and after them."""
+    n, deep = 1200, 3
+    owner = np.random.default_rng(9).integers(0, r.size, n)
+    mine = np.flatnonzero(owner == r.rank)
+    one = h5py.Decomposition(mine[:, None])
+    starts = np.stack([np.repeat(np.arange(deep), len(mine)), np.tile(mine, deep)], axis=1)
+    flat, solid, t = values((n,), "f8", 22), values((deep, n), "i2", 23), values((4, deep, n), "f4", 24)
+    with open_file("w") as f:
+        for k in range(6):
+            f.create_dataset(f"flat{k}", (n,), "f8").iput(one, flat[mine] + k)
+            ds = f.create_dataset(f"solid{k}", (deep, n), "i2")
+            ds.iput_many(starts.copy(), np.ones_like(starts), solid.reshape(-1)[starts @ [n, 1]] ^ k)
+        # A later post wins, whichever kind it is of.
+        f["flat0"][mine[:1]] = -1.0
+        f["flat0"][mine[:1]] = flat[mine[:1]]
+        f["flat1"].iput(one, flat[mine])
+        if len(mine):
+            f["flat2"][int(mine[0])] = -2.0
+        f["flat2"].iput(one, flat[mine])
+        ds = f.create_dataset("t", t.shape, "f4", maxshape=(None, deep, n))
+        both = h5py.Decomposition(starts)
+        for i in range(4):
+            ds.iput((i, both), t[i].reshape(-1)[starts @ [n, 1]])
+            if i == 1:
+                f.flush()
+        f.flush()
+        got = ds.iget((-1, both))
+        two = f["solid3"].iget_many(starts, np.ones_like(starts))
+        f.flush()
+        assert np.array_equal(got.array, t[3].reshape(-1)[starts @ [n, 1]])
+        assert np.array_equal(two.array, solid.reshape(-1)[starts @ [n, 1]] ^ 3)
+    model = {f"solid{k}": solid ^ k for k in range(6)} | {f"flat{k}": flat + k for k in range(3, 6)}
+    return model | {"flat0": flat, "flat1": flat, "flat2": flat, "t": t}
+
+
 def reopened(open_file: Open, r: Ranks) -> Model:
     """Written, closed, opened again to change and to grow, with old data overwritten in part."""
     x, t = values((20, 30), "i4", 20), values((6, 8), "i2", 21)
@@ -310,7 +369,10 @@ def shrinking(open_file: Open, r: Ranks) -> Model:
     return {"t": t, "u": u[:8]}
 
 
-PROGRAMS = [blocks, interleaved, scattered, records, strings, definitions, moving, drains, uneven, reopened, shrinking]
+PROGRAMS = [
+    blocks, interleaved, scattered, records, strings, definitions, moving, drains, uneven, decomposed, reopened,
+    shrinking,
+]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------- running
@@ -332,7 +394,8 @@ def run(program: Callable[[Open, Ranks], Model], folder: str, variant: str, comm
         return h5py.File(path, mode, **chosen, **options)
 
     open_file.variant = variant  # type: ignore[attr-defined]
-    model = program(open_file, ranks)
+    with circumstances(variant):
+        model = program(open_file, ranks)
     if ranks.rank == 0:
         check(path, model)
 

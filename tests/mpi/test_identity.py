@@ -19,9 +19,9 @@ PROGRAM = Path(__file__).with_name("ranks_identity.py")
 # One launch a number of ranks; what is odd is tried on three.
 LAUNCHES = {
     1: ["mpio"],
-    2: ["mpio", "mpio-collective", "posix"],
+    2: ["mpio", "mpio-collective", "mpio-aggregate", "posix"],
     3: [],
-    4: ["mpio", "mpio-collective", "mpio-independent", "posix", "mpio-ordered"],
+    4: ["mpio", "mpio-collective", "mpio-independent", "mpio-aggregate", "mpio-sending", "posix", "mpio-ordered"],
 }
 # Where one rank writes before another's data, nothing can be written before the flush: the file is packed as in a
 # program that never exceeds its memory.

@@ -86,6 +86,7 @@ class LogQueue(Queue):
     """
 
     logged = True
+    shares_lists = False
 
     def __init__(
         self,

@@ -1,0 +1,256 @@
+"""One decomposition for many variables: lists of subarrays that come again are checked and flattened once.
+
+Knows: shapes, lists of subarrays, runs. Does not know: variables, files, bytes.
+
+Rules
+-----
+1. Equal lists give the very same `Runs`, so that who keeps them can tell by ``is``, and keeps them once.
+2. Lists are compared whole, with a copy: an array that was changed since is another list.
+3. Subarrays that all lie at one index of the first axis are those of the other axes, moved: the lists of a variable's
+   records, and of a variable without records, are the same decomposition.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
+from pnc_vol.extents.model import Runs
+from pnc_vol.extents.place import runs
+from pnc_vol.extents.selection import Selection, listed, many
+from pnc_vol.extents.subarrays import flatten
+
+__all__ = ["LEAST_RUNS", "Decomposition", "Recent"]
+
+LEAST_RUNS = 64
+"""Runs below which a list is not worth remembering."""
+
+_MOST = 16
+"""Lists that are remembered."""
+
+_MOST_RECORDS = 4
+"""Records whose runs are remembered with a list."""
+
+Shape = tuple[int, ...]
+
+
+class _Flattened:
+    """The runs of one list in one shape, and of the same list further down a longer axis in front."""
+
+    __slots__ = ("_moved", "_size", "runs", "total")
+
+    def __init__(self, shape: Shape, starts: npt.ArrayLike, counts: npt.ArrayLike | None) -> None:
+        self.runs, self.total = flatten(shape, starts, counts)
+        self._size = math.prod(shape)
+        self._moved: dict[int, Runs] = {}
+
+    def at(self, lead: int) -> Runs:
+        """The runs in the subarray number `lead` of the axis in front."""
+        if not lead:
+            return self.runs
+        found = self._moved.get(lead)
+        if found is None:
+            while len(self._moved) >= _MOST_RECORDS:
+                del self._moved[next(iter(self._moved))]
+            found = self._moved[lead] = Runs(self.runs.start + lead * self._size, self.runs.length)
+        return found
+
+
+class Decomposition:
+    """A list of subarrays that many datasets, or many records, are written or read by.
+
+    It is checked and flattened when it is first used with a shape, and never again; a post by it takes memory for the
+    values alone.
+
+    Parameters
+    ----------
+    starts, counts : int[n, ndim]
+        First index and number of elements along each axis, for each subarray; `counts` None means one element each.
+        They are copied.
+
+    Examples
+    --------
+    >>> columns = Decomposition([[0, 1], [1, 3]], [[1, 2], [1, 1]])
+    >>> columns
+    <Decomposition of 2 subarrays, 2-D>
+    >>> columns.select((4, 6)).result_shape
+    (3,)
+    """
+
+    def __init__(self, starts: npt.ArrayLike, counts: npt.ArrayLike | None = None) -> None:
+        self._starts = np.array(starts)
+        self._counts = np.ones_like(self._starts) if counts is None else np.array(counts)
+        if self._starts.ndim != 2 or self._counts.shape != self._starts.shape:
+            raise SelectionValueError(
+                f"starts and counts of a decomposition must both be (n, ndim), not {self._starts.shape} "
+                f"and {self._counts.shape}"
+            )
+        self._starts.setflags(write=False)
+        self._counts.setflags(write=False)
+        self._known: dict[Shape, _Flattened] = {}
+
+    @property
+    def starts(self) -> npt.NDArray[Any]:
+        """int[n, ndim], read-only."""
+        return self._starts
+
+    @property
+    def counts(self) -> npt.NDArray[Any]:
+        """int[n, ndim], read-only."""
+        return self._counts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __repr__(self) -> str:
+        return f"<Decomposition of {len(self)} subarrays, {self._starts.shape[1]}-D>"
+
+    def select(self, shape: Shape, lead: Any = None) -> Selection:
+        """The elements of a dataset of this shape, one-dimensional, all of one subarray after those of another.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        lead : int, optional
+            The index along the first axis, for a dataset with one axis more than the decomposition; negative ones
+            count from the end.
+
+        Raises
+        ------
+        SelectionTypeError, SelectionValueError, SelectionIndexError
+            The subarrays do not fit the shape.
+        """
+        at = 0
+        inner = shape
+        if lead is not None:
+            if not shape:
+                raise SelectionTypeError("a dataset without axes has no records")
+            index = operator.index(lead)
+            at = index + shape[0] if index < 0 else index
+            if not 0 <= at < shape[0]:
+                raise SelectionIndexError(f"Index ({index}) out of range for (0-{shape[0] - 1})")
+            inner = shape[1:]
+        known = self._known.get(inner)
+        if known is None:
+            known = self._known[inner] = _Flattened(inner, self._starts, self._counts)
+        return listed(shape, known.at(at), known.total)
+
+    @staticmethod
+    def of_index(shape: Shape, index: Any) -> Selection | None:
+        """The selection of ``decomposition`` or ``(record, decomposition)`` as an index; None for any other index."""
+        if isinstance(index, Decomposition):
+            return index.select(shape)
+        last = index[-1] if isinstance(index, tuple) and index else None
+        if isinstance(last, Decomposition):
+            if len(index) == 1:
+                return last.select(shape)
+            if len(index) == 2:
+                return last.select(shape, index[0])
+            raise SelectionTypeError("a decomposition stands alone in an index, or behind the number of a record")
+        return None
+
+
+class _Kept:
+    """A list of subarrays and what became of it."""
+
+    __slots__ = ("counts", "flattened", "shape", "starts")
+
+    def __init__(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
+        self.flattened = _Flattened(shape, starts, counts)
+        self.shape, self.starts, self.counts = shape, starts.copy(), counts.copy()
+
+    def same(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> bool:
+        if shape != self.shape or starts.shape != self.starts.shape or starts.dtype != self.starts.dtype:
+            return False
+        # Most lists that differ do so in their first row already.
+        return (
+            np.array_equal(starts[0], self.starts[0])
+            and np.array_equal(starts, self.starts)
+            and np.array_equal(counts, self.counts)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.starts.nbytes + self.counts.nbytes)
+
+
+class Recent:
+    """The lists of subarrays that one file met last.
+
+    Parameters
+    ----------
+    most_bytes : int, of all lists that are remembered together.
+
+    Examples
+    --------
+    >>> recent, rows = Recent(1 << 20), np.arange(200).reshape(100, 2)
+    >>> one, two = (recent.many((300, 300), rows.copy(), np.ones((100, 2), int)) for _ in range(2))
+    >>> one.listed is two.listed
+    True
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._kept: list[_Kept] = []
+        self._cut: list[tuple[Runs, int, Runs]] = []
+
+    def many(self, shape: Shape, starts: Any, counts: Any) -> Selection:
+        """`selection.many`, once for each list; `starts` may be a `Decomposition`, without `counts`."""
+        if isinstance(starts, Decomposition):
+            if counts is not None:
+                raise SelectionTypeError("a decomposition has counts of its own: give None for them")
+            return starts.select(shape)
+        if not _plain(starts, len(shape)) or not _plain(counts, len(shape)) or starts.shape != counts.shape:
+            return many(shape, starts, counts)
+        lead, inner, first, number = 0, shape, starts, counts
+        if len(shape) > 1 and bool((starts[:, 0] == starts[0, 0]).all()) and bool((counts[:, 0] == 1).all()):
+            lead = int(starts[0, 0])
+            if not 0 <= lead < shape[0]:
+                return many(shape, starts, counts)
+            first, number, inner = starts[:, 1:], counts[:, 1:], shape[1:]
+        for i, kept in enumerate(self._kept):
+            if kept.same(inner, first, number):
+                if i:
+                    self._kept.insert(0, self._kept.pop(i))
+                return listed(shape, kept.flattened.at(lead), kept.flattened.total)
+        if starts.nbytes + counts.nbytes > self._most_bytes // 2:
+            return many(shape, starts, counts)
+        try:
+            kept = _Kept(inner, first, number)
+        except (SelectionIndexError, SelectionValueError):
+            # Say it of the shape that was meant.
+            return many(shape, starts, counts)
+        self._kept.insert(0, kept)
+        while len(self._kept) > _MOST or sum(one.nbytes for one in self._kept) > self._most_bytes:
+            self._kept.pop()
+        return listed(shape, kept.flattened.at(lead), kept.flattened.total)
+
+    def runs(self, selection: Selection, *, record: bool) -> Runs:
+        """`place.runs`, once for each list."""
+        whole = selection.listed
+        if whole is None or not record or len(whole.start) < LEAST_RUNS:
+            return runs(selection, record=record)
+        inner = math.prod(selection.shape[1:])
+        for known, of, found in self._cut:
+            if known is whole and of == inner:
+                return found
+        found = runs(selection, record=True)
+        self._cut = [(whole, inner, found), *self._cut[: _MOST - 1]]
+        return found
+
+
+def _plain(rows: Any, ndim: int) -> bool:
+    """Whether these are subarrays that need no interpretation, and enough of them."""
+    return (
+        type(rows) is np.ndarray
+        and rows.ndim == 2
+        and rows.shape[1] == ndim
+        and len(rows) >= LEAST_RUNS
+        and rows.dtype.kind in "iu"
+        and rows.dtype != np.uint64
+    )

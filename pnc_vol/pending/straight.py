@@ -1,0 +1,78 @@
+"""Posted reads of large runs, straight into the user's array.
+
+Knows: places of variables, runs, drivers. Does not know: fill values, posts; where these matter, it says no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.extents.model import Extents
+from pnc_vol.extents.place import place
+from pnc_vol.format.convert import swap_in_place
+from pnc_vol.pending.direct import PostedRead, facts_of
+from pnc_vol.pending.stream import blocks_of, in_parallel
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["read_straight"]
+
+_LEAST = 256 << 10
+"""Bytes of a read from which on it is worth calls of its own."""
+
+_LEAST_RUN = 4096
+"""Bytes of its runs, on average, from which on they need not be read together with others'."""
+
+
+def read_straight(session: Session, posted: PostedRead) -> bool:
+    """Read a block at a time where it belongs, and swap it while it is in the cache; False if it is not that simple.
+
+    What stands in the array if it turns out not to be is written over afterwards.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    """
+    from pnc_vol.pending.fetch import records_in_file
+
+    node, out = posted.node, posted.out
+    if out.nbytes < _LEAST or not out.flags.c_contiguous:
+        return False
+    facts = facts_of(session, node)
+    if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.queue.has(node.uid):
+        return False
+    found = posted.found
+    if len(found.start) * _LEAST_RUN > out.nbytes:
+        return False
+    if facts.inner and int(found.start.max()) >= records_in_file(session, node) * facts.inner:
+        return False
+    extents = place(
+        found,
+        begin=facts.begin,
+        itemsize=facts.itemsize,
+        inner=facts.inner or None,
+        record_size=session.placed.record_size,
+    )
+    memory: npt.NDArray[np.uint8] = out.reshape(-1).view(np.uint8)
+    swap = facts.itemsize if out.dtype != facts.file_dtype else 1
+    short: list[int] = []
+
+    def task(block: Extents) -> Callable[[npt.NDArray[np.uint8]], None]:
+        def run(_: npt.NDArray[np.uint8]) -> None:
+            nbytes, first = block.nbytes, int(block.place[0])
+            if session.driver.read(block, memory) < nbytes:
+                short.append(first)
+            swap_in_place(memory[first : first + nbytes], swap)
+
+        return run
+
+    in_parallel(session.driver, (task(block) for block in blocks_of(extents)), 0)
+    if not short:
+        posted.request._complete()
+    return not short

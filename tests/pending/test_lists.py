@@ -1,0 +1,156 @@
+"""Lists of runs that many posts share: they take little room, and whatever else is done with posts holds for them."""
+
+from __future__ import annotations
+
+import errno
+import pathlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.errors import FlushError
+from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.pending import carry
+from pnc_vol.pending.plan import Listed, Place, Plan, make_rows
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem
+
+Array = npt.NDArray[Any]
+
+
+def columns(n: int, seed: int = 0) -> Array:
+    """Single elements of a row of `4 n`, in no order."""
+    return np.random.default_rng(seed).permutation(4 * n)[:n, None]
+
+
+def test_many_posts_of_one_list_fit_a_budget_that_their_rows_exceed_many_times(tmp_path: pathlib.Path) -> None:
+    at = columns(2000)
+    ones = np.ones_like(at)
+    with pnc_vol.File(tmp_path / "a.nc", "w", buffer_size=2 << 20) as f:
+        sets = [f.create_dataset(f"x{i}", (8000,), "i4", fillvalue=-1) for i in range(100)]
+        for i, ds in enumerate(sets):
+            ds.iput_many(at.copy(), ones, np.arange(2000) + i)
+        assert "drains" not in f.statistics()
+        assert f.statistics()["bytes_spilled"] == 0
+        f.flush()
+        assert f.statistics()["requests_written"] == 200_000
+        expected = np.full(8000, -1)
+        for i, ds in enumerate(sets):
+            expected[at[:, 0]] = np.arange(2000) + i
+            assert np.array_equal(ds[...], expected)
+
+
+Step = tuple[str, int, int, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["list", "few", "slice", "one", "read", "flush", "cancel", "shrink", "drain"]),
+        st.integers(0, 2),
+        st.integers(0, 3),
+        st.integers(0, 7),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60)
+@given(steps=STEPS, small=st.booleans(), runs=st.sampled_from([100, 1 << 17]))
+def test_any_mixture_of_posts_is_what_a_numpy_array_would_hold(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step], small: bool, runs: int
+) -> None:
+    folder, n = tmp_path_factory.mktemp("lists"), 90
+    lists = [pnc_vol.Decomposition(columns(n, seed)) for seed in range(4)]
+    kept, carry.MOST_RUNS = carry.MOST_RUNS, runs
+    try:
+        with pnc_vol.File(folder / "a.nc", "w", buffer_size=(64 << 10) if small else (64 << 20)) as f:
+            sets = [f.create_dataset(f"x{i}", (4, 4 * n), "i4", maxshape=(None, 4 * n)) for i in range(3)]
+            model = [np.zeros((4, 4 * n), "i4") for _ in range(3)]
+            for number, (what, which, record, chosen) in enumerate(steps, 1):
+                ds, array = sets[which], model[which]
+                one = lists[chosen % 4]
+                if what == "list":
+                    ds.iput((record, one), np.arange(n) * number)
+                    array[record, one.starts[:, 0]] = np.arange(n) * number
+                elif what == "few":
+                    some = one.starts[:5]
+                    ds.iput_many(np.hstack([np.full_like(some, record), some]), None, np.arange(5) + number)
+                    array[record, some[:, 0]] = np.arange(5) + number
+                elif what == "slice":
+                    ds[record, chosen : 200 + chosen : 2] = number
+                    array[record, chosen : 200 + chosen : 2] = number
+                elif what == "one":
+                    ds[record, chosen] = number
+                    array[record, chosen] = number
+                elif what == "read":
+                    assert np.array_equal(ds[record], array[record])
+                elif what == "flush":
+                    f.flush()
+                elif what == "cancel":
+                    request = ds.iput((record, one), np.full(n, -number))
+                    if not request.test():
+                        request.cancel()
+                    else:
+                        array[record, one.starts[:, 0]] = -number
+                elif what == "drain":
+                    f.id.handle.session.drain()
+                else:
+                    ds.resize(2, axis=0)
+                    ds.resize(4, axis=0)
+                    array[2:] = 0
+            for ds, array in zip(sets, model, strict=True):
+                assert np.array_equal(ds[...], array)
+        with pnc_vol.File(folder / "a.nc") as f:
+            for i, array in enumerate(model):
+                assert np.array_equal(f[f"x{i}"][...], array)
+    finally:
+        carry.MOST_RUNS = kept
+
+
+def test_a_list_that_cannot_be_written_is_a_failed_request_and_stays(tmp_path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=0, calls={"pwrite", "pwritev"}, errno=errno.EIO, mode="forever")
+    one = pnc_vol.Decomposition(columns(500))
+    with pnc_vol.File(tmp_path / "a.nc", "w", driver="posix", system=system) as f:
+        x, y = f.create_dataset("x", (2000,), "f8"), f.create_dataset("y", (2000,), "f8")
+        f.flush()
+        first, second = x.iput(one, np.arange(500.0)), y.iput(one, np.arange(500.0) + 1)
+        system.fail_at = system.count + 1
+        with pytest.raises(FlushError) as told:
+            f.flush()
+        assert {error[0] for error in told.value.errors} == {first.id, second.id}
+        system.heal()
+        second.cancel()
+        f.flush()
+        assert first.status == "done"
+        assert (x[...][one.starts[:, 0]] == np.arange(500)).all()
+        assert not y[...].any()
+
+
+@given(
+    seed=st.integers(0, 1 << 16),
+    places=st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 40])), min_size=1, max_size=4),
+)
+def test_a_plan_of_lists_is_the_plan_of_their_rows(seed: int, places: list[tuple[int, int]]) -> None:
+    rng = np.random.default_rng(seed)
+    starts = rng.permutation(100)[:30] * 4
+    found = Runs(np.sort(starts) if seed % 2 else starts, np.minimum(rng.integers(1, 5, 30), 40 - starts % 40))
+    items, twins, where = [], [], []
+    for number, (begin, inner) in enumerate(places):
+        items.append(Listed(number, found, 1000 * number, 4))
+        twins.append(make_rows(number, found, 1000 * number, 4))
+        where.append(Place(4 * begin, 4, inner))
+    got, expected = Plan.of(where, items, 320), Plan.of(where, twins, 320)
+    assert written(got.extents) == written(expected.extents)
+    assert (got.requests, got.variables, got.nbytes) == (expected.requests, expected.variables, expected.nbytes)
+
+
+def written(extents: Extents) -> dict[int, int]:
+    """Which byte of memory each byte of the file comes from."""
+    return {
+        offset + i: place + i
+        for offset, length, place in zip(*(column.tolist() for column in extents), strict=True)
+        for i in range(length)
+    }

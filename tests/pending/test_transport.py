@@ -1,0 +1,102 @@
+"""Which way ranks write follows from what they agreed on; who writes for others from where they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pnc_vol.comm import Comm
+from pnc_vol.options import resolve
+from pnc_vol.pending.agree import Agreement
+from pnc_vol.pending.together import Nodes
+from pnc_vol.pending.transport import Transport, wish_of
+
+NOTHING = Agreement(
+    drained=False, widened=False, changed=False, spoilt=False, cut=False,
+    records=0, runs=0, nbytes=0, batches=1, rounds=1, wish=0, aggregators=0,
+)  # fmt: skip
+
+
+class Four(Comm):
+    """Four ranks, as far as a choice looks at them."""
+
+    size = 4
+
+
+def transport(*, nodes: list[int], collective: bool = True, **options: Any) -> Transport:
+    made = Transport(Four(), resolve(options, environ={}), collective=collective)
+    made._nodes = Nodes(nodes, [2] * len(nodes))
+    return made
+
+
+ONE_NODE, TWO_NODES = [0, 0, 0, 0], [0, 0, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "runs", "nbytes", "way"),
+    [
+        (ONE_NODE, 0, 0, "independent"),
+        (ONE_NODE, 1, 1 << 30, "independent"),
+        (ONE_NODE, 256, 256 << 20, "independent"),
+        (ONE_NODE, 100, 800, "independent"),
+        (ONE_NODE, 100_000, 800_000, "aggregate"),
+        (ONE_NODE, 100_000, 100_000 << 20, "independent"),
+        (TWO_NODES, 1, 10, "independent"),
+        (TWO_NODES, 100, 800, "aggregate"),
+        (TWO_NODES, 100, 100 << 20, "independent"),
+    ],
+)
+def test_small_and_many_goes_together(nodes: list[int], runs: int, nbytes: int, way: str) -> None:
+    made = transport(nodes=nodes)
+    assert made.choose(dataclasses.replace(NOTHING, runs=runs, nbytes=nbytes)) == way
+    assert made.statistics()["transport"] == way
+
+
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        ({"transport": "aggregate"}, "aggregate"),
+        ({"transport": "collective"}, "collective"),
+        ({"transport": "independent"}, "independent"),
+        ({"hints": {"pnc_transport": "aggregate"}}, "aggregate"),
+        ({"hints": {"romio_cb_write": "enable"}}, "collective"),
+        ({"hints": {"romio_cb_write": "disable"}}, "independent"),
+        ({"hints": {"romio_cb_write": "automatic"}}, "independent"),
+        ({"hints": {"nc_num_aggrs_per_node": "2"}}, "aggregate"),
+        ({"transport": "independent", "hints": {"romio_cb_write": "enable"}}, "independent"),
+        ({"hints": {"romio_cb_write": "enable", "nc_num_aggrs_per_node": "2"}}, "collective"),
+    ],
+)
+def test_a_way_that_is_asked_for_is_taken(options: dict[str, Any], way: str) -> None:
+    made = transport(nodes=ONE_NODE, **options)
+    agreed = dataclasses.replace(NOTHING, runs=3, nbytes=24, wish=wish_of(made.options))
+    assert made.choose(agreed) == way
+
+
+def test_a_driver_without_collective_calls_is_not_asked_for_them() -> None:
+    made = transport(nodes=ONE_NODE, collective=False, transport="collective")
+    assert made.choose(dataclasses.replace(NOTHING, runs=3, wish=wish_of(made.options))) == "independent"
+
+
+def test_ordered_writes_are_each_rank_s_own() -> None:
+    made = transport(nodes=ONE_NODE, ordered=True, transport="aggregate")
+    assert made.choose(dataclasses.replace(NOTHING, runs=1 << 20, wish=wish_of(made.options))) == "independent"
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted", "expected"),
+    [
+        ([0] * 4, 0, [0, 2]),
+        ([0] * 4, 1, [0]),
+        ([0] * 4, 9, [0, 1, 2, 3]),
+        ([0, 0, 2, 2], 0, [0, 1, 2, 3]),
+        ([0, 1, 0, 1], 1, [0, 1]),
+        ([0], 0, [0]),
+    ],
+)
+def test_every_node_has_ranks_that_write_for_others(node: list[int], wanted: int, expected: list[int]) -> None:
+    nodes = Nodes(node, [2] * len(node))
+    assert nodes.aggregators(wanted) == expected
+    assert nodes.single == (len(set(node)) == 1)
