@@ -176,7 +176,9 @@ class Location:
                 self.system.unlink(journal)
                 self._torn = None
             except OSError:
-                self.restore_header(driver)
+                # What failed first says more; what cannot be restored now is, before the next header.
+                with suppress(OSError):
+                    self.restore_header(driver)
                 raise
 
     def restore_header(self, driver: Driver) -> None:

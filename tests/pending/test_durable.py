@@ -154,6 +154,33 @@ def test_a_close_after_a_failed_fsync_writes_all_the_same(path: pathlib.Path, lo
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
+def test_a_failed_fsync_is_told_as_one_though_all_that_follows_fails(tmp_path: pathlib.Path) -> None:
+    told = 0
+    for fail_at in range(1, 20):
+        system = FaultSystem(REAL, fail_at=0, errno=errno.EIO, calls={"fsync", "fdatasync", "pwrite", "pwritev"})
+        f = pnc_vol.File(tmp_path / f"{fail_at}.nc", "w", system=system, durable=True)
+        f.flush()
+        f.attrs["a"] = 1
+        system.mode, system.fail_at = "forever", system.count + fail_at
+        with contextlib.suppress(OSError):
+            f.flush()
+        system.heal()
+        if not system.fired:
+            f.close()
+            break
+        session = f.id.handle.session
+        if session.poison is None:
+            session.driver.sync()
+            f.close()
+        else:
+            told += 1
+            with pytest.raises(pnc_vol.errors.SyncError, match="no longer promised"):
+                f.close()
+        with pnc_vol.File(tmp_path / f"{fail_at}.nc") as f:
+            assert f.attrs["a"] == 1
+    assert 2 <= told < fail_at - 1
+
+
 def test_a_name_that_an_ordinary_flush_gave_is_made_safe_once(path: pathlib.Path) -> None:
     system = TraceSystem()
     with pnc_vol.File(path, "w", system=system) as f:
