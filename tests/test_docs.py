@@ -176,6 +176,17 @@ def test_all_errors_are_listed() -> None:
     assert set(errors.__all__) <= first_cells("reference/errors.md")
 
 
+def test_messages_that_the_docs_explain_are_there() -> None:
+    """The first column of the table of troubles is what the sources say."""
+    said = re.sub(r'"\s*f?"', "", "".join(path.read_text() for path in (ROOT / "pnc_vol").rglob("*.py")))
+    table = (DOCS / "howto/burst-buffer.md").read_text().partition("| it says |")[2]
+    messages = re.findall(r"(?m)^\| `([^`]+)` \|", table)
+    assert len(messages) > 10
+    for message in messages:
+        for part in message.split(" ... "):
+            assert part in said, f"nobody says {part!r}"
+
+
 def test_every_module_is_on_the_map() -> None:
     text = (DOCS / "develop/layers.md").read_text()
     rooms = {path.parent.name for path in (ROOT / "pnc_vol").rglob("*.py")} - {"pnc_vol"}
