@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import os
 import platform
 import signal
@@ -37,6 +38,8 @@ from pnc_vol.system import System
 
 __all__ = ["Window"]
 
+_MOST_TAKEN = 64 << 20
+"""Bytes that are looked at before their pages are given back."""
 _SIGBUS = int(signal.SIGBUS)
 _UNBLOCK, _SETMASK = 1, 2
 _SIGINFO = 4
@@ -62,8 +65,8 @@ class Window:
         self._range: _Range | None = None
         self._able = _calls() is not None
 
-    def look(self, end: int, use: Callable[[Bytes], None]) -> bool:
-        """Call `use` with the bytes of the file, of which it looks at the first `end`.
+    def look(self, end: int, use: Callable[[Bytes], None], nbytes: int = 0) -> bool:
+        """Call `use` with the bytes of the file, of which it looks at the first `end` and takes `nbytes`.
 
         Returns
         -------
@@ -82,6 +85,11 @@ class Window:
             # Zeros are there now, for good.
             self._range = None
             return False
+        found.taken += nbytes
+        if found.taken >= _MOST_TAKEN:
+            # They stay in the system's cache; only this process does not count them as its own any more.
+            found.taken = 0
+            found.window.madvise(mmap.MADV_DONTNEED)
         return self._system.fstat(self._fd).st_size >= end
 
     def _covering(self, end: int) -> _Range | None:
@@ -101,7 +109,7 @@ class Window:
             self._able = False
             return None
         # The one before is left to whoever still looks at it in another thread.
-        self._range = _Range(np.frombuffer(window, np.uint8))
+        self._range = _Range(window)
         return self._range
 
     def close(self) -> None:
@@ -113,10 +121,12 @@ class Window:
 class _Range:
     """Addresses of a mapping."""
 
-    __slots__ = ("broken", "first", "last", "memory")
+    __slots__ = ("broken", "first", "last", "memory", "taken", "window")
 
-    def __init__(self, memory: Bytes) -> None:
-        self.memory = memory
+    def __init__(self, window: mmap.mmap) -> None:
+        self.window = window
+        self.taken = 0
+        self.memory = memory = np.frombuffer(window, np.uint8)
         self.first: int = memory.ctypes.data
         self.last = self.first + memory.nbytes + (-memory.nbytes) % os.sysconf("SC_PAGESIZE")
         self.broken = False

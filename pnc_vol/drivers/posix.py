@@ -128,7 +128,7 @@ class PosixDriver(Root):
         if self._window is None:
             return False
         with self._use:
-            seen = self._window.look(end, use)
+            seen = self._window.look(end, use, nbytes)
         if seen:
             with self._use.lock:
                 self._counts["read_calls"] += 1
