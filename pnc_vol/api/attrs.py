@@ -19,7 +19,8 @@ import numpy.typing as npt
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
-from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, is_plain, make_attribute
+from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
+from pnc_vol.mapping.plain import is_plain
 from pnc_vol.mapping.special import Empty
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class AttributeManager(MutableMappingHDF5):
     def __iter__(self) -> Iterator[str]:
         session, attrs = self._open()
         with session.lock:
-            names = sorted(attrs.entries())
+            names = attrs.names()
         return iter(names)
 
     def __len__(self) -> int:

@@ -74,6 +74,11 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
             return _plain_plan(shape, dtype)
         except TypeError:
             pass
+    elif shape is None and dtype is None and not options and type(data) is np.ndarray and data.dtype.kind in "iuf":
+        # As it is; so is its shape.
+        element = element_for(data.dtype)
+        if element.kind == "number" and data.ndim <= MAX_RANK:
+            return Plan(element, data.shape, None, None, {}, data)
     _known(options)
     wanted = None if dtype is None else np.dtype(dtype)
     if data is None and shape is None:

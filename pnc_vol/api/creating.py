@@ -23,6 +23,7 @@ from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.tree import GroupNode
+from pnc_vol.pending.post import write_simply
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
@@ -226,7 +227,8 @@ class Creating(HLObject, MutableMappingHDF5):
             node.echo = dict(plan.echo)
         if plan.data is not None and plan.data.size:
             try:
-                session.write(node, select(plan.shape or (), ()), plan.data)
+                if not write_simply(session, node, (), plan.data):
+                    session.write(node, select(plan.shape or (), ()), plan.data)
             except Exception:
                 # as if it had never been asked for, the groups made on the way included
                 made = slot.group.children[slot.missing[0]] if slot.missing else node

@@ -31,6 +31,7 @@ from pnc_vol.extents.selection import select
 from pnc_vol.mapping.special import Empty, check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.direct import read_simply
+from pnc_vol.pending.post import write_simply
 
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
@@ -249,8 +250,10 @@ class Dataset(Storage, Posting):
         """Post a write, by h5py's indexing and broadcasting rules; the values are copied."""
         session = self._id.check()
         with session.lock:
-            session.check_writable("write data")
             node: DatasetNode = self._id.node
+            if session.writable and write_simply(session, node, args, value):
+                return
+            session.check_writable("write data")
             fields: tuple[str, ...] = ()
             if node.element.kind == "composite":
                 from pnc_vol.api.fields import fields_of, split_names

@@ -102,6 +102,10 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     return _Writer(WIDTHS[header.version]).header(header)
 
 
+_MOST_KNOWN = 1 << 12
+"""Entries from which on nothing more is remembered: memory."""
+
+
 class _Writer:
     """Collects the pieces; repeated names and dimension lists are encoded once."""
 
@@ -142,23 +146,26 @@ class _Writer:
         put(self.listing(VARIABLE, len(header.vars)))
         shapes: dict[tuple[int, ...], bytes] = {}
         # Variables often share one tuple of attributes.
-        lists: dict[int, bytes] = {}
+        between: dict[tuple[tuple[int, ...], int], bytes] = {}
+        lengths: dict[int, bytes] = {}
         small = w.width == 4
         number, tail = w.number.pack, w.tail.pack
         for (name, dims, attrs, code, begin), size in zip(header.vars, inner_sizes(header), strict=True):
             if begin < 0:
                 raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
-            raw = name.encode("utf-8", "surrogateescape")
-            shape = shapes.get(dims)
-            if shape is None:
-                shape = shapes[dims] = b"".join(map(number, (len(dims), *dims)))
-            block = lists.get(id(attrs))
-            if block is None:
-                block = lists[id(attrs)] = self.attributes(attrs)
+            raw = name.encode() if name.isascii() else _raw(name)
+            n = len(raw)
+            length = lengths.get(n)
+            if length is None:
+                length = lengths[n] = number(n)
+            middle = between.get((dims, id(attrs)))
+            if middle is None:
+                shape = shapes.get(dims)
+                if shape is None:
+                    shape = shapes[dims] = b"".join(map(number, (len(dims), *dims)))
+                middle = shape + self.attributes(attrs)
+                if len(between) < _MOST_KNOWN:
+                    between[dims, id(attrs)] = middle
             vsize = (size + 3) & -4
-            put(number(len(raw)))
-            put(raw)
-            put(_NUL[len(raw) & 3])
-            put(shape)
-            put(block)
-            put(tail(code, 0xFFFFFFFF if small and vsize > 0xFFFFFFFC else vsize, begin))
+            end = tail(code, 0xFFFFFFFF if small and vsize > 0xFFFFFFFC else vsize, begin)
+            put(length + raw + _NUL[n & 3] + middle + end)

@@ -140,7 +140,7 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
                 at = pad4(at + sizes[i])
         at += how.var_free
     _pack_records(header, sizes, records, _align(at, how.record_align), begins)
-    return _with_begins(header, begins)
+    return _with_begins(header, begins, sizes)
 
 
 def _pack_records(header: Header, sizes: list[int], records: list[int], start: int, begins: list[int]) -> None:
@@ -149,9 +149,8 @@ def _pack_records(header: Header, sizes: list[int], records: list[int], start: i
         start += pad4(sizes[i])
 
 
-def _with_begins(header: Header, begins: list[int]) -> Header:
+def _with_begins(header: Header, begins: list[int], sizes: list[int]) -> Header:
     limit = WIDTHS[header.version].begin_max
-    sizes = inner_sizes(header)
     last, largest = max(begins, default=0), max(sizes, default=0)
     fits = last <= limit and last + pad4(largest) <= MAX_OFFSET
     for var, begin, size in () if fits else zip(header.vars, begins, sizes, strict=True):
@@ -211,9 +210,10 @@ def grow(
     region = first_begin(old)
     if region is None or all(o is None for o in origin):
         return place(new, how, header_extent=max(need + reserve, region or 0))
-    begins = _Keeper(old, new, origin, how, need, region).begins()
+    keeper = _Keeper(old, new, origin, how, need, region)
+    begins = keeper.begins()
     if begins is not None and min(begins) >= need:
-        return _with_begins(new, begins)
+        return _with_begins(new, begins, keeper.sizes)
     return place(new, how, header_extent=max(need + reserve, region if need <= region else 2 * region))
 
 

@@ -14,8 +14,7 @@ Rules
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -25,8 +24,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
+from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.plain import Plain, is_plain, listed, shown_plainly, with_plain
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import LITERAL, spell, unspell
 from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
@@ -34,15 +34,14 @@ from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
 __all__ = [
     "Attribute",
     "Attributes",
-    "Plain",
     "decode_attribute",
     "encode_attribute",
     "fitting",
-    "is_plain",
     "make_attribute",
 ]
 
 Marker = Mapping[str, Any]
+Table = dict[str, "Attribute | Attr"]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -152,26 +151,7 @@ def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
     return make_attribute(value.astype(np.int32))
 
 
-Plain = str | float | int
-"""A text or a number of Python's of which nothing but itself is to be stored: what most attributes are."""
-
 _SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
-_INTEGER = np.dtype(int).type
-_LEAST, _LARGEST = -(2**63), 2**63 - 1
-
-
-def is_plain(value: Any) -> bool:
-    """True for a text or number of Python's with which nothing can be wrong.
-
-    Examples
-    --------
-    >>> is_plain("K"), is_plain(2**63), is_plain(True)
-    (True, False, False)
-    """
-    kind = type(value)
-    if kind is str:
-        return value.isascii() and "\0" not in value
-    return kind is float or (kind is int and _LEAST <= value <= _LARGEST)
 
 
 def _simple(value: Any) -> Attribute | None:
@@ -187,13 +167,13 @@ def _of_plain(value: Plain) -> Attribute:
 # --------------------------------------------------------------------------------------- to and from the header
 
 
-def encode_attribute(name: str, attribute: Attribute | Plain) -> tuple[Attr, dict[str, Any] | None]:
+def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, Any] | None]:
     """Spell an attribute for the header.
 
     Parameters
     ----------
     name : str, as it will be in the file
-    attribute : Attribute, or a plain value
+    attribute : Attribute
 
     Returns
     -------
@@ -206,41 +186,7 @@ def encode_attribute(name: str, attribute: Attribute | Plain) -> tuple[Attr, dic
     >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
     {'shape': [1, 2]}
     """
-    if type(attribute) is Attribute:
-        return spell(name, attribute.dtype, attribute.shape, attribute.value)
-    return encode_plain(name, attribute), None  # type: ignore[arg-type]
-
-
-def encode_plain(name: str, value: Plain) -> Attr:
-    """Spell a plain value for the header; it never needs a marker.
-
-    Examples
-    --------
-    >>> encode_plain("units", "K")
-    Attr(name='units', type=2, nelems=1, data=b'K')
-    """
-    kind = type(value)
-    if kind is str:
-        text = value.encode()  # type: ignore[union-attr]
-        return _make(Attr, (name, CHAR, len(text), text))
-    if kind is float:
-        return _make(Attr, (name, DOUBLE, 1, _DOUBLE(value)))
-    return _make(Attr, (name, INT64, 1, _INT64(value)))
-
-
-_make = tuple.__new__
-_DOUBLE, _INT64 = struct.Struct(">d").pack, struct.Struct(">q").pack
-_SCALARS: dict[int, tuple[Callable[[bytes], tuple[Any]], type[np.generic]]] = {
-    code: (struct.Struct(letter).unpack, scalar)
-    for code, letter, scalar in (
-        (BYTE, ">b", np.int8),
-        (SHORT, ">h", np.int16),
-        (INT, ">i", np.int32),
-        (FLOAT, ">f", np.float32),
-        (DOUBLE, ">d", np.float64),
-        (INT64, ">q", np.int64),
-    )
-}
+    return spell(name, attribute.dtype, attribute.shape, attribute.value)
 
 
 def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[str] | None = None) -> Attribute:
@@ -302,7 +248,7 @@ class Attributes(MutableMapping[str, Attribute]):
         self.markers = markers
         self._renamed = renamed
         self._findings = findings
-        self._entries: dict[str, Attribute | Attr | Plain] | None = None
+        self._entries: Table | None = None
 
     @property
     def untouched(self) -> tuple[Attr, ...] | None:
@@ -315,62 +261,56 @@ class Attributes(MutableMapping[str, Attribute]):
         self._raw, self._entries = raw, None
         self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
 
-    def entries(self) -> Mapping[str, Attribute | Attr | Plain]:
+    def entries(self) -> Mapping[str, Attribute | Attr]:
         """By true name: what was made here, or an attribute as it is in the header (maybe under another name)."""
         return self._table()
 
-    def _table(self) -> dict[str, Attribute | Attr | Plain]:
+    def _table(self) -> Table:
+        """What is not to be changed: objects with the same attributes in the header share it."""
         if self._entries is None:
             raw = self._raw or ()
-            table: dict[str, Attribute | Attr | Plain] = {attr[0]: attr for attr in raw}
-            if self._renamed or len(table) != len(raw):
-                table = {}
-                for attr in raw:
-                    name = self._renamed.get(attr.name, attr.name)
-                    # two of one name: the first is it, the other shows its name in the file, or nothing
-                    table.setdefault(attr.name if name in table else name, attr)
+            if not self._renamed:
+                self._entries = listed(raw).table
+                return self._entries
+            table: Table = {}
+            for attr in raw:
+                name = self._renamed.get(attr.name, attr.name)
+                # two of one name: the first is it, the other shows its name in the file, or nothing
+                table.setdefault(attr.name if name in table else name, attr)
             self._entries = table
         return self._entries
 
-    def _change(self) -> dict[str, Attribute | Attr | Plain]:
+    def _change(self) -> Table:
         table = self._table()
-        self._raw = None
+        if self._raw is not None:
+            table = self._entries = dict(table)
+            self._raw = None
         return table
+
+    def names(self) -> Sequence[str]:
+        """The names, sorted."""
+        return sorted(self._table()) if self._raw is None or self._renamed else listed(self._raw).names
 
     def __getitem__(self, name: str) -> Attribute:
         entry = self._table()[name]
-        kind = type(entry)
-        if kind is Attribute:
-            return entry  # type: ignore[return-value]
-        if kind is Attr:
-            return decode_attribute(entry, self.markers.get(entry.name), self._findings)  # type: ignore[union-attr,arg-type]
-        return _of_plain(entry)  # type: ignore[arg-type]
+        if isinstance(entry, Attribute):
+            return entry
+        return decode_attribute(entry, self.markers.get(entry.name), self._findings)
 
     def plain(self, name: str) -> Any:
-        """The value as a user sees it, if it is one text or number, which most attributes are; else None."""
+        """The value as a user sees it, if it is spelled in the header as one text or number; else None."""
         table = self._entries
-        entry: Any = (self._table() if table is None else table).get(name)
-        kind = type(entry)
-        if kind is Attr:
-            spelled, code, nelems, data = entry
-            if spelled in self.markers:
-                return None
-            if code == CHAR:
-                return data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-            scalar = _SCALARS.get(code) if nelems == 1 else None
-            return None if scalar is None else scalar[1](scalar[0](data)[0])
-        if kind is str:
-            return entry
-        if kind is float:
-            return np.float64(entry)
-        return _INTEGER(entry) if kind is int else None
+        entry = (self._table() if table is None else table).get(name)
+        return shown_plainly(entry) if type(entry) is Attr and entry[0] not in self.markers else None
 
     def put(self, name: str, value: Plain) -> None:
         """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value."""
-        table = self._entries
-        if table is None or self._raw is not None:
-            table = self._change()
-        table[name] = value
+        made = None if self._raw is None or self.markers else with_plain(self._raw, name, value)
+        if made is None:
+            self[name] = _of_plain(value)
+        else:
+            # As it will be in the header: nothing is left to do there.
+            self._raw, self._entries = made, None
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         self._change()[name] = value

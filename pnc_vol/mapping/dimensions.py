@@ -72,9 +72,9 @@ class DimBook:
         self._met: dict[tuple[tuple[int, ...], tuple[tuple[str, str | None], ...]], tuple[int, ...]] = {}
         records = []
         for node in nodes:
-            if node.is_placeholder:
-                continue
             shape = node.shape or ()
+            if (len(shape) != 1 and node.maxshape is None) or node.is_placeholder:
+                continue
             record = node.is_record
             if record:
                 records.append(node)

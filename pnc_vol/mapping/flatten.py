@@ -12,12 +12,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.mapping.attributes import Attributes, encode_attribute, encode_plain
+from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
@@ -30,21 +30,6 @@ __all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
 FILL = "_FillValue"
 _AMBIGUOUS = (BYTE, CHAR)
 """Types whose meaning depends on the attributes of a variable."""
-
-
-class Known(NamedTuple):
-    """What was met already in one making of a header.
-
-    attrs : attributes by name, type and value.
-    lists : tuples of attributes by themselves.
-    """
-
-    attrs: dict[Any, Attr]
-    lists: dict[tuple[Attr, ...], tuple[Attr, ...]]
-
-
-_MOST_KNOWN = 1 << 12
-"""Entries from which on nothing more is remembered: it would only take time."""
 
 
 class Flat(NamedTuple):
@@ -87,14 +72,13 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     book = DimBook(nodes)
     numrecs = numrecs_of(tree)
     with no_collections():
-        met = Known({}, {})
-        variables = [_plain_variable(node, book, met) or _variable(node, book, numrecs, met) for node in nodes]
+        variables = [_plain_variable(node, book) or _variable(node, book, numrecs) for node in nodes]
     dims, moved = book.in_order(tree.file_dims, tree.spare_dims)
     if moved is not None:
         known = {var.dims for var in variables}
         new = {old: tuple(moved[index] for index in old) for old in known}
         variables = [var._replace(dims=new[var.dims]) for var in variables]
-    header = Header(version, 0, dims, _global_attrs(tree, met), tuple(variables))
+    header = Header(version, 0, dims, _global_attrs(tree), tuple(variables))
     return Flat(header, tuple(tree.datasets))
 
 
@@ -108,10 +92,12 @@ def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
         else:
             book.taken.add(name)
     for node in fresh:
-        node.cdf_name = book.take(variable_name(node.path, tree.separator))
+        in_root = node.parent is tree.root
+        wanted = legal_name(node.name) if in_root else variable_name(node.path, tree.separator)
+        node.cdf_name = book.take(wanted)
 
 
-def _plain_variable(node: DatasetNode, book: DimBook, known: Known) -> Var | None:
+def _plain_variable(node: DatasetNode, book: DimBook) -> Var | None:
     """As `_variable`, for numbers in the root with nothing to say of their axes, which most datasets are; else None."""
     element, shape, name = node.element, node.shape, node.cdf_name
     if (
@@ -132,7 +118,7 @@ def _plain_variable(node: DatasetNode, book: DimBook, known: Known) -> Var | Non
     if dims is None or book.dims[dims[-1]].name == COMPLEX_DIM:
         return None
     marker: dict[str, Any] = {}
-    attrs = _spelled(node.attrs, marker, known)
+    attrs = _spelled(node.attrs, marker)
     # What `_spelled` has to say in a marker, it says again.
     return None if marker else _make(Var, (name, dims, attrs, element.nc_type, -1))
 
@@ -140,7 +126,7 @@ def _plain_variable(node: DatasetNode, book: DimBook, known: Known) -> Var | Non
 _make = tuple.__new__
 
 
-def _variable(node: DatasetNode, book: DimBook, numrecs: int, known: Known) -> Var:
+def _variable(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     """One variable with its attributes and marker."""
     element = node.element
     visible = book.place(node)
@@ -161,7 +147,7 @@ def _variable(node: DatasetNode, book: DimBook, numrecs: int, known: Known) -> V
         marker["max"] = list(limits)
     if node.owner is None:
         _describe_axes(node, visible, book, marker)
-    attrs = _variable_attrs(node, element, dims, book, marker, known)
+    attrs = _variable_attrs(node, element, dims, book, marker)
     return Var(name, dims, attrs, element.nc_type)
 
 
@@ -203,10 +189,10 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
 
 
 def _variable_attrs(
-    node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any], known: Known
+    node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any]
 ) -> tuple[Attr, ...]:
     """All attributes of a variable; what they do not say of its type goes to the marker."""
-    spelled = written = _spelled(node.attrs, marker, known)
+    spelled = written = _spelled(node.attrs, marker)
     generated = generated_attrs(element)
     if generated:
         present = {attr.name: attr for attr in written}
@@ -235,17 +221,13 @@ def _variable_attrs(
     return written
 
 
-def _spelled(attributes: Attributes, marker: dict[str, Any], known: Known) -> tuple[Attr, ...]:
+def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
     """Attributes under names that are legal, and their markers under ``attrs``."""
     if attributes.untouched is not None:
         if attributes.markers:
             marker["attrs"] = dict(attributes.markers)
         return attributes.untouched
     entries = attributes.entries()
-    plainly = None if attributes.markers else _spelled_plainly(entries, known)
-    if plainly is not None:
-        attributes.settle(plainly, {})
-        return plainly
     book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
     book.taken.add(MARKER)
     written, markers = [], {}
@@ -265,38 +247,6 @@ def _spelled(attributes: Attributes, marker: dict[str, Any], known: Known) -> tu
     if markers:
         marker["attrs"] = markers
     return tuple(written)
-
-
-def _spelled_plainly(entries: Mapping[str, Any], known: Known) -> tuple[Attr, ...] | None:
-    """As `_spelled`, if all are plain values or unchanged, under names that are legal, which most are; else None.
-
-    Equal lists of attributes become one tuple, which is checked, measured and encoded once.
-    """
-    attrs = known.attrs
-    written = []
-    for name, entry in entries.items():
-        kind = type(entry)
-        if kind is Attr:
-            if entry[0] != name:
-                return None
-        elif kind is str or kind is float or kind is int:
-            # Values that are equal may differ in their type, and zeros in their sign.
-            key = (name, kind, entry) if kind is str else (name, kind, entry, str(entry))
-            attr = attrs.get(key)
-            if attr is None:
-                if legal_name(name) != name or name == MARKER:
-                    return None
-                attr = encode_plain(name, entry)
-                if len(attrs) < _MOST_KNOWN:
-                    attrs[key] = attr
-            entry = attr
-        else:
-            return None
-        written.append(entry)
-    found: tuple[Attr, ...] = tuple(written)
-    if len(known.lists) < _MOST_KNOWN:
-        return known.lists.setdefault(found, found)
-    return known.lists.get(found, found)
 
 
 def fill_attr(fill: bytes, element: Element) -> Attr | None:
@@ -323,12 +273,12 @@ def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker:
     return written
 
 
-def _global_attrs(tree: Tree, known: Known) -> tuple[Attr, ...]:
+def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
     groups = [node for node in walk(tree.root) if isinstance(node, GroupNode) and node.parent is not None]
     marker: dict[str, Any] = {}
-    written = list(_spelled(root, marker, known))
+    written = list(_spelled(root, marker))
     if groups:
         book = NameBook((MARKER, *(attr.name for attr in written)))
         markers = marker.setdefault("attrs", {})

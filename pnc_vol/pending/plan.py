@@ -13,7 +13,7 @@ other requests may have as well, is `Listed`: the runs stand once for all that h
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,18 @@ from pnc_vol.extents.model import Extents, Int64, Runs
 from pnc_vol.extents.place import place, place_many
 from pnc_vol.extents.ragged import before
 
-__all__ = ["COLUMNS", "NO_ROWS", "Item", "Listed", "Place", "Plan", "Relative", "Rows", "make_rows", "rows_of"]
+__all__ = [
+    "COLUMNS",
+    "NO_ROWS",
+    "Item",
+    "Listed",
+    "Place",
+    "Plan",
+    "Relative",
+    "Rows",
+    "all_rows",
+    "make_rows",
+]
 
 COLUMNS = 5
 Rows = npt.NDArray[np.int64]
@@ -84,9 +95,15 @@ def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
     return rows
 
 
-def rows_of(columns: array[int]) -> Rows:
-    """A copy of the rows, so that the array may grow while they are looked at."""
-    return np.array(columns, np.int64).reshape(-1, COLUMNS) if len(columns) else np.empty((0, COLUMNS), np.int64)
+def all_rows(tables: Mapping[int, array[int]]) -> dict[int, Rows]:
+    """Copies of the rows of all variables, made in one, since many have but a row or two."""
+    whole: Rows = np.frombuffer(bytearray(b"".join(tables.values())), np.int64).reshape(-1, COLUMNS)
+    found, first = {}, 0
+    for uid, table in tables.items():
+        last = first + len(table) // COLUMNS
+        found[uid] = whole[first:last]
+        first = last
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent
 from pnc_vol.pending.overlay import LEAST_TAIL, Sorted, lay_over, near
-from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, make_rows, rows_of
+from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, all_rows, make_rows
 
 __all__ = ["Queue"]
 
@@ -163,15 +163,7 @@ class Queue:
         if node.uid in self.listed and not self._as_list(node.uid, found) and not self._expand(node.uid):
             return False
         if one is not None and element.kind == "number" and values.dtype == element.dtype:
-            # What most posts are: nothing can go wrong with values of the variable's own type.
-            address = self.take(nbytes, 1, itemsize)
-            if address < 0:
-                return False
-            first = address // itemsize
-            room = self._arena_of(element)[first : first + values.size]
-            room[:] = values if values.ndim == 1 else values.reshape(-1)
-            self.post(node.uid, request, one[0], one[1], address, itemsize)
-            return True
+            return self.put_run(node, request, values, one[0])
         before_it = self.position
         if as_list := one is None and self._as_list(node.uid, found):
             address = self.take(nbytes, 0, itemsize, self._list_cost(found))
@@ -221,6 +213,19 @@ class Queue:
         del self.listed[uid]
         return True
 
+    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+        """As `put`, for what most posts are: numbers of the variable's own type, one run that crosses no record."""
+        element = node.element
+        itemsize = element.file_dtype.itemsize
+        first = -(-self.position // itemsize)
+        last = first + values.size
+        if last * itemsize + (self.rows + 1) * ROW_COST + self._list_bytes > self.budget or node.uid in self.listed:
+            return False
+        self._arena_of(element)[first:last] = values if values.ndim == 1 else values.reshape(-1)
+        self.position = last * itemsize
+        self.post(node.uid, request, start, last - first, first * itemsize, itemsize)
+        return True
+
     def take(self, nbytes: int, rows: int, itemsize: int, besides: int = 0) -> int:
         """Room for `nbytes` in the arena, and for rows and some bytes besides.
 
@@ -268,8 +273,7 @@ class Queue:
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
         if self.tables or self.listed:
-            rows = {uid: rows_of(table) for uid, table in self.tables.items()}
-            self.closed.append(MemoryBatch(rows, self.arena, self.listed))
+            self.closed.append(MemoryBatch(all_rows(self.tables), self.arena, self.listed))
             self.tables, self.listed = {}, {}
             self._sorted = {}
 

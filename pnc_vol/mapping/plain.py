@@ -1,0 +1,157 @@
+"""Plain attributes: one text, one number, as most are. How they are spelled, shown and looked up in few steps.
+
+Knows: NetCDF attributes. Does not know: `Attribute`, markers, owners.
+
+Many objects have the same attributes with the same values. So a list of plain attributes is made once: what becomes
+of a tuple of attributes with one more is remembered, and so is the table in which they are found by name. A file of
+100,000 variables with the same attributes has one tuple of them, which is also checked, measured and encoded once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pnc_vol.format.model import Attr
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
+from pnc_vol.mapping.names import MARKER, legal_name
+
+__all__ = ["Listed", "Plain", "encode_plain", "is_plain", "listed", "shown_plainly", "with_plain"]
+
+Plain = str | float | int
+"""A text or a number of Python's of which nothing but itself is to be stored."""
+
+_LEAST, _LARGEST = -(2**63), 2**63 - 1
+
+_FEW = 64
+"""Attributes up to which one more makes a new tuple."""
+
+_SHORT = 64
+"""Characters of a text that is remembered."""
+
+_MOST_KNOWN = 1 << 12
+"""Entries that are remembered; then memory is emptied, and fills with what is used now."""
+
+
+class Listed(NamedTuple):
+    """Attributes of a header, as they are looked up.
+
+    table : by name; not to be changed.
+    names : sorted.
+    """
+
+    raw: tuple[Attr, ...]
+    table: dict[str, Any]
+    names: list[str]
+
+
+# By the tuple's identity, which is its own as long as the entry keeps it alive.
+_listed: dict[int, Listed] = {}
+_more: dict[tuple[int, str, type, Plain], tuple[tuple[Attr, ...], tuple[Attr, ...]]] = {}
+
+
+def is_plain(value: Any) -> bool:
+    """True for a text or number of Python's with which nothing can be wrong.
+
+    Examples
+    --------
+    >>> is_plain("K"), is_plain(2**63), is_plain(True)
+    (True, False, False)
+    """
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\0" not in value
+    return kind is float or (kind is int and _LEAST <= value <= _LARGEST)
+
+
+_make = tuple.__new__
+_DOUBLE, _INT64 = struct.Struct(">d").pack, struct.Struct(">q").pack
+_SCALARS: dict[int, tuple[Callable[[bytes], tuple[Any]], type[np.generic]]] = {
+    code: (struct.Struct(letter).unpack, scalar)
+    for code, letter, scalar in (
+        (BYTE, ">b", np.int8),
+        (SHORT, ">h", np.int16),
+        (INT, ">i", np.int32),
+        (FLOAT, ">f", np.float32),
+        (DOUBLE, ">d", np.float64),
+        (INT64, ">q", np.int64),
+    )
+}
+
+
+def encode_plain(name: str, value: Plain) -> Attr:
+    """Spell a plain value for the header; it never needs a marker.
+
+    Examples
+    --------
+    >>> encode_plain("units", "K")
+    Attr(name='units', type=2, nelems=1, data=b'K')
+    """
+    kind = type(value)
+    if kind is str:
+        text = value.encode()  # type: ignore[union-attr]
+        return _make(Attr, (name, CHAR, len(text), text))
+    if kind is float:
+        return _make(Attr, (name, DOUBLE, 1, _DOUBLE(value)))
+    return _make(Attr, (name, INT64, 1, _INT64(value)))
+
+
+def shown_plainly(attr: Attr) -> Any:
+    """The value of an attribute without a marker as a user sees it, if it is one text or number; else None.
+
+    Examples
+    --------
+    >>> shown_plainly(encode_plain("n", 2.5)).item()
+    2.5
+    """
+    _, code, nelems, data = attr
+    if code == CHAR:
+        return data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    scalar = _SCALARS.get(code) if nelems == 1 else None
+    return None if scalar is None else scalar[1](scalar[0](data)[0])
+
+
+def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
+    """The attributes with a plain one more, or in the place of that of its name; None if it is spelled otherwise.
+
+    Examples
+    --------
+    >>> with_plain(with_plain((), "units", "K"), "units", "m") is with_plain((), "units", "m")
+    False
+    >>> with_plain((), "units", "K") is with_plain((), "units", "K"), with_plain((), "a/b", 1)
+    (True, None)
+    """
+    key = id(raw), name, type(value), value
+    met = _more.get(key)
+    if met is not None and met[0] is raw:
+        return met[1]
+    if len(raw) >= _FEW or legal_name(name) != name or name == MARKER:
+        return None
+    attr = encode_plain(name, value)
+    if any(one[0] == name for one in raw):
+        made = tuple([attr if one[0] == name else one for one in raw])
+    else:
+        made = (*raw, attr)
+    # Zeros are equal whatever their sign.
+    if value != 0 and (type(value) is not str or len(value) <= _SHORT):
+        if len(_more) >= _MOST_KNOWN:
+            _more.clear()
+        _more[key] = raw, made
+    return made
+
+
+def listed(raw: tuple[Attr, ...]) -> Listed:
+    """The table and the names of attributes that are called as in the header; of two of one name the first."""
+    found = _listed.get(id(raw))
+    if found is None or found.raw is not raw:
+        table: dict[str, Any] = {}
+        for attr in raw:
+            table.setdefault(attr[0], attr)
+        found = Listed(raw, table, sorted(table))
+        if len(_listed) >= _MOST_KNOWN:
+            _listed.clear()
+        _listed[id(raw)] = found
+    return found
