@@ -118,6 +118,9 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         raise
     if not unsafe:
         session.queue.settled()
+    if closing and session.queue.logged:
+        # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
+        comm.exchange("close logs")
     if session.shrunk and not failures:
         cut_tail(session)
     session.counts["seconds_flush"] += time.perf_counter() - started

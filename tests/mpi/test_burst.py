@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -129,6 +130,28 @@ def test_ranks_recover_at_the_open(killed: Path, tmp_path: Path) -> None:
     run_mpi(2, PROGRAM, "recover", killed, "open", timeout=100)
     shutil.rmtree(killed)
     shutil.copytree(kept, killed)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("PNC_VOL_MPI_KILLS", "4"))))
+def test_a_job_that_is_killed_at_any_moment(seed: int, tmp_path: Path) -> None:
+    """Each rank's posts that had returned are there, some flushed, some from the log, and at most one more."""
+    nprocs, variant = 2 + seed % 2, ("private", "shared", "nodes")[seed % 3]
+    job = run_mpi(nprocs, PROGRAM, "churn", tmp_path, variant, seed, timeout=100, check=False)
+    assert job.returncode != 0
+    assert "Traceback" not in job.stderr, job.stderr
+    report = pnc_vol.replay(tmp_path / "x.nc")
+    assert not report.damaged
+    assert report.torn <= nprocs
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        x, r = f["x"][...], f["r"][...]
+    for rank in range(nprocs):
+        posts = int((tmp_path / f"said.{rank}").read_text() or 0)
+        column = [value for value in r[:, rank].tolist() if value]
+        found = x[rank].tolist(), column
+        assert found in [ranks.churned(rank, posts), ranks.churned(rank, posts + 1)], (rank, posts)
+    # The next one who writes tidies up.
+    pnc_vol.File(tmp_path / "x.nc", "r+").close()
+    assert not [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
 
 
 def test_logs_of_all_nodes_are_needed(killed: Path, tmp_path: Path) -> None:

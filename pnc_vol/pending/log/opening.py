@@ -58,9 +58,12 @@ def missing_folder(options: Options) -> OSError | None:
 
 
 def abandoned_logs(path: str, options: Options) -> list[str]:
-    """Folders of logs of a file, oldest first, whose job is gone and that hold what the file may not hold."""
+    """Folders of logs of a file, oldest first, of jobs that are gone and left what the file may not hold."""
     system = options.system
-    return [folder for folder in left_behind(system, path, parent_of(path, options)) if holds_posts(system, folder)]
+    folders = left_behind(system, path, parent_of(path, options))
+    # A job's folders on several nodes have one name; the logs of all its ranks are needed.
+    jobs = {os.path.basename(folder) for folder in folders if holds_posts(system, folder)}
+    return [folder for folder in folders if os.path.basename(folder) in jobs]
 
 
 def look_after_leftovers(path: str, options: Options, *, writable: bool, replaced: bool) -> None:

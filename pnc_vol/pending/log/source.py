@@ -165,13 +165,14 @@ class LogSource:
             meta = read_whole(system, base + ".meta")
             if share is not None:
                 meta = share.part_of(meta)
-                if self.companion is not None:
-                    # Behind the last commit stands what an earlier use of the blocks left.
-                    meta = meta[: max((int(end) for end in self.companion.records["meta_end"]), default=0)] or meta
             self._fd = system.open(base + ".data", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
+            if share is not None and self.companion is not None:
+                # Behind the last commit stands what an earlier use of the blocks left.
+                ends = self.companion.records["meta_end"].tolist()
+                self.log = read_log(meta[: max([self.log.header.entry_begin, *ends])], self.data_size)
             told = (self._beside(".defs") or b"").rstrip(b"\0")
             self.defined: Definitions = read_definitions(told)
             self._told_end = len(told) - self.defined.torn_bytes
