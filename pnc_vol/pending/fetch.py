@@ -121,7 +121,8 @@ def _strided(session: Session, node: DatasetNode, selection: Selection) -> Array
 def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, collective: bool = False) -> list[Bytes]:
     """What the file holds of some runs, in file form; one read of the driver for all of them.
 
-    With `collective`, every rank does this now: whether all are ready is agreed before any one reads.
+    With `collective`, every rank does this now: whether all are ready is agreed before any one reads, and whether all
+    could read before any one goes on.
     """
     error: BaseException | None = None
     memory, extents = np.empty(0, np.uint8), _NOTHING
@@ -135,12 +136,19 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     if collective:
         session.comm.exchange("read", error=error)
     together = collective and session.collective_driver
-    got = session.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
-    if got < extents.nbytes and session.strict:
-        raise ShortFileError(
-            f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
-            "without strict=True they read as the fill value"
-        )
+    try:
+        got = session.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
+        if got < extents.nbytes and session.strict:
+            raise ShortFileError(
+                f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
+                "without strict=True they read as the fill value"
+            )
+    except Exception as reason:
+        if not collective:
+            raise
+        error = reason
+    if collective:
+        session.comm.exchange("read done", error=error)
     raws: list[Bytes] = []
     for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
         raw = memory[first : first + nbytes]
