@@ -83,9 +83,10 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
     """
     system = options.system
     real = system.realpath(path)
-    if options.burst_buf and writable:
+    parent = parent_of(real, options)
+    if options.burst_buf and writable and (options.burst_buf_dirname or is_folder(system, parent)):
         # Before the file is touched: one that cannot have a log is not made, and replaces none.
-        system.rmdir(folder_for(system, real, parent_of(real, options)))
+        system.rmdir(folder_for(system, real, parent))
     if not (options.burst_buf or options.recover or exists(system, pointer_path(real))):
         return
     if writable:

@@ -53,12 +53,7 @@ from pnc_vol.pending.log.definitions import encode_definition, encode_gone, enco
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.known import Known, cut_to_rounds, rows_of_request
-from pnc_vol.pending.log.layout import (
-    DATA_MAGIC,
-    MAX_NDIMS_AT,
-    LogHeader,
-    encode_header,
-)
+from pnc_vol.pending.log.layout import DATA_MAGIC, MAX_NDIMS_AT, LogHeader, encode_header
 from pnc_vol.pending.plan import COLUMNS
 from pnc_vol.pending.queue import ROW_COST, Queue
 from pnc_vol.system import System, exists
@@ -209,6 +204,7 @@ class LogQueue(Queue):
             self._take_back(*before)
             if error.errno in FULL:
                 return False
+            error.filename = error.filename or files.base
             raise
         self.entries += 1
         self.sequence += 1

@@ -133,6 +133,40 @@ def test_a_plain_file_as_folder_is_an_error(tmp_path: pathlib.Path) -> None:
         open_logged(tmp_path / "x.nc", tmp_path / "plain")
 
 
+def test_a_file_in_a_folder_that_is_missing_is_told_as_without_a_log(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere.*make it first"):
+        pnc_vol.File(tmp_path / "nowhere" / "x.nc", "w", burst_buf=True)
+
+
+def test_a_broken_device_is_named(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    class Broken(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "pwrite":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().call(name, args, kwargs)
+
+    system = HookedSystem(REAL)
+    with open_logged(tmp_path / "x.nc", logs, system=system) as f:
+        x = f.create_dataset("x", (10_000,), "f8")
+        system.inner = Broken(REAL)
+        with pytest.raises(OSError, match=f"Input/output error: '{folders(logs)[0]}/x.nc_0_0'"):
+            x[:] = 1.0
+        system.inner = REAL
+        x[:] = 2.0
+        assert x[5] == 2
+
+
+def test_a_relative_folder_is_found_from_anywhere(
+    tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job(tmp_path / "x.nc", pathlib.Path("logs"))
+    monkeypatch.chdir("/")
+    with pnc_vol.File(tmp_path / "x.nc", "r+", recover=True) as f:
+        assert f["x"][0] == 1
+    assert not folders(logs)
+
+
 def test_only_its_owner_can_look_at_a_log(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     before = os.umask(0)
     try:
