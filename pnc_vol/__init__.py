@@ -83,7 +83,6 @@ from pnc_vol.pending.request import Request
 if TYPE_CHECKING:
     from pnc_vol.api import filters
     from pnc_vol.api.absent import (
-        Datatype,
         VirtualLayout,
         VirtualSource,
         register_driver,
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
         unregister_driver,
     )
     from pnc_vol.api.blocks import MultiBlockSlice
+    from pnc_vol.api.datatype import Datatype
     from pnc_vol.api.recovery import replay
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
@@ -182,6 +182,10 @@ def __getattr__(name: str) -> Any:
         from pnc_vol.api.blocks import MultiBlockSlice
 
         return MultiBlockSlice
+    if name == "Datatype":
+        from pnc_vol.api.datatype import Datatype
+
+        return Datatype
     if name in _REFERENCES:
         from pnc_vol.mapping import references
 

@@ -10,7 +10,6 @@ from typing import Any
 from pnc_vol.errors import NotYetError
 
 __all__ = [
-    "Datatype",
     "VirtualLayout",
     "VirtualSource",
     "register_driver",
@@ -26,12 +25,6 @@ class _Absent:
         raise NotYetError(f"{type(self).__name__} is not supported; {self._instead}")
 
 
-class Datatype(_Absent):
-    """A named (committed) type; making one raises `NotYetError`."""
-
-    _instead = "give the dtype where it is used"
-
-
 class VirtualLayout(_Absent):
     """The layout of a virtual dataset; making one raises `NotYetError`."""
 
@@ -44,30 +37,31 @@ class VirtualSource(_Absent):
     _instead = "CDF has no virtual datasets; copy the sources into one dataset"
 
 
-def register_driver(name: str, set_fapl: Any) -> None:
-    """Not supported: HDF5's drivers have no place here.
+_foreign: set[str] = set()
+"""Names of drivers of HDF5 that a program registered; opening a file with one is refused by name."""
 
-    Raises
-    ------
-    NotYetError
-        Always.
+
+def register_driver(name: str, set_fapl: Any) -> None:
+    """Note the name of a driver of HDF5, for programs that do so when they start; none can carry a CDF file.
+
+    A driver of ours is registered by the entry points ``pnc_vol.drivers``.
     """
-    raise NotYetError("register_driver takes drivers of HDF5; use the entry points pnc_vol.drivers for one of ours")
+    _foreign.add(name)
 
 
 def unregister_driver(name: str) -> None:
-    """Not supported.
+    """Forget what `register_driver` noted.
 
     Raises
     ------
-    NotYetError
-        Always.
+    KeyError
+        The name is not known.
     """
-    raise NotYetError("unregister_driver takes drivers of HDF5; use the entry points pnc_vol.drivers for one of ours")
+    _foreign.remove(name)
 
 
 def registered_drivers() -> frozenset[str]:
-    """The words that ``File(driver=...)`` takes."""
+    """The words that ``File(driver=...)`` takes, and those that were noted."""
     from pnc_vol.drivers.stack import registered
 
-    return frozenset(registered()) | {"sec2", "stdio", "core"}
+    return frozenset(registered()) | {"sec2", "stdio", "core"} | _foreign

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
-from pnc_vol.errors import ConversionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
+from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError
 from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.plain import is_plain
 from pnc_vol.mapping.special import Empty
@@ -30,7 +31,8 @@ __all__ = ["AttributeManager"]
 
 
 class AttributeManager(MutableMappingHDF5):
-    """The attributes of an object, as a mapping from names to values; names are sorted.
+    """The attributes of an object, as a mapping from names to values; names are sorted, unless ``track_order=True``
+    was given when the object was made.
 
     Parameters
     ----------
@@ -166,20 +168,26 @@ class AttributeManager(MutableMappingHDF5):
             attrs[text] = make_attribute(array.reshape(old.shape), dtype=old.dtype)
             self._id.node.tree.touch()
 
-    def get_id(self, name: str) -> Any:
-        """Not supported: there are no low-level attribute ids.
+    def get_id(self, name: str | bytes) -> AttributeID:
+        """Type and shape of an attribute, without its value.
 
         Raises
         ------
-        NotYetError
-            Always.
+        KeyError
+            There is none of that name.
         """
-        raise NotYetError("low-level attribute ids are not supported; type and shape are those of attrs[name]")
+        session, attrs = self._open()
+        with session.lock:
+            text = text_of(name)
+            found = self._find(attrs, text)
+        return AttributeID(text, found.dtype, found.shape)
 
     def __iter__(self) -> Iterator[str]:
         session, attrs = self._open()
         with session.lock:
-            names = attrs.names()
+            node = self._id.node
+            kept = getattr(node, "order", None) is not None or "track_order" in getattr(node, "echo", ())
+            names = list(attrs.entries()) if kept else attrs.names()
         return iter(names)
 
     def __len__(self) -> int:

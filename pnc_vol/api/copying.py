@@ -7,19 +7,21 @@ Rules
 1. What will be copied is listed before the first object is made, the groups on the way included, so that a group can be
    copied into itself.
 2. Data go through in blocks of rows, so that a copy needs little memory whatever the dataset's size.
-3. Labels go along with a dataset; scales attached to it do not, as in HDF5, where they would be null references.
+3. Links are copied as they are, hard links to what is copied lead to the copies, any other hard link makes a copy.
+4. Labels go along with a dataset; scales attached to it do not, as in HDF5, where they would be null references.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.create import check_version
 from pnc_vol.extents.selection import select
 from pnc_vol.format.limits import check_type
-from pnc_vol.mapping.attributes import encode_attribute
-from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode
+from pnc_vol.mapping.attributes import Attributes, encode_attribute
+from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
 
 if TYPE_CHECKING:
     from pnc_vol.api.paths import Slot
@@ -31,14 +33,20 @@ BLOCK_BYTES = 16 << 20
 """Bytes of a dataset that are read and posted at a time."""
 
 
+Made = dict[int, GroupNode | DatasetNode]
+Expand = Callable[[GroupNode, Any], "tuple[Session, GroupNode | DatasetNode] | None"]
+
+
 def copy_object(
     source: Session,
-    node: GroupNode | DatasetNode,
+    node: Any,
     target: Session,
     slot: Slot,
     *,
     shallow: bool,
     with_attrs: bool,
+    expand: Expand | None = None,
+    made: Made | None = None,
 ) -> None:
     """Copy an object, and all below it, to a free place.
 
@@ -48,53 +56,111 @@ def copy_object(
     slot : where the copy goes; free
     shallow : copy only the immediate members of a group
     with_attrs : copy attributes
+    expand : gives the object to copy in the place of a soft or external link, or None to copy the link
+    made : what was copied already, by the id of the original: it becomes a hard link
 
     Raises
     ------
     ValueError
         The target's format cannot hold a type or a shape; nothing was made then.
     """
-    listed = _listed(node, None if not shallow else 1)
+    made = {} if made is None else made
+    listed = _listed(node, None if not shallow else 1, made)
     if target.version != 5:
         for found in listed:
             _check_version(found, target.version, with_attrs=with_attrs)
+    # as they are now: what is made may become a member of what is copied
+    full = listed[:1] if shallow else listed
+    fresh = [found for found in full if isinstance(found, GroupNode) and id(found) not in made]
+    links = [(found, dict(found.links)) for found in fresh if found.links]
     parent = slot.open()
-    made: dict[int, GroupNode] = {}
     for found in listed:
-        above = parent if found is node else made[id(found.parent)]
+        above: Any = parent if found is node else made[id(found.parent)]
         called = slot.leaf if found is node else found.name
-        if isinstance(found, DatasetNode):
-            _copy_dataset(source, found, target, above, called, with_attrs=with_attrs)
-        else:
-            made[id(found)] = target.tree.add_group(above, called)
+        if id(found) in made:
+            _link(target, above, called, made[id(found)])
+        elif isinstance(found, DatasetNode):
+            made[id(found)] = _copy_dataset(source, found, target, above, called, with_attrs=with_attrs)
+        elif isinstance(found, GroupNode):
+            group = target.tree.add_group(above, called)
+            group.order = None if found.order is None else {}
+            made[id(found)] = group
             if with_attrs:
-                _copy_attrs(found, made[id(found)])
+                _copy_attrs(found, group)
+        else:
+            _copy_type(found, target, above, called, with_attrs=with_attrs)
+    for found, entries in links:
+        above = made[id(found)]
+        for name, entry in entries.items():
+            place = slot._replace(group=above, missing=(), leaf=name, asked=name)
+            _copy_link(source, found, entry, target, place, with_attrs=with_attrs, expand=expand, made=made)
     target.tree.touch()
 
 
-def _check_version(node: GroupNode | DatasetNode, version: int, *, with_attrs: bool) -> None:
+def _copy_link(
+    source: Session,
+    group: GroupNode,
+    entry: Any,
+    target: Session,
+    place: Slot,
+    *,
+    with_attrs: bool,
+    expand: Expand | None,
+    made: Made,
+) -> None:
+    from pnc_vol.mapping.links import Hard, TypeNode
+
+    if isinstance(entry, TypeNode):
+        _copy_type(entry, target, place.group, place.leaf, with_attrs=with_attrs)
+        return
+    origin: tuple[Session, Any] | None = (source, entry.node) if isinstance(entry, Hard) else None
+    if origin is None and expand is not None:
+        origin = expand(group, entry)
+    if origin is None:
+        target.tree.add_link(place.group, place.leaf, entry)
+    elif id(origin[1]) in made:
+        _link(target, place.group, place.leaf, made[id(origin[1])])
+    else:
+        session, node = origin
+        copy_object(session, node, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)
+
+
+def _link(target: Session, group: GroupNode, name: str, node: GroupNode | DatasetNode) -> None:
+    from pnc_vol.mapping.links import Hard
+
+    target.tree.add_link(group, name, Hard(node))
+
+
+def _copy_type(node: Any, target: Session, group: GroupNode, name: str, *, with_attrs: bool) -> None:
+    made = type(node)(target.tree, name, group, Attributes(), node.dtype)
+    if with_attrs:
+        _copy_attrs(node, made)
+    target.tree.add_link(group, name, made)
+
+
+def _check_version(node: Node, version: int, *, with_attrs: bool) -> None:
     if isinstance(node, DatasetNode):
         check_version(node.path, node.element, node.shape, version)
     for name, attribute in node.attrs.items() if with_attrs else ():
         check_type(f"attribute {name!r} of {node.path!r}", encode_attribute(name, attribute)[0].type, version)
 
 
-def _listed(node: GroupNode | DatasetNode, depth: int | None) -> list[GroupNode | DatasetNode]:
+def _listed(node: Any, depth: int | None, made: Made) -> list[Any]:
     found = [node]
-    if isinstance(node, GroupNode) and depth != 0:
+    if isinstance(node, GroupNode) and depth != 0 and id(node) not in made:
         for child in node.children.values():
-            found += _listed(child, None if depth is None else depth - 1)
+            found += _listed(child, None if depth is None else depth - 1, made)
     return found
 
 
-def _copy_attrs(source: GroupNode | DatasetNode, target: GroupNode | DatasetNode) -> None:
+def _copy_attrs(source: Node, target: Node) -> None:
     for name, attribute in source.attrs.items():
         target.attrs[name] = attribute
 
 
 def _copy_dataset(
     source: Session, node: DatasetNode, target: Session, parent: GroupNode, name: str, *, with_attrs: bool
-) -> None:
+) -> DatasetNode:
     made = target.tree.add_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue
     )
@@ -105,13 +171,14 @@ def _copy_dataset(
         _copy_attrs(node, made)
     shape = node.shape
     if shape is None or 0 in shape:
-        return
+        return made
     if not shape:
         everything = select(shape, ())
         target.write(made, everything, source.read(node, everything))
-        return
+        return made
     row = max(1, prod(shape[1:]) * node.element.itemsize)
     rows = max(1, BLOCK_BYTES // row)
     for first in range(0, shape[0], rows):
         part = select(shape, slice(first, first + rows))
         target.write(made, part, source.read(node, part))
+    return made

@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.dataset import Dataset
-from pnc_vol.api.echo import LISTED_BY_NAME, warn_once
 from pnc_vol.api.ids import DatasetID, GroupID
+from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.selection import select
+from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.tree import GroupNode
 from pnc_vol.pending.post import write_simply
 
@@ -41,16 +42,18 @@ class Creating(HLObject, MutableMappingHDF5):
         return self._id.node  # type: ignore[no-any-return]
 
     def create_group(
-        self, name: str | bytes, track_order: bool | None = None, *, track_times: bool | None = False
+        self, name: str | bytes | None, track_order: bool | None = None, *, track_times: bool | None = False
     ) -> Group:
         """Make a group, and the groups on the way to it.
 
         Parameters
         ----------
-        name : str
-            Path, relative to this group or absolute.
-        track_order, track_times : bool, optional
-            Accepted; members are listed by name, and times are not stored.
+        name : str or None
+            Path, relative to this group or absolute. Without a name the group is gone when nobody holds it.
+        track_order : bool, optional
+            List members and attributes in the order of their creation, not by name.
+        track_times : bool, optional
+            Accepted; times are not stored.
 
         Raises
         ------
@@ -59,14 +62,20 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         if track_times not in (True, False, None):
             raise TypeError("track_times must be either True, False, or None")
-        if track_order:
-            warn_once("track_order", LISTED_BY_NAME)
         session = self._check()
+        tracked = get_config().track_order if track_order is None else track_order
         with session.lock:
+            if name is None:
+                session.check_writable("create group")
+                loose = GroupNode(session.tree, "", None, Attributes(), order={} if tracked else None)
+                return self._group(loose)
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
             session.check_writable("create group")
-            return self._group(session.tree.add_group(slot.open(), slot.leaf))
+            made = session.tree.add_group(slot.open(), slot.leaf)
+            if tracked:
+                made.order = {}
+            return self._group(made)
 
     def require_group(self, name: str | bytes) -> Group:
         """The group of that name; made if it is missing.
@@ -88,14 +97,20 @@ class Creating(HLObject, MutableMappingHDF5):
         return self[name]
 
     def create_dataset(
-        self, name: str | bytes, shape: Any = None, dtype: npt.DTypeLike | None = None, data: Any = None, **kwds: Any
+        self,
+        name: str | bytes | None,
+        shape: Any = None,
+        dtype: npt.DTypeLike | None = None,
+        data: Any = None,
+        **kwds: Any,
     ) -> Dataset:
         """Make a dataset, and the groups on the way to it.
 
         Parameters
         ----------
-        name : str
-            Path, relative to this group or absolute.
+        name : str or None
+            Path, relative to this group or absolute. Without a name the dataset is gone when the file is closed,
+            unless it is given one (``f[name] = ds``).
         shape : int or tuple of int, optional
             By default the data's; without data and shape the dataset is empty.
         dtype : dtype-like, optional
@@ -120,6 +135,11 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         session = self._check()
         with session.lock:
+            if name is None:
+                plan = create.plan(shape, dtype, data, kwds)
+                create.check_version("without a name", plan.element, plan.shape, session.version)
+                session.check_writable("create dataset")
+                return self._make(None, plan)
             slot = paths.slot(self._node, name, "create dataset", below_dataset=TypeError)
             plan = create.plan(shape, dtype, data, kwds)
             if session.version != 5:
@@ -209,11 +229,11 @@ class Creating(HLObject, MutableMappingHDF5):
 
         return Group(GroupID(self._id.handle, node))
 
-    def _make(self, slot: paths.Slot, plan: create.Plan) -> Dataset:
+    def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session
         node = session.tree.add_dataset(
-            slot.open() if slot.missing else slot.group,
-            slot.leaf,
+            None if slot is None else slot.open() if slot.missing else slot.group,
+            "" if slot is None else slot.leaf,
             element=plan.element,
             shape=plan.shape,
             maxshape=plan.maxshape,
@@ -231,6 +251,9 @@ class Creating(HLObject, MutableMappingHDF5):
                     session.write(node, select(plan.shape or (), ()), plan.data)
             except Exception:
                 # as if it had never been asked for, the groups made on the way included
+                if slot is None:
+                    session.tree.drop_loose()
+                    raise
                 made = slot.group.children[slot.missing[0]] if slot.missing else node
                 session.tree.remove(made)
                 raise

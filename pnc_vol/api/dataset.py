@@ -374,7 +374,8 @@ class Dataset(Storage, Posting):
         if not self:
             return "<Closed HDF5 dataset>"
         node = self._node
-        return f'<HDF5 dataset "{node.name}": shape {node.shape}, type "{node.element.dtype.str}">'
+        name = f'"{node.name}"' if node.parent is not None else "(anonymous)"
+        return f'<HDF5 dataset {name}: shape {node.shape}, type "{node.element.dtype.str}">'
 
 
 def _check_scalar(args: Any, node: DatasetNode) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 from pnc_vol.errors import DefinitionError, PncVolWarning
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_once"]
+__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_once", "warn_outside"]
 
 Shape = tuple[int, ...]
 
@@ -39,8 +39,6 @@ FILTER_IDS = {"gzip": 1, "shuffle": 2, "fletcher32": 3, "szip": 4, "scaleoffset"
 CHUNK_BYTES = 1 << 20
 """Size that chunks are guessed to have at most."""
 
-LISTED_BY_NAME = "the order of creation is not kept for listing; members and attributes are listed by name"
-
 _warned: set[str] = set()
 
 
@@ -49,10 +47,15 @@ def warn_once(kind: str, text: str) -> None:
     if kind in _warned:
         return
     _warned.add(kind)
+    warn_outside(f"{kind}: {text}", PncVolWarning)
+
+
+def warn_outside(text: str, category: type[Warning] = DeprecationWarning) -> None:
+    """Warn at the line outside of this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(f"{kind}: {text}", PncVolWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def check_storage(
@@ -236,8 +239,6 @@ def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
 
 
 def _warn(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    if "track_order" in echo:
-        warn_once("track_order", LISTED_BY_NAME)
     for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times"):
         if kind in echo:
             warn_once(kind, "CDF cannot hold this storage option; it is remembered while the file is open, not stored")

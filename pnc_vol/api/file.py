@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
+from pnc_vol.api.module import get_config
 from pnc_vol.errors import ForkedFileError, NotYetError, PncVolWarning
 from pnc_vol.pending.request import Request
 
@@ -130,6 +131,10 @@ class File(Group):
         }
         wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
         handle = _opened(path, mode, wish, comm)
+        session = handle.session
+        if session.created and (get_config().track_order if track_order is None else track_order):
+            session.tree.root.order = {}
+            session.tree.touch()
         super().__init__(FileID(handle, handle.session.tree.root))
 
     @classmethod

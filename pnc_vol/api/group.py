@@ -4,9 +4,9 @@ Knows: paths, the tree. Making things is `creating.py`'s. Does not know: data, r
 
 Rules
 -----
-1. Members are listed by name, as h5py lists them, whatever the order of creation.
+1. Members are listed by name, as h5py lists them, or with `track_order` in the order of their creation.
 2. A change is checked whole before anything is changed: a refused ``create_dataset("a/b/c")`` makes no group.
-3. All links are hard links with one name each; anything else is refused by name (`NotYetError`).
+3. Links other than an object's own place are `linking.py`'s.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pnc_vol.api import create, paths
 from pnc_vol.api.creating import Creating
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.ids import DatasetID, GroupID, ObjectID
-from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
+from pnc_vol.api.links import ExternalLink, SoftLink
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
-from pnc_vol.mapping.tree import DatasetNode, GroupNode
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node
 
 __all__ = ["Group"]
 
@@ -57,7 +57,20 @@ class Group(Creating):
     def _wrap(self, node: Found) -> Group | Dataset:
         if isinstance(node, DatasetNode):
             return Dataset(DatasetID(self._id.handle, node))
-        return Group(GroupID(self._id.handle, node))
+        if isinstance(node, GroupNode):
+            return Group(GroupID(self._id.handle, node))
+        return self._wrap_rare(node)
+
+    def _wrap_rare(self, node: Any, elink_mode: str | None = None) -> Any:
+        """A named type, or an object of another file."""
+        if isinstance(node, paths.Outside):
+            from pnc_vol.api.linking import follow
+
+            return follow(self._id, node, elink_mode)
+        from pnc_vol.api.datatype import Datatype
+        from pnc_vol.api.ids import TypeID
+
+        return Datatype(TypeID(self._id.handle, node))
 
     # ------------------------------------------------------------------------------------- the mapping
 
@@ -112,40 +125,56 @@ class Group(Creating):
         getclass : bool
             Give the object's class.
         getlink : bool
-            Give the link (always a `HardLink`), or with `getclass` its class.
-        elink_mode, elink_locking, elink_swmr
-            Accepted; there are no external links.
+            Give the link: a `HardLink`, `SoftLink` or `ExternalLink`; or with `getclass` its class.
+        elink_mode : str, optional
+            To open another file with, if an external link leads there.
+        elink_locking, elink_swmr
+            Accepted; files are not locked.
+
+        Raises
+        ------
+        ValueError
+            `elink_mode` asks for writing, and this file is open for reading.
         """
-        if not (getclass or getlink):
-            try:
-                return self[name]
-            except KeyError:
-                return default
-        if name not in self:
-            return default
         if getlink:
-            return HardLink if getclass else HardLink()
-        return Dataset if isinstance(self[name], Dataset) else Group
+            from pnc_vol.api.linking import link_at
+
+            link = link_at(self, name)
+            return default if link is None else type(link) if getclass else link
+        if elink_swmr:
+            raise NotYetError("elink_swmr=True is not supported: readers see what was flushed")
+        try:
+            found = self[name] if elink_mode is None else self._opened(name, elink_mode)
+        except KeyError:
+            return default
+        if not getclass:
+            return found
+        return Group if isinstance(found, Group) else type(found)
+
+    def _opened(self, name: Any, elink_mode: str) -> Any:
+        session = self._id.check_for_name()
+        with session.lock:
+            node = paths.find(self._node, name)
+            return self._wrap_rare(node, elink_mode) if isinstance(node, paths.Outside) else self._wrap(node)
 
     def __setitem__(self, name: Any, obj: Any) -> None:
-        """Make a dataset of the value.
+        """Make a dataset of the value; a link, if it is an object of this file or a link; a named type, if it is a
+        dtype.
 
         Raises
         ------
         OSError
             The name is taken.
-        NotYetError
-            Links to objects, and named types.
         """
-        if isinstance(obj, (HLObject, SoftLink, ExternalLink)):
-            what = "a second (hard) link to an object" if isinstance(obj, HLObject) else f"{obj!r}"
-            raise NotYetError(f"{what} cannot be stored; use copy() or move(), or keep the path as a string attribute")
-        if isinstance(obj, np.dtype):
-            raise NotYetError(f"{obj!r}: named types cannot be stored; give the dtype where it is used")
         if name is None:
             raise TypeError("expected bytes, NoneType found")
         session = self._check()
         with session.lock:
+            if isinstance(obj, (HLObject, SoftLink, ExternalLink, np.dtype)):
+                from pnc_vol.api.linking import make_link
+
+                make_link(self, name, obj)
+                return
             slot = paths.slot(self._node, name, "create link")
             plan = create.plan(None, None, obj, {})
             create.check_version(slot.asked, plan.element, plan.shape, session.version)
@@ -165,21 +194,28 @@ class Group(Creating):
         with session.lock:
             if not paths.text_of(name):
                 raise DefinitionError("Couldn't delete link (the name is an empty string)")
-            node = paths.find(self._node, name)
-            if node.parent is None:
-                raise NotFoundError("Couldn't delete link (the root group cannot be deleted)")
+            if not paths.components(paths.text_of(name)):
+                raise NotFoundError("Couldn't delete link (a group cannot delete itself)")
+            place = paths.link_of(self._node, name)
+            if place is None:
+                raise NotFoundError(f"Couldn't delete link ({name!r} doesn't exist)")
             if not session.writable:
                 raise ReadOnlyKeyError(f"Couldn't delete link {name!r} (no write intent on file)")
-            session.tree.remove(node)
+            above, leaf = place
+            if leaf in above.links:
+                del above.links[leaf]
+                session.tree.touch()
+            else:
+                session.tree.remove(above.children[leaf])
 
     def __len__(self) -> int:
         self._check()
-        return len(self._node.children)
+        return len(self._node.children) + len(self._node.links)
 
     def __iter__(self) -> Iterator[str]:
         session = self._check()
         with session.lock:
-            names = sorted(self._node.children)
+            names = self._node.listed()
         yield from names
 
     def __reversed__(self) -> Iterator[str]:
@@ -188,7 +224,23 @@ class Group(Creating):
     def __contains__(self, name: object) -> bool:
         if not self._id:
             return False
-        return paths.lookup(self._node, name) is not None
+        node = self._node
+        if not node.tree.links:
+            return paths.lookup(node, name) is not None
+        if not paths.components(paths.text_of(name)):
+            return paths.lookup(node, name) is not None
+        return paths.link_of(node, name) is not None or self._is_outside(name)
+
+    def _is_outside(self, name: Any) -> bool:
+        """True if the path leads through an external link to an object that is there."""
+        found = paths.lookup(self._node, name)
+        if not isinstance(found, paths.Outside):
+            return False
+        try:
+            self._wrap_rare(found)
+        except KeyError:
+            return False
+        return True
 
     def clear(self) -> None:
         """Delete all members.
@@ -215,11 +267,18 @@ class Group(Creating):
             return
         session = self._check()
         with session.lock:
-            node = paths.lookup(self._node, source)
-            if node is None:
+            place = paths.link_of(self._node, source)
+            if place is None:
                 raise DefinitionError(f"Unable to move link (name doesn't exist): {source!r}")
             slot = paths.slot(self._node, dest, "move link")
             slot.check_free("move link")
+            if place[1] in place[0].links:
+                from pnc_vol.api.linking import moved_link
+
+                session.check_writable("move link")
+                moved_link(self, source, slot)
+                return
+            node = place[0].children[place[1]]
             above: GroupNode | None = slot.group
             while above is not None:
                 if above is node:
@@ -251,7 +310,7 @@ class Group(Creating):
         shallow : bool
             Of a group, copy only the immediate members.
         expand_soft, expand_external : bool
-            Accepted; there are no soft or external links.
+            Copy what such links lead to in the place of the links.
         expand_refs : bool
             Not supported: references in what is copied keep their paths.
         without_attrs : bool
@@ -284,13 +343,24 @@ class Group(Creating):
                 # h5py looks the source up for its name when it gets none: a KeyError there
                 missing = NotFoundError if isinstance(dest, Group) and name is None else OperationError
                 raise missing(f"Unable to copy object (object {source!r} doesn't exist)")
+            if isinstance(node, paths.Outside):
+                found = self._wrap_rare(node)
+                name = name or _leaf(source)
+                target.copy(found, dest, name, shallow, expand_soft, expand_external, without_attrs=without_attrs)
+                return
             if isinstance(dest, Group):
                 dest = node.name if name is None else name
             slot = paths.slot(target._node, dest, "copy object")
-            if not slot.leaf or (not slot.missing and slot.leaf in slot.group.children):
+            taken = not slot.missing and (slot.leaf in slot.group.children or slot.leaf in slot.group.links)
+            if not slot.leaf or taken:
                 raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
             writing.check_writable("copy object")
-            copy_object(reading, node, writing, slot, shallow=shallow, with_attrs=not without_attrs)
+            expand = None
+            if expand_soft or expand_external:
+                from pnc_vol.api.linking import expander
+
+                expand = expander(origin.id, soft=expand_soft, external=expand_external)
+            copy_object(reading, node, writing, slot, shallow=shallow, with_attrs=not without_attrs, expand=expand)
 
     # --------------------------------------------------------------------------------------- visiting
 
@@ -309,17 +379,17 @@ class Group(Creating):
         return self._visited(lambda path, node: func(path, self._wrap(node)))
 
     def visit_links(self, func: Callable[[str], Any]) -> Any:
-        """As `visit`: every object has one link."""
-        return self.visit(func)
+        """Call `func` with the path of each link below this group, sorted, wherever it leads."""
+        return self._visited(lambda path, node: func(path), links=True)
 
     def visititems_links(self, func: Callable[[str, Any], Any]) -> Any:
-        """As `visit`, with a `HardLink` as a second argument."""
-        return self._visited(lambda path, node: func(path, HardLink()))
+        """As `visit_links`, with the link as a second argument."""
+        return self._visited(lambda path, node: func(path, self.get(path, getlink=True)), links=True)
 
-    def _visited(self, func: Callable[[str, Found], Any]) -> Any:
+    def _visited(self, func: Callable[[str, Any], Any], *, links: bool = False) -> Any:
         session = self._check()
         with session.lock:
-            listed = list(_walk(self._node, ""))
+            listed = list(_walk(self._node, "", {id(self._node)}, links))
         for path, node in listed:
             result = func(path, node)
             if result is not None:
@@ -332,10 +402,21 @@ class Group(Creating):
         return f'<HDF5 group "{self.name}" ({len(self)} members)>'
 
 
-def _walk(group: GroupNode, prefix: str) -> Iterator[tuple[str, Found]]:
-    """Paths and nodes below a group, parents first, each level by name."""
-    for name in sorted(group.children):
-        node = group.children[name]
-        yield prefix + name, node
-        if isinstance(node, GroupNode):
-            yield from _walk(node, f"{prefix}{name}/")
+def _leaf(path: Any) -> str:
+    return paths.components(paths.text_of(path))[-1]
+
+
+def _walk(group: GroupNode, prefix: str, seen: set[int], links: bool) -> Iterator[tuple[str, Any]]:
+    """Paths and nodes below a group, parents first, each level by name, each object once; with `links` every link."""
+    for name in sorted({**group.children, **group.links} if group.links else group.children):
+        node: Any = group.children.get(name)
+        if node is None:
+            entry = group.links[name]
+            node = getattr(entry, "node", entry if isinstance(entry, Node) else None)
+        known = node is None or id(node) in seen
+        if links or not known:
+            yield prefix + name, node
+        if not known:
+            seen.add(id(node))
+            if isinstance(node, GroupNode):
+                yield from _walk(node, f"{prefix}{name}/", seen, links)

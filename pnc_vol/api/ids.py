@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from pnc_vol.errors import ClosedFileError, ClosedKeyError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
@@ -21,7 +23,7 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "attached"]
+__all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
 
 @dataclass(eq=False)
@@ -43,14 +45,28 @@ class Handle:
     collective: dict[int, int] = field(default_factory=dict)
 
 
+class AttributeID(NamedTuple):
+    """What `AttributeManager.get_id` tells.
+
+    name : str
+    dtype : dtype, with h5py's metadata.
+    shape : tuple of int, or None if the attribute is empty.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None
+
+
 def attached(node: GroupNode | DatasetNode) -> bool:
     """True if the node can still be reached from the root."""
     if isinstance(node, DatasetNode):
         return node.tree.datasets.get(node.uid) is node
     while node.parent is not None:
-        if node.parent.children.get(node.name) is not node:
+        parent = node.parent
+        if parent.children.get(node.name) is not node and parent.links.get(node.name) is not node:
             return False
-        node = node.parent
+        node = parent
     return True
 
 
@@ -137,6 +153,23 @@ class FileID(GroupID):
     """Names a file, and its root group."""
 
     __slots__ = ()
+
+
+class TypeID(ObjectID):
+    """Names a named type."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> Any:
+        """The type."""
+        return self.node.dtype
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.dtype == getattr(other, "dtype", None))
+
+    def __hash__(self) -> int:
+        return super().__hash__()
 
 
 class DatasetID(ObjectID):

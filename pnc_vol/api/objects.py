@@ -17,6 +17,7 @@ from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMappi
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.ids import ObjectID
+from pnc_vol.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pnc_vol.api.attrs import AttributeManager
@@ -60,7 +61,8 @@ class HLObject:
     @property
     def name(self) -> str | None:
         """The full path; None when the file is closed or the object was deleted."""
-        return self._id.node.path if self._id.valid else None
+        node = self._id.node
+        return node.path if self._id.valid and (node.parent is not None or node is node.tree.root) else None
 
     @property
     def parent(self) -> Group:
@@ -76,6 +78,8 @@ class HLObject:
 
         self._check()
         node = self._id.node
+        if node.parent is None and node is not node.tree.root:
+            raise DefinitionError("Parent of an anonymous object is undefined")
         return Group(GroupID(self._id.handle, node.parent or node))
 
     @property

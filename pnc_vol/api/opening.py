@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pnc_vol import options
-from pnc_vol.api.echo import LISTED_BY_NAME, warn_once
-from pnc_vol.drivers.stack import root_keeps_file
+from pnc_vol.api.absent import registered_drivers
+from pnc_vol.drivers.stack import registered, root_keeps_file
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError
 
 __all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name"]
@@ -86,6 +86,10 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
         raise NotYetError(f"driver {driver!r} of HDF5 is not supported; use None, 'memory' or 'mpio'")
     if not isinstance(driver, str):
         raise DefinitionError(f"Unknown driver type {driver!r}; a text such as 'posix' or 'trace | posix' is needed")
+    if driver in registered_drivers() - set(registered()):
+        raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot carry a CDF file; use None")
+    if driver.isidentifier() and driver not in registered():
+        raise DefinitionError(f"Unknown driver type {driver!r}")
     root_keeps_file(driver)
     if driver.rpartition("|")[2].strip().startswith("mpio") and comm is None:
         raise TypeError("driver='mpio' needs comm=, such as mpi4py's MPI.COMM_WORLD")
@@ -119,8 +123,6 @@ def check_keywords(
         raise DefinitionError("Invalid mode; must be one of r, r+, w, w-, x, a")
     libver = _libver(h5.get("libver"))
     _check_h5(mode, h5)
-    if h5.get("track_order"):
-        warn_once("track_order", LISTED_BY_NAME)
     interval = h5.get("alignment_interval", 1)
     if interval != 1:
         others["alignment_interval"] = interval

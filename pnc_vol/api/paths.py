@@ -11,14 +11,23 @@ Rules
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pnc_vol.errors import DefinitionError, LinkExistsError, NameExistsError, NotFoundError, NotYetError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
-__all__ = ["Slot", "components", "find", "lookup", "slot", "text_of"]
+__all__ = ["Outside", "Slot", "components", "find", "link_of", "lookup", "slot", "text_of"]
 
 Found = GroupNode | DatasetNode
+"""What a name can lead to; of a named type, or something in another file, the functions here give an object of their
+own."""
+
+
+class Outside(NamedTuple):
+    """Where an external link leads: a path in another file."""
+
+    filename: str
+    path: str
 
 
 def text_of(name: object) -> str:
@@ -58,20 +67,21 @@ def _start(group: GroupNode, name: str) -> GroupNode:
     return group.tree.root if name.startswith("/") else group
 
 
-def lookup(group: GroupNode, name: object) -> Found | None:
-    """The object of that name, or None."""
+def lookup(group: GroupNode, name: object) -> Any:
+    """The object of that name, or None; an `Outside` if it is in another file."""
     text = text_of(name)
     if not text:
         return None
-    node: Found | None = _start(group, text)
+    node: Any = _start(group, text)
     for part in components(text):
-        node = node.children.get(part) if isinstance(node, GroupNode) else None
-        if node is None:
-            return None
+        child = node.children.get(part) if isinstance(node, GroupNode) else None
+        if child is None:
+            return _through_links(group, text, 0)
+        node = child
     return node
 
 
-def find(group: GroupNode, name: object) -> Found:
+def find(group: GroupNode, name: object) -> Any:
     """The object of that name.
 
     Raises
@@ -79,23 +89,67 @@ def find(group: GroupNode, name: object) -> Found:
     NotFoundError
         There is none; the text says which part of the path is missing.
     """
-    if type(name) is str:
-        # What most names are: a member's.
-        member = group.children.get(name)
-        if member is not None:
-            return member
     text = text_of(name)
     if not text:
         raise NotFoundError("Unable to open object (the name is an empty string)")
-    node: Found = _start(group, text)
+    node: Any = _start(group, text)
     for part in components(text):
-        if isinstance(node, DatasetNode):
-            raise NotFoundError(f"Unable to open object {text!r} ({node.path!r} is a dataset and has no members)")
-        child = node.children.get(part)
+        child = node.children.get(part) if isinstance(node, GroupNode) else None
         if child is None:
-            raise NotFoundError(f"Unable to open object (object {part!r} doesn't exist in group {node.path!r})")
+            found = _through_links(group, text, 0)
+            if found is None:
+                raise NotFoundError(_missing(node, part, text))
+            return found
         node = child
     return node
+
+
+def _missing(node: Any, part: str, text: str) -> str:
+    if isinstance(node, DatasetNode):
+        return f"Unable to open object {text!r} ({node.path!r} is a dataset and has no members)"
+    if part in node.links:
+        return f"Unable to open object {text!r} (the link {part!r} in group {node.path!r} leads nowhere)"
+    return f"Unable to open object (object {part!r} doesn't exist in group {node.path!r})"
+
+
+def _through_links(group: GroupNode, text: str, steps: int) -> Any:
+    """The object of a path that has links in it; None if there is none."""
+    if not group.tree.links:
+        return None
+    from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft
+
+    node: Any = _start(group, text)
+    parts = components(text)
+    for at, part in enumerate(parts):
+        if not isinstance(node, GroupNode):
+            return None
+        child: Any = node.children.get(part)
+        if child is None:
+            child = node.links.get(part)
+            if isinstance(child, Hard):
+                child = child.node
+            elif isinstance(child, Soft):
+                if steps == MOST_STEPS:
+                    return None
+                return _through_links(node, "/".join((child.path, *parts[at + 1 :])), steps + 1)
+            elif isinstance(child, External):
+                return Outside(child.filename, "/".join((child.path, *parts[at + 1 :])))
+        if child is None:
+            return None
+        node = child
+    return node
+
+
+def link_of(group: GroupNode, name: object) -> tuple[GroupNode, str] | None:
+    """The group and the name of a link, which may lead nowhere; None if there is no such member."""
+    parts = components(text_of(name))
+    if not parts:
+        return None
+    text = text_of(name)
+    above = lookup(group, ("/" if text.startswith("/") else "./") + "/".join(parts[:-1]))
+    if not isinstance(above, GroupNode) or not (parts[-1] in above.children or parts[-1] in above.links):
+        return None
+    return above, parts[-1]
 
 
 class Slot(NamedTuple):
@@ -119,7 +173,10 @@ class Slot(NamedTuple):
         NameExistsError
             It is; with `as_link` the subclass that is also an OSError, as h5py has it for links.
         """
-        if not self.leaf or (not self.missing and self.leaf in self.group.children):
+        if self.group.parent is None and self.group is not self.group.tree.root:
+            raise NotYetError("a group without a name cannot have members: give it a name first (f[name] = group)")
+        taken = not self.missing and (self.leaf in self.group.children or self.leaf in self.group.links)
+        if not self.leaf or taken:
             error = LinkExistsError if as_link else NameExistsError
             raise error(f"Unable to {what} {self.asked!r} (name already exists); delete it first or use another name")
 
@@ -131,6 +188,22 @@ class Slot(NamedTuple):
         return group
 
 
+def _linked_group(node: GroupNode, part: str, what: str, text: str) -> Any:
+    """The group that a link leads to; None if there is no link.
+
+    Raises
+    ------
+    NameExistsError
+        The link leads nowhere, or to no group of this file.
+    """
+    if part not in node.links:
+        return None
+    found = lookup(node, part)
+    if not isinstance(found, (GroupNode, DatasetNode)):
+        raise NameExistsError(f"Unable to {what} {text!r}: the link {part!r} leads to no group of this file")
+    return found
+
+
 def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Exception] = NameExistsError) -> Slot:
     """Where an object of that name would go.
 
@@ -138,13 +211,9 @@ def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Excep
     ------
     ValueError
         An empty name.
-    NotYetError
-        None, h5py's anonymous objects.
     Exception
         `below_dataset`, if a dataset stands in the way.
     """
-    if name is None:
-        raise NotYetError(f"Unable to {what}: objects without a name (name=None) are not supported; give it a name")
     text = text_of(name)
     if not text:
         raise DefinitionError(f"Unable to {what} (the name is an empty string)")
@@ -158,6 +227,8 @@ def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Excep
         return Slot(node, (), "", text)
     for at, part in enumerate(parts[:-1]):
         child = node.children.get(part)
+        if child is None and node.links:
+            child = _linked_group(node, part, what, text)
         if isinstance(child, DatasetNode):
             raise below_dataset(
                 f"Unable to {what} {text!r}: Incompatible object (Dataset {child.path!r}) already exists"

@@ -116,6 +116,13 @@ def conform(values: Any, dt: Dtype) -> NDArray[Any]:
             )
         return array
     if check_string_dtype(dt) is not None:
+        if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+            # where nobody put a text yet, numpy has 0, or None
+            unset = np.array(
+                [item is None or (type(item) is int and not item) for item in values.ravel().tolist()], bool
+            )
+            if unset.any():
+                values = np.where(unset.reshape(values.shape), "", values)
         coded = encode(values, element_for(dt))
         return coded.astype(object) if dt.kind == "O" else coded
     if isinstance(values, np.ndarray) and values.dtype.names is not None:

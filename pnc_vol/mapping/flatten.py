@@ -23,7 +23,7 @@ from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, walk
 
 __all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
 
@@ -136,6 +136,8 @@ def _variable(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     name = node.cdf_name
     if node.owner is not None:
         marker["part"] = node.owner.path
+    elif node.parent is None:
+        marker["loose"] = True
     elif node.parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
         marker["path"] = node.path
     if node.is_placeholder:
@@ -145,6 +147,8 @@ def _variable(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     limits = node.maxshape
     if limits is not None and node.shape is not None and not (node.is_record and limits[1:] == node.shape[1:]):
         marker["max"] = list(limits)
+    if "track_order" in node.echo:
+        marker["track"] = True
     if node.owner is None:
         _describe_axes(node, visible, book, marker)
     attrs = _variable_attrs(node, element, dims, book, marker)
@@ -287,13 +291,35 @@ def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
         if not markers:
             del marker["attrs"]
         marker["groups"] = [group.path for group in groups]
+    if tree.links:
+        _describe_links(tree, written, marker)
+    orders = {group.path: list(group.order) for group in (tree.root, *groups) if group.order is not None}
+    if orders:
+        marker["listed"] = orders
     if marker:
         marker["version"] = 1
         written.append(dump_marker(marker))
     return tuple(written)
 
 
-def _group_attrs(group: GroupNode, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
+def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
+    """Links go to the global marker; the attributes of a named type are global ones, as those of a group."""
+    from pnc_vol.mapping.links import TypeNode, dump_links, entries
+
+    found = dump_links(tree)
+    if not found:
+        return
+    marker["links"] = found
+    book = NameBook((MARKER, *(attr.name for attr in written)))
+    markers: dict[str, Any] = marker.setdefault("attrs", {})
+    for _, _, entry in entries(tree):
+        if isinstance(entry, TypeNode):
+            written += _group_attrs(entry, tree.separator, book, markers)
+    if not markers:
+        del marker["attrs"]
+
+
+def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
     """The attributes of a group as global ones, each tied to its owner."""
     path = group.path
     for name, entry in group.attrs.entries().items():

@@ -100,15 +100,15 @@ def to_text(values: NDArray[Any], dtype: Dtype) -> str:
     >>> to_text(np.array((1, 2.5), "i4,f4"), np.dtype("i4,f4"))
     '[1,2.5]'
     """
-    return json.dumps(_listed(values, dtype), separators=(",", ":"), ensure_ascii=False)
-
-
-def _listed(values: Any, dtype: Dtype) -> Any:
-    array = np.asarray(values)
     inner = 0 if dtype.subdtype is None else len(dtype.subdtype[1])
-    if array.ndim - inner <= 0:
+    return json.dumps(_listed(values, dtype, values.ndim - inner), separators=(",", ":"), ensure_ascii=False)
+
+
+def _listed(values: Any, dtype: Dtype, axes: int) -> Any:
+    """The items of an array of so many axes; an item may be an array itself."""
+    if axes <= 0:
         return _one(values, dtype)
-    return [_listed(item, dtype) for item in array]
+    return [_listed(item, dtype, axes - 1) for item in values]
 
 
 def _one(value: Any, dtype: Dtype) -> Any:
@@ -121,7 +121,7 @@ def _one(value: Any, dtype: Dtype) -> Any:
     if base is not None:
         return [] if value is None or not isinstance(value, np.ndarray) else [_one(item, base) for item in value]
     if dtype.subdtype is not None:
-        return _listed(value, dtype.subdtype[0])
+        return _listed(value, dtype.subdtype[0], len(dtype.subdtype[1]))
     if "ref" in metadata_of(dtype):
         if not isinstance(value, Reference):
             return [""]
@@ -176,10 +176,11 @@ def _made(item: Any, dtype: Dtype) -> Any:
         assert dtype.fields is not None
         if not isinstance(item, list) or len(item) != len(dtype.names):
             raise ValueError("fields")
-        made = np.zeros((), dtype)
+        # of one element: into a scalar, numpy would spread the values of a row
+        made = np.zeros(1, dtype)
         for name, value in zip(dtype.names, item, strict=True):
-            made[name] = _made(value, dtype.fields[name][0])
-        return made[()]
+            made[name][0] = _made(value, dtype.fields[name][0])
+        return made[0]
     base = ragged_base(dtype)
     if base is not None:
         row = np.empty(len(item), base)

@@ -50,7 +50,7 @@ class Node:
 
     @property
     def path(self) -> str:
-        """Absolute path, ``"/"`` for the root."""
+        """Absolute path, ``"/"`` for the root; of what has no name, where it would be in the root."""
         names = []
         node: Node | None = self
         while node is not None and node.parent is not None:
@@ -61,9 +61,28 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class GroupNode(Node):
-    """A group; `children` in creation order."""
+    """A group; `children` in creation order.
+
+    links : what else has a name here, see `mapping.links`; empty in most groups.
+    order : names in the order of creation, if members are to be listed by it; else None.
+    """
 
     children: dict[str, GroupNode | DatasetNode] = field(default_factory=dict)
+    links: dict[str, Any] = field(default_factory=dict)
+    order: dict[str, None] | None = None
+
+    def listed(self) -> list[str]:
+        """The names of all members, in the order in which they are listed."""
+        names = {**self.children, **self.links} if self.links else self.children
+        if self.order is None:
+            return sorted(names)
+        return [name for name in {**self.order, **names} if name in names]
+
+    def note(self, name: str) -> None:
+        """Remember the order of a new name, if that matters here."""
+        if self.order is not None:
+            self.order.pop(name, None)
+            self.order[name] = None
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +155,8 @@ class Tree:
         self.root = GroupNode(self, "", None, Attributes())
         self.datasets: dict[int, DatasetNode] = {}
         self.version = 0
+        self.links = 0
+        """How many entries groups had in `GroupNode.links` at most: nothing looks for them while there are none."""
         self.next_uid = 0
         self.history: list[DatasetNode] = []
         """Datasets in the order in which they were defined since the last flush, deleted ones too."""
@@ -145,6 +166,8 @@ class Tree:
         """What was wrong with `_PncVol` when the tree was read from a header."""
         self.file_dims: tuple[Dim, ...] = ()
         """Dimensions of the header that the tree was read from: they keep their order."""
+        self.loose: set[int] = set()
+        """Datasets without a name, in no group: they are dropped when the file is closed."""
         self.spare_dims: frozenset[str] = frozenset()
         """Those of them that no variable used: they stay in the file."""
 
@@ -156,12 +179,14 @@ class Tree:
         """Hang a new, empty group below `parent`; the caller has checked the name."""
         node = GroupNode(self, name, parent, Attributes())
         parent.children[name] = node
+        if parent.order is not None:
+            parent.note(name)
         self.touch()
         return node
 
     def add_dataset(
         self,
-        parent: GroupNode,
+        parent: GroupNode | None,
         name: str,
         *,
         element: Element,
@@ -169,9 +194,14 @@ class Tree:
         maxshape: tuple[int | None, ...] | None = None,
         fillvalue: bytes | None = None,
     ) -> DatasetNode:
-        """Hang a new dataset below `parent`; the caller has checked name, shape and type."""
+        """Hang a new dataset below `parent`, or nowhere; the caller has checked name, shape and type."""
         node = self._new(parent, name, element, shape, maxshape, fillvalue)
-        parent.children[name] = node
+        if parent is None:
+            self.loose.add(node.uid)
+        else:
+            parent.children[name] = node
+            if parent.order is not None:
+                parent.note(name)
         if element.kind == "composite" and shape is not None:
             self._add_parts(node)
         return node
@@ -237,9 +267,36 @@ class Tree:
             self._add_parts(part)
         return part
 
+    def add_link(self, parent: GroupNode, name: str, entry: Any) -> None:
+        """Give a group a link; the caller has checked the name."""
+        parent.links[name] = entry
+        parent.note(name)
+        self.links += 1
+        self.touch()
+
+    def drop_loose(self) -> None:
+        """Let go of the datasets without a name."""
+        for uid in sorted(self.loose):
+            node = self.datasets.get(uid)
+            for found in walk(node) if node is not None else ():
+                self.datasets.pop(found.uid, None)  # type: ignore[union-attr]
+        if self.loose:
+            self.loose.clear()
+            self.touch()
+
     def remove(self, node: GroupNode | DatasetNode) -> None:
-        """Take `node`, and all below it, out of the tree; scales are detached where it was attached."""
+        """Take `node`, and all below it, out of the tree; scales are detached where it was attached.
+
+        What has another name elsewhere stays, under that name.
+        """
         assert node.parent is not None
+        if self.links:
+            from pnc_vol.mapping.links import rescue
+
+            place = node.parent, node.name
+            rescue(node)
+            if (node.parent, node.name) != place:
+                return
         gone = {found.uid for found in walk(node) if isinstance(found, DatasetNode)}
         del node.parent.children[node.name]
         for uid in gone:
@@ -252,11 +309,15 @@ class Tree:
         self.touch()
 
     def move(self, node: GroupNode | DatasetNode, parent: GroupNode, name: str) -> None:
-        """Hang `node` below another group or under another name; its variable is renamed."""
-        assert node.parent is not None
-        del node.parent.children[node.name]
+        """Hang `node` below another group, under another name, or anywhere at all; its variable is renamed."""
+        if node.parent is not None:
+            del node.parent.children[node.name]
+        elif isinstance(node, DatasetNode):
+            self.loose.discard(node.uid)
         node.parent, node.name = parent, name
         parent.children[name] = node
+        if parent.order is not None:
+            parent.note(name)
         for found in walk(node):
             if isinstance(found, DatasetNode):
                 found.cdf_name = ""

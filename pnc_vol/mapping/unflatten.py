@@ -24,7 +24,7 @@ from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import Findings, load_marker, no_collections, shown
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
-from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Tree
+from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Node, Tree
 
 __all__ = ["from_header"]
 
@@ -107,6 +107,15 @@ class _Reader:
             from pnc_vol.mapping.assembling import share_axes
 
             share_axes(self.composites)
+        if "links" in marker:
+            from pnc_vol.mapping.links import read_links
+
+            read_links(tree, marker["links"], self.findings)
+            tree.links = 1
+        if "listed" in marker:
+            from pnc_vol.mapping.links import read_orders
+
+            read_orders(tree, marker["listed"], self.findings)
         self._read_global_attrs(marker.get("attrs", {}))
         used = {index for var in header.vars for index in var.dims}
         tree.spare_dims = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
@@ -170,6 +179,8 @@ class _Reader:
         node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, names, scale, name)
         tree.datasets[uid] = node
         if marker:
+            if marker.get("track") is True:
+                node.echo["track_order"] = True
             if element.kind == "composite":
                 self.composites.append((node, marker))
                 self._hang_or_keep(node, marker)
@@ -193,7 +204,9 @@ class _Reader:
 
     def _hang_or_keep(self, node: DatasetNode, marker: Marker) -> None:
         """Hang a dataset into the tree, unless it is a part of another one."""
-        if "part" in marker and node.cdf_name not in self.loose:
+        if marker.get("loose") is True:
+            self.tree.loose.add(node.uid)
+        elif "part" in marker and node.cdf_name not in self.loose:
             self.loose[node.cdf_name] = node
         else:
             self._hang(node, marker.get("path"))
@@ -385,7 +398,7 @@ class _Reader:
         if not markers:
             tree.root.attrs = Attributes(raw, findings=self.findings)
             return
-        owned: dict[int, tuple[GroupNode, list[Attr]]] = {id(tree.root): (tree.root, [])}
+        owned: dict[int, tuple[Node, list[Attr]]] = {id(tree.root): (tree.root, [])}
         for attr in raw:
             owner = self._owner(markers.get(attr.name, NO_MARKERS), attr)
             owned.setdefault(id(owner), (owner, []))[1].append(attr)
@@ -393,13 +406,14 @@ class _Reader:
             mine = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
             group.attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, self.findings)
 
-    def _owner(self, marker: Marker, attr: Attr) -> GroupNode:
+    def _owner(self, marker: Marker, attr: Attr) -> Node:
         path = marker.get("owner", "/")
         node: Any = self.tree.root
         steps = [] if path == "/" else split_path(path)
         for step in steps or ():
-            node = node.children.get(step) if isinstance(node, GroupNode) else None
-        if steps is None or not isinstance(node, GroupNode):
+            links = getattr(node, "links", None)
+            node = node.children.get(step, (links or {}).get(step)) if isinstance(node, GroupNode) else None
+        if steps is None or isinstance(node, DatasetNode) or not isinstance(node, Node):
             self.findings.append(
                 f"global attribute {shown(attr.name)}: no group {shown(path)} owns it; the root shows it"
             )

@@ -231,8 +231,13 @@ def _stored_rows(session: Session, node: DatasetNode, selection: Selection) -> A
     return made.reshape(selection.result_shape)
 
 
-def settle(session: Session) -> None:
-    """Before a flush: lay out what was written to arrays of varying length, and post it."""
+def settle(session: Session, *, closing: bool = False) -> None:
+    """Before a flush: lay out what was written to arrays of varying length, and post it.
+
+    closing : bool, it is the last one: datasets without a name go.
+    """
+    if closing:
+        session.tree.drop_loose()
     while session.ragged:
         _, node = session.ragged.popitem()
         if node.tree.datasets.get(node.uid) is not node or node.rows is None:

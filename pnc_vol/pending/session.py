@@ -382,7 +382,7 @@ class Session:
             try:
                 self.keep_unpublished = False
                 if self.writable:
-                    composite.settle(self)
+                    composite.settle(self, closing=True)
                     flush(self, durable=self.always_durable, closing=True)
                 else:
                     self._close_reading()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.errors import NotYetError
 
 VALUES = [
     "1", "2.5", "'abc'", "b'abc'", "np.bytes_(b'abc')", "[1, 2]", "np.array([1], 'i2')", "np.array(1, 'i2')",
@@ -137,13 +136,14 @@ def test_nothing_of_ours_is_shown(impl: Any) -> None:
         f.close()
 
 
-def test_representation_and_not_yet() -> None:
+def test_representation_and_ids() -> None:
     with pnc_vol.File("a.nc", "w", driver="memory") as f:
         a = f.attrs
         a["x"] = 1
         assert repr(a).startswith("<Attributes of HDF5 object at ")
-        with pytest.raises(NotYetError):
-            a.get_id("x")
+        assert a.get_id("x")[1:] == (np.dtype(int), ())
+        with pytest.raises(KeyError):
+            a.get_id("y")
         with pytest.raises(TypeError):
             hash(a)
     assert repr(a) == "<Attributes of closed HDF5 object>"

@@ -212,7 +212,6 @@ def test_fill_values_are_read_where_nothing_was_written(both: Any) -> None:
         ("fletcher32", {"fletcher32": True}),
         ("scaleoffset", {"scaleoffset": 3}),
         ("track_times", {"track_times": True}),
-        ("track_order", {"track_order": True}),
     ],
 )
 def test_one_warning_per_kind(monkeypatch: pytest.MonkeyPatch, kind: str, keywords: Any) -> None:
@@ -224,17 +223,6 @@ def test_one_warning_per_kind(monkeypatch: pytest.MonkeyPatch, kind: str, keywor
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             f.create_dataset("b", (3,), "i4", **keywords)
-
-
-def test_the_order_of_creation_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    for make in (
-        lambda: pnc_vol.File("w.nc", "w", driver="memory", track_order=True).close(),
-        lambda: pnc_vol.File.in_memory().create_group("g", track_order=True),
-    ):
-        monkeypatch.setattr(echo, "_warned", set())
-        with pytest.warns(PncVolWarning, match="listed by name") as caught:
-            make()
-        assert caught[0].filename == __file__
 
 
 def test_filters_of_plugins_are_remembered() -> None:

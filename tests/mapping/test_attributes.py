@@ -23,6 +23,7 @@ from pnc_vol.mapping.attributes import (
     make_attribute,
 )
 from pnc_vol.mapping.references import Reference
+from pnc_vol.mapping.special import opaque_dtype, special_dtype, string_dtype
 
 ENUM = h5py.enum_dtype({"R": 0, "G": 1}, "i1")
 E = h5py.Empty
@@ -30,6 +31,10 @@ E = h5py.Empty
 
 def objects(*values: Any) -> np.ndarray:
     return np.array(values, dtype=object)
+
+
+ROWS = special_dtype(vlen=np.dtype("i4"))
+NESTED = np.dtype([("v", ROWS), ("s", string_dtype()), ("c", [("f", ">f8"), ("t", "S1", (2,))])], align=True)
 
 
 VALUES: list[tuple[Any, dict[str, Any]]] = [
@@ -247,6 +252,27 @@ def test_what_netcdf_has_no_type_for_is_text(value: Any) -> None:
     found = through_file(made)
     assert found.same_as(made)
     assert repr(found.value) == repr(made.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (objects(np.arange(3), np.arange(0)), special_dtype(vlen=np.dtype("i4"))),
+        ([(np.arange(2), "x", (1.5, [b"a", b"b"]))], NESTED),
+        (np.zeros((2, 3), NESTED), NESTED),
+        (np.arange(6).reshape(2, 3), "(3,)i2"),
+        (objects(objects("a", "b"), objects("c")), special_dtype(vlen=string_dtype())),
+        (np.array(["2020-01-01", "NaT"], "M8[s]"), opaque_dtype("M8[s]")),
+        ([1 + 2j, 3], np.clongdouble),
+    ],
+    ids=repr,
+)
+def test_nested_values_come_back(value: Any, dtype: Any) -> None:
+    made = make_attribute(value, dtype=dtype)
+    found = through_file(made)
+    assert found.same_as(made)
+    assert repr(found.value) == repr(made.value)
+    assert found.shape == made.shape
 
 
 @pytest.mark.parametrize("text", ["", "[1", "[1,2,3]", "{}", "null", '["a","b"]', "[" * 5000, "[[1,2],[3,4]]", "1e999"])

@@ -26,6 +26,7 @@ from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.attributes import make_attribute
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.index import from_header, numrecs_of, to_header
+from pnc_vol.mapping.links import External, Hard, Soft
 from pnc_vol.mapping.special import Empty, enum_dtype, string_dtype, vlen_dtype
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
@@ -78,6 +79,13 @@ def composite(tree: Tree) -> None:
     tree.add_part(tracks, "values", element_for("i4"), (5,))
 
 
+def links(tree: Tree) -> None:
+    x = add(tree, "A/x", "f4", (2,))
+    tree.add_link(tree.root, "soft", Soft("/A/x"))
+    tree.add_link(tree.root, "elsewhere", External("other.nc", "/y"))
+    tree.add_link(tree.root, "again", Hard(x))
+
+
 def attributes(tree: Tree) -> None:
     attrs = tree.root.attrs
     for name, value in {
@@ -107,7 +115,7 @@ def shapes(tree: Tree) -> None:
 
 
 EXAMPLES: dict[str, Callable[[Tree], None]] = {
-    function.__name__: function for function in (plain, groups, types, composite, attributes, shapes)
+    function.__name__: function for function in (plain, groups, links, types, composite, attributes, shapes)
 }
 
 

@@ -1,0 +1,166 @@
+"""Members of a group that are no objects of their own: soft, external and second hard links; and named types.
+
+Knows: the tree, the global marker's ``links``. Does not know: other files.
+
+Rules
+-----
+1. An object has one name that counts, its place in `GroupNode.children`; every other hard link is an entry of
+   `GroupNode.links`. If the place goes, the first entry that is left becomes it.
+2. A soft link is resolved when it is used, at most `MOST_STEPS` of them for one name, so that a circle ends.
+3. What a file says of links is checked: an entry that does not fit is left out, with a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.mapping.attributes import Attributes
+from pnc_vol.mapping.describe import describe, undescribe
+from pnc_vol.mapping.markers import shown
+from pnc_vol.mapping.names import split_path
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, walk
+
+__all__ = [
+    "MOST_STEPS",
+    "External",
+    "Hard",
+    "Soft",
+    "TypeNode",
+    "dump_links",
+    "entries",
+    "read_links",
+    "read_orders",
+    "rescue",
+]
+
+MOST_STEPS = 16
+"""Soft links that are followed for one name, as in HDF5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Soft:
+    """A path that stands for an object; relative to the group that has the link."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A path in another file."""
+
+    filename: str
+    path: str
+
+
+@dataclass(slots=True)
+class Hard:
+    """Another name of an object."""
+
+    node: GroupNode | DatasetNode
+
+
+@dataclass(slots=True, eq=False)
+class TypeNode(Node):
+    """A named type."""
+
+    dtype: np.dtype[Any]
+
+
+def entries(tree: Tree) -> Iterator[tuple[GroupNode, str, Any]]:
+    """All links of a tree: the group, the name, the entry."""
+    for group in walk(tree.root):
+        if isinstance(group, GroupNode) and group.links:
+            for name, entry in group.links.items():
+                yield group, name, entry
+
+
+def rescue(node: GroupNode | DatasetNode) -> None:
+    """Before `node` is removed: what it holds that has another name elsewhere moves there, and links into it go."""
+    tree = node.tree
+    inside = {id(found) for found in walk(node)}
+    for group, name, entry in list(entries(tree)):
+        if not isinstance(entry, Hard) or id(entry.node) not in inside or id(group) in inside:
+            continue
+        kept = entry.node
+        del group.links[name]
+        tree.move(kept, group, name)
+        if kept is node:
+            return
+        inside -= {id(found) for found in walk(kept)}
+
+
+# ------------------------------------------------------------------------------------------------ the marker
+
+
+def dump_links(tree: Tree) -> dict[str, Any]:
+    """The links of a tree, by path, as the global marker holds them."""
+    found: dict[str, Any] = {}
+    for group, name, entry in entries(tree):
+        path = f"{'' if group.parent is None else group.path}/{name}"
+        if isinstance(entry, Soft):
+            found[path] = {"soft": entry.path}
+        elif isinstance(entry, External):
+            found[path] = {"external": [entry.filename, entry.path]}
+        elif isinstance(entry, Hard):
+            found[path] = {"hard": entry.node.path}
+        else:
+            found[path] = {"dtype": describe(entry.dtype)}
+    return found
+
+
+def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
+    """Hang the links that a file says it has into the tree."""
+    if not isinstance(said, dict):
+        findings.append("the file: links of _PncVol is no object; it is ignored")
+        return
+    for path, about in said.items():
+        steps = split_path(path)
+        group = _group(tree, steps[:-1]) if steps else None
+        entry = _entry(tree, about, group, steps[-1]) if steps and group is not None else None
+        if entry is None or group is None or not steps or steps[-1] in group.children or steps[-1] in group.links:
+            findings.append(f"the file: {shown(path)} cannot be the link {shown(about)}; it is left out")
+            continue
+        group.links[steps[-1]] = entry
+
+
+def read_orders(tree: Tree, orders: Any, findings: list[str]) -> None:
+    """In which order the members of some groups are listed."""
+    for path, names in orders.items() if isinstance(orders, dict) else ():
+        steps = [] if path == "/" else split_path(path)
+        node = None if steps is None else _group(tree, steps)
+        if node is None or not isinstance(names, list):
+            findings.append(f"the file: listed {shown(path)} of _PncVol does not fit; it is ignored")
+            continue
+        node.order = {name: None for name in names if isinstance(name, str)}
+
+
+def _group(tree: Tree, steps: list[str]) -> GroupNode | None:
+    node: Any = tree.root
+    for step in steps:
+        node = node.children.get(step)
+        if not isinstance(node, GroupNode):
+            return None
+    return node  # type: ignore[no-any-return]
+
+
+def _entry(tree: Tree, about: Any, group: GroupNode | None, name: str) -> Any:
+    if not isinstance(about, dict) or len(about) != 1 or group is None:
+        return None
+    (kind, value), *_ = about.items()
+    if kind == "soft" and isinstance(value, str):
+        return Soft(value)
+    if kind == "external" and isinstance(value, list) and len(value) == 2 and all(isinstance(x, str) for x in value):
+        return External(*value)
+    if kind == "hard":
+        steps = [] if value == "/" else split_path(value)
+        if steps is None:
+            return None
+        above = _group(tree, steps[:-1])
+        node = tree.root if not steps else above.children.get(steps[-1]) if above is not None else None
+        return None if node is None else Hard(node)
+    dtype = undescribe(value) if kind == "dtype" else None
+    return None if dtype is None else TypeNode(tree, name, group, Attributes(), dtype)

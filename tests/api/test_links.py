@@ -1,0 +1,211 @@
+"""Soft, external and hard links, named types, orders of creation, objects without a name: as h5py has them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+
+MAKE = """
+    f.create_group('g/h')
+    f['g/x'] = [1, 2, 3]
+    f['soft'] = h5.SoftLink('/g/x')
+    f['g/relative'] = h5.SoftLink('h')
+    f['dangling'] = h5.SoftLink('nowhere/at/all')
+    f['round'] = h5.SoftLink('round')
+    f['again'] = f['g/x']
+    f['g/up'] = f['/']
+    f['g/h/self'] = f['g/h']
+    f['type'] = np.dtype([('a', 'i4'), ('b', 'S3')])
+    f['type'].attrs['note'] = 'named'
+    f['nothere'] = h5.ExternalLink('missing.h5', '/x')
+"""
+LOOK = """
+    sorted(f), len(f), len(f['g']), 'soft' in f, 'dangling' in f, 'soft/x' in f, 'nothere' in f
+    f['soft'][()], f['again'][()], f['g/relative'] == f['g/h'], f['g/up/g/up/soft'][()], 'g/up/g/h/self/self' in f
+    f['dangling']
+    f['nothere']
+    f['nothere/x']
+    f.get('dangling'), f.get('dangling', 5), f.get('no', 6, getlink=True)
+    [type(f.get(n, getlink=True)).__name__ for n in sorted(f)], [f.get(n, getlink=True, getclass=True) for n in
+    sorted(f)]
+    f.get('soft', getlink=True).path, f.get('nothere', getlink=True).filename, f.get('nothere', getlink=True).path
+    f.get('type', getclass=True), f['type'].dtype, dict(f['type'].attrs), f['type'].name, type(f['type']).__name__
+    f['soft'] == f['g/x'], f['again'] == f['g/x'], f['g/up'] == f['/'], hash(f['again']) == hash(f['g/x'])
+    found = []
+    f.visit(found.append)
+    found
+    found = []
+    f.visit_links(found.append)
+    found
+    found = []
+    f.visititems_links(lambda n, o: found.append((n, type(o).__name__)))
+    found
+"""
+CHANGE = """
+    f['soft'] = 1
+    f['again'] = h5.SoftLink('x')
+    f.move('soft', 'g/moved')
+    f['g/moved'][()], 'soft' in f
+    f.move('type', 'g/type')
+    f['g/type'].dtype, f['g/type'].name, dict(f['g/type'].attrs)
+    del f['g/x']
+    f['again'][()]
+    f['g/moved']
+    del f['dangling']
+    del f['nothere']
+    del f['nothere']
+    f['new/soft/x'] = 1
+    f['to'] = h5.SoftLink('/g')
+    f['to/made'] = 5
+    f['g/made'][()]
+    f.create_dataset('to/made2', data=[1.5])[0], 'made2' in f['g']
+    f.create_dataset('typed', (2,), dtype=f['g/type']).dtype
+    f['g/h/y'] = [4]
+    f['kept'] = f['g/h']
+    del f['g']
+    f['kept/y'][()], f['kept/self/y'][()], f['kept'].name
+    sorted(f)
+"""
+
+
+def test_links(both: Any) -> None:
+    both.same(MAKE)
+    both.same(LOOK)
+    both.again()
+    both.same(LOOK)
+    both.same(CHANGE)
+    both.again()
+    both.same("sorted(f), f['again'][()], f['kept/y'][()], f['kept/self/y'][()], f['typed'].dtype")
+
+
+def test_external_links(impl: Any, tmp_path: pathlib.Path) -> None:
+    with impl.h5.File(tmp_path / "other.nc", "w") as other:
+        other["a/b"] = [1, 2]
+    with impl.open("w") as f:
+        # beside the file that has the link, wherever the program runs
+        f["there"] = impl.h5.ExternalLink("other.nc", "/a")
+        f["wrong"] = impl.h5.ExternalLink("other.nc", "/q")
+        assert f["there/b"][()].tolist() == [1, 2]
+        assert "there/b" in f
+        assert "there/c" not in f
+        with pytest.raises(KeyError):
+            f["wrong"]
+        f.copy("there", "here", expand_external=True)
+        assert f["there"].file.mode == "r+"
+        f["there"].attrs["x"] = 1
+        f = impl.again(f, "r")
+        assert f["here/b"][()].tolist() == [1, 2]
+        assert f["there"].file.mode == "r"
+        assert f["there"].attrs["x"] == 1
+        assert f.get("there", elink_mode="r").name == "/a"
+        with pytest.raises(ValueError):
+            f.get("there", elink_mode="r+")
+        f.close()
+
+
+def test_copies_of_links(both: Any) -> None:
+    both.same("""
+        f['g/x'] = [1]
+        f['g/s'] = h5.SoftLink('/out')
+        f['out'] = [7, 8]
+        f['g/again'] = f['g/x']
+        f['g/out'] = f['out']
+        f['g/t'] = np.dtype('f4')
+        f.copy('g', 'plain')
+        f.copy('g', 'full', expand_soft=True)
+        sorted(f['plain']), sorted(f['full']), type(f.get('plain/s', getlink=True)).__name__, f['plain/t'].dtype
+        type(f.get('full/s', getlink=True)).__name__, f['full/s'][()]
+        f['plain/again'] == f['plain/x'], f['plain/again'] == f['g/x'], f['plain/out'] == f['out'], f['plain/out'][()]
+        o = h5.File(folder + '/o', 'w')
+        f.copy('g', o, expand_soft=True)
+        f.copy('g/t', o, 'u')
+        sorted(o), sorted(o['g']), o['g/s'][()], o['u'].dtype
+        o.close()
+    """)
+    both.again()
+    both.same("f['plain/again'] == f['plain/x'], f['full/s'][()], f['plain/out'][()]")
+
+
+def test_orders_of_creation(impl: Any) -> None:
+    with impl.open("w", track_order=True) as f:
+        for name in "zay":
+            f[name] = 1
+        g = f.create_group("g", track_order=True)
+        plain = f.create_group("b", track_order=False)
+        for name in "qpr":
+            g.create_group(name)
+            plain[name] = 1
+            g.attrs[name] = plain.attrs[name] = 1
+        d = f.create_dataset("d", data=1, track_order=True)
+        d.attrs["z"] = d.attrs["a"] = 1
+        f.move("z", "last")
+        for _ in range(2):
+            assert list(f) == ["a", "y", "g", "b", "d", "last"]
+            assert list(f["g"]) == list(f["g"].attrs) == ["q", "p", "r"]
+            assert list(f["b"]) == list(f["b"].attrs) == ["p", "q", "r"]
+            assert list(f["d"].attrs) == ["z", "a"]
+            assert list(reversed(f["g"])) == ["r", "p", "q"]
+            f = impl.again(f)
+        f.close()
+
+
+def test_objects_without_a_name(impl: Any) -> None:
+    with impl.open("w") as f:
+        gone, kept = f.create_dataset(None, data=[1, 2]), f.create_dataset(None, (2,), "i4")
+        group = f.create_group(None)
+        assert gone.name is kept.name is group.name is None
+        with pytest.raises(ValueError):
+            _ = gone.parent
+        kept[1] = 5
+        f.flush()
+        assert list(f) == []
+        assert gone[()].tolist() == [1, 2]
+        f["kept"], f["group"] = kept, group
+        f["group/x"] = 1
+        assert kept.name == "/kept"
+        f = impl.again(f)
+        assert sorted(f) == ["group", "kept"]
+        assert f["kept"][()].tolist() == [0, 5]
+        assert f["group/x"][()] == 1
+        f.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "x", [1], {"/a": 1}, {"a": {"soft": "x"}}, {"/a": {"soft": 1}}, {"/a": {"hard": "/nowhere"}}, {"/a/": {"soft":
+        "x"}}, {"/no/a": {"soft": "x"}}, {"/x": {"soft": "y"}}, {"/a": {"external": ["x"]}}, {"/a": {"dtype": "<q99"}},
+        {"/a": {"dtype": {"fields": [["a", "<f4", 100]], "size": 8}}}, {"/a": {"soft": "x", "hard": "/x"}},
+        {"/a": {"hard": 7}},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_links_that_lie_are_left_out(tmp_path: pathlib.Path, said: Any) -> None:
+    netcdf4 = pytest.importorskip("netCDF4")
+    path = tmp_path / "x.nc"
+    with netcdf4.Dataset(path, "w", format="NETCDF3_64BIT_DATA") as other:
+        other.createVariable("x", "i4")
+        other._PncVol = json.dumps({"version": 1, "links": said})
+    with pytest.warns(pnc_vol.PncVolWarning):
+        f = pnc_vol.File(path)
+    with f:
+        assert list(f) == ["x"]
+
+
+def test_links_in_circles_end(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["a"], f["b"] = pnc_vol.SoftLink("b"), pnc_vol.SoftLink("a")
+        f["deep"] = pnc_vol.SoftLink("deep/deep")
+        for name in ("a", "deep", "deep/x"):
+            with pytest.raises(KeyError):
+                f[name]
+        with pytest.raises(RuntimeError, match="another file"), pnc_vol.File(tmp_path / "y.nc", "w") as other:
+            other["x"] = f.create_group("g")
+        with pytest.raises(pnc_vol.NotYetError, match="give it a name first"):
+            f.create_group(None)["x"] = np.zeros(1)
