@@ -27,6 +27,7 @@ from pnc_vol.errors import (
     DefinitionMismatchError,
     FlushError,
     RankError,
+    SyncError,
 )
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
