@@ -14,7 +14,9 @@ import numpy.typing as npt
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.decomposition import Decomposition
+from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.selection import Selection, select
+from pnc_vol.pending.direct import iget_run
 from pnc_vol.pending.request import Request
 
 __all__ = ["Posting", "has_text", "source", "target"]
@@ -129,8 +131,12 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
-            chosen = Decomposition.of_index(self._id.node.shape or (), args) or source(self._id.node.shape, args)
-            return session.iget(self._id.node, chosen, out)
+            node = self._id.node
+            run = one_run(node.shape, args) if node.shape and node.element.kind == "number" else None
+            if run is not None and run[1]:
+                return iget_run(session, node, args, run, out)
+            chosen = Decomposition.of_index(node.shape or (), args) or source(node.shape, args)
+            return session.iget(node, chosen, out)
 
     def iput_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, values: Any) -> Request:
         """Post a write of many subarrays as one request (PnetCDF's varn).

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["one_run"]
+__all__ = ["Run", "one_run"]
 
 Shape = tuple[int, ...]
+Run = tuple[int, int, Shape]
+"""First element and elements, counted in C order, and the shape of the result."""
 
 
-def one_run(shape: Shape, args: Any) -> tuple[int, int, Shape] | None:
+def one_run(shape: Shape, args: Any) -> Run | None:
     """First element, elements and shape of what integers and slices select, if it is one run; else None.
 
     None also for what `select` refuses, so that it is asked then.

@@ -19,17 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents, Int64, Runs
-from pnc_vol.extents.one_run import one_run
+from pnc_vol.extents.one_run import Run, one_run
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection
+from pnc_vol.extents.selection import Selection, select
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.request import Request
+from pnc_vol.pending.request import Request, as_out
 from pnc_vol.pending.stream import BLOCK, in_parallel
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["Facts", "PostedRead", "complete_runs", "facts_of", "offset_of", "read_run", "read_simply"]
+__all__ = ["Facts", "PostedRead", "complete_runs", "facts_of", "iget_run", "offset_of", "read_run", "read_simply"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -163,18 +163,35 @@ def _in_blocks(session: Session, facts: Facts, flat: Array, offset: int) -> bool
 class PostedRead:
     """A read that waits.
 
+    wanted : Selection, or the dataset's shape and the index, which may take more than the read to make one of.
     out : array to fill, of the selection's shape.
+    run : first element, elements and shape, if it is known to be one run.
     """
 
     request: Request
     node: DatasetNode
-    selection: Selection
+    wanted: Selection | tuple[Any, Any]
     out: Array
+    run: Run | None = None
 
     @property
     def found(self) -> Runs:
         """The runs of the selection."""
-        return runs(self.selection, record=self.node.is_record)
+        wanted = self.wanted if isinstance(self.wanted, Selection) else select(*self.wanted)
+        return runs(wanted, record=self.node.is_record)
+
+    @property
+    def single_run(self) -> tuple[int, ...] | None:
+        """First element and elements, if it is one run."""
+        return self.wanted.single_run() if isinstance(self.wanted, Selection) else None
+
+
+def iget_run(session: Session, node: DatasetNode, index: Any, run: Run, out: Any = None) -> Request:
+    """Post the reading of one run of numbers; `index` is what the user said. See `Session.iget`."""
+    array = as_out(out, run[2], node.element.dtype)
+    request = session.handle(session.next_number(), "read", run[1] * node.element.itemsize, array)
+    session.reads.append(PostedRead(request, node, (node.shape, index), array, run))
+    return request
 
 
 def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
@@ -194,7 +211,7 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
         if facts is None or session.queue.has(uid):
             left += mine
             continue
-        found = [posted.selection.single_run() for posted in mine]
+        found = [posted.run or posted.single_run for posted in mine]
         starts = np.array([-1 if one is None else one[0] for one in found], np.int64)
         counts = np.array([0 if one is None else one[1] for one in found], np.int64)
         offsets = _offsets(session, mine[0].node, facts, starts, counts)

@@ -120,7 +120,7 @@ class Session:
         """Whether variables were deleted since the file was cut to the length of its data."""
         self.closed = False
         self.handles: dict[int, Request] = {}
-        self._reads: list[fetch.PostedRead] = []
+        self.reads: list[fetch.PostedRead] = []
         self.ragged: dict[int, DatasetNode] = {}
         """Arrays of varying length that were written since the last flush."""
         self.poison: OSError | None = None
@@ -213,7 +213,7 @@ class Session:
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
         number, nbytes, waits = post.lend(self, node, selection, values)
-        return self._handle(number, "write", nbytes, waits=waits)
+        return self.handle(number, "write", nbytes, waits=waits)
 
     def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
         """Post a read, to be completed by `wait` or a flush.
@@ -224,12 +224,12 @@ class Session:
             `out` is no writable array of the selection's shape.
         """
         array = as_out(out, selection.result_shape, node.element.dtype)
-        number = self._next()
+        number = self.next_number()
         if node.element.kind == "composite":
             array[...] = composite.read(self, node, selection)
-            return self._handle(number, "read", 0, array)
-        request = self._handle(number, "read", selection.nelems * node.element.itemsize, array)
-        self._reads.append(fetch.PostedRead(request, node, selection, array))
+            return self.handle(number, "read", 0, array)
+        request = self.handle(number, "read", selection.nelems * node.element.itemsize, array)
+        self.reads.append(fetch.PostedRead(request, node, selection, array))
         return request
 
     def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:
@@ -240,11 +240,11 @@ class Session:
         """Post the reading of many subarrays of one dataset into one array, one after another."""
         return self.iget(node, self.lists.many(node.shape or (), starts, counts), out)
 
-    def _next(self) -> int:
+    def next_number(self) -> int:
         self.next_request += 1
         return self.next_request - 1
 
-    def _handle(self, number: int, kind: str, nbytes: int, array: Any = None, *, waits: bool = True) -> Request:
+    def handle(self, number: int, kind: str, nbytes: int, array: Any = None, *, waits: bool = True) -> Request:
         request = Request(self, number, kind, nbytes, array)
         if nbytes and waits:
             self.handles[number] = request
@@ -275,14 +275,14 @@ class Session:
             The file could not be read; they stay posted.
         """
         wanted = None if requests is None else {request.id for request in requests}
-        mine = [read for read in self._reads if wanted is None or read.request.id in wanted]
+        mine = [read for read in self.reads if wanted is None or read.request.id in wanted]
         try:
             fetch.complete(self, mine)
         finally:
             self._forget_reads({read.request.id for read in mine if read.request.test()})
 
     def _forget_reads(self, numbers: set[int]) -> None:
-        self._reads = [read for read in self._reads if read.request.id not in numbers]
+        self.reads = [read for read in self.reads if read.request.id not in numbers]
         for number in numbers:
             self.handles.pop(number, None)
 
@@ -326,7 +326,7 @@ class Session:
                     continue
                 if request.status == "done":
                     raise AlreadyDoneError(f"request {request.id} was carried out already and cannot be cancelled")
-                self._reads = [read for read in self._reads if read.request.id != request.id]
+                self.reads = [read for read in self.reads if read.request.id != request.id]
                 self.queue.cancel(request.id)
                 self.handles.pop(request.id, None)
                 request.status = "cancelled"
@@ -404,7 +404,7 @@ class Session:
             try:
                 self.complete_reads()
             except OSError as error:
-                self._forget_reads({read.request.id for read in self._reads})
+                self._forget_reads({read.request.id for read in self.reads})
                 return error
         return None
 
