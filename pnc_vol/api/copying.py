@@ -22,6 +22,7 @@ from pnc_vol.extents.selection import select
 from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
+from pnc_vol.pending.room import check_room
 
 if TYPE_CHECKING:
     from pnc_vol.api.paths import Slot
@@ -164,6 +165,7 @@ def _copy_dataset(
     made = target.tree.add_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue
     )
+    check_room(target, made)
     made.axes = [Axis(label=axis.label) for axis in node.axes]
     made.echo = dict(node.echo)
     if with_attrs:

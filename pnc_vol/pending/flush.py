@@ -42,7 +42,7 @@ from pnc_vol.pending.transport import wish_of
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["flush"]
+__all__ = ["flush", "laid_out"]
 
 _FILL_BYTES = 1 << 20
 _MOVE_BYTES = 8 << 20
@@ -91,7 +91,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         flat = _definitions(session, common=False)
     session.placed.records = agreed.records
     session.placed.virgin &= not agreed.spoilt
-    target = _target(session, _laid_out(session, flat, closing=closing), flat.uids)
+    target = _target(session, laid_out(session, flat, closing=closing), flat.uids)
     cuts = agree_cuts(comm, target.uids, session.placed.cuts) if agreed.cut else {}
     copy = moved(session, target)
     try:
@@ -211,7 +211,7 @@ def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
     return made
 
 
-def _laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
+def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     """The definitions with begins: what the file's header will be."""
     if session.laid_out is not None and session.laid_out[0] is flat and not session.placed.drained:
         return session.laid_out[1]

@@ -22,6 +22,7 @@ from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending import composite, post
+from pnc_vol.pending.room import check_records, check_room
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -39,6 +40,8 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
 
     Raises
     ------
+    DefinitionError
+        The file's version cannot hold it.
     FlushError, OSError
         The queue was full and could not be written out.
     """
@@ -60,6 +63,7 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
 def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
     """Give a record dataset another number of records."""
     old, new = node.shape, shape[0]
+    check_records(session, node, new)
     if new < (old or (0,))[0]:
         session.complete_reads()
         count = new * math.prod(shape[1:])
@@ -88,6 +92,7 @@ def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:
     tree.history.append(node)
     tree.touch()
     try:
+        check_room(session, node)
         if session.comm.rank == 0:
             _copy(session, before, node)
     except BaseException:

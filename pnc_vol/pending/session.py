@@ -125,6 +125,8 @@ class Session:
         """Arrays of varying length that were written since the last flush."""
         self.poison: OSError | None = None
         """The error of an fsync: what it could not write may be dropped, and a second one would not tell."""
+        self.room_used = -1
+        """Bytes of what is defined, or was; below 0 until they are counted, for `room.check_room`."""
         self.before_header = [self.queue.about_to_write] if isinstance(self.queue, LogQueue) else []
         """Told of a header before it is written."""
         self._forks = _forks[0]
