@@ -140,8 +140,8 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
         got = session.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
         if got < extents.nbytes and session.strict:
             raise ShortFileError(
-                f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
-                "without strict=True they read as the fill value"
+                f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "
+                "file; without strict=True they read as the fill value"
             )
     except Exception as reason:
         if not collective:
