@@ -12,7 +12,7 @@ Rules
    shortcut and not what users see.
 
 ``PNC_VOL_SUITE_RESULTS`` names a file that gets a line for each test: outcome, id, reason.
-``PNC_VOL_SUITE_REOPEN=1``: the reopen mode, see `reopening`.
+``PNC_VOL_SUITE_MODE``: ``reopen`` or ``check``, see `reopening` and `checking`.
 """
 
 from __future__ import annotations
@@ -141,10 +141,14 @@ def install() -> None:
 
 sys.path.insert(0, str(HERE))
 install()
-if os.environ.get("PNC_VOL_SUITE_REOPEN") == "1":
+if os.environ.get("PNC_VOL_SUITE_MODE") == "reopen":
     import reopening
 
     reopening.install()
+elif os.environ.get("PNC_VOL_SUITE_MODE") == "check":
+    import checking
+
+    checking.install()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -161,6 +165,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return original(self, dset, arr, s, skip_fast_reader=True)
 
     common.TestCase.assertNumpyBehavior = without_fast_reader
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Any:
+    result = yield
+    checking = sys.modules.get("checking")
+    if checking is not None and checking.found:
+        told = "; ".join(checking.found)
+        checking.found.clear()
+        raise AssertionError(told)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    checking = sys.modules.get("checking")
+    if checking is not None:
+        terminalreporter.write_line(f"{checking.counts['files']} files were checked")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
