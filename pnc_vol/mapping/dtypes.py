@@ -126,6 +126,8 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
     (2,)
     """
     dt = np.dtype(dtype)
+    if dt.kind in "iuf" and dt.metadata is None:
+        return _plain_element(dt)
     info = check_string_dtype(dt)
     if info is not None:
         return _string_element(*info, width)

@@ -76,7 +76,8 @@ class RowsOf:
         return [self.rows(uid)]
 
     def sizes(self, uid: int) -> list[int]:
-        return [len(self.rows(uid))]
+        found = self._rows.get(uid)
+        return [0 if found is None else len(found)]
 
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
         raise NotImplementedError
@@ -104,14 +105,15 @@ class MemoryBatch(RowsOf):
         return list(self._rows | self.listed)
 
     def rows(self, uid: int) -> Rows:
-        found = self.listed.get(uid)
+        found = self.listed.get(uid) if self.listed else None
         return super().rows(uid) if found is None else np.concatenate([item.rows() for item in found])
 
     def items(self, uid: int) -> Sequence[Item]:
         return self.listed[uid] if uid in self.listed else [self.rows(uid)]
 
     def sizes(self, uid: int) -> list[int]:
-        return [len(item.runs.start) for item in self.listed[uid]] if uid in self.listed else super().sizes(uid)
+        listed = self.listed.get(uid)
+        return super().sizes(uid) if listed is None else [len(item.runs.start) for item in listed]
 
     def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
         return MemoryBatch(rows, self.arena)
