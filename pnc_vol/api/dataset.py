@@ -67,7 +67,7 @@ class Dataset(Storage, Posting):
     def __init__(self, bind: ObjectID, *, readonly: bool = False) -> None:
         if not isinstance(bind, DatasetID):
             raise ValueError(f"{bind} is not a DatasetID")
-        super().__init__(bind)
+        self._id = bind
 
     # ------------------------------------------------------------------------------------ what it is
 

@@ -86,9 +86,10 @@ class Group(Creating):
             if type(name).__name__ in ("Reference", "RegionReference"):
                 return self._referred(name)
             raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
-        session = self._id.check_for_name()
+        oid = self._id
+        session = oid.check_for_name()
         with session.lock:
-            return self._wrap(paths.find(self._node, name))
+            return self._wrap(paths.find(oid.node, name))
 
     def _referred(self, reference: Any) -> Any:
         """The object that a reference names.

@@ -89,6 +89,11 @@ def find(group: GroupNode, name: object) -> Any:
     NotFoundError
         There is none; the text says which part of the path is missing.
     """
+    if type(name) is str and name.isascii():
+        # What most names are: a member's.
+        member = group.children.get(name)
+        if member is not None:
+            return member
     text = text_of(name)
     if not text:
         raise NotFoundError("Unable to open object (the name is an empty string)")

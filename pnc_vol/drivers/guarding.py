@@ -23,7 +23,6 @@ import ctypes
 import functools
 import mmap
 import os
-import platform
 import signal
 import stat
 import sys
@@ -169,7 +168,7 @@ class _Calls:
 @functools.cache
 def _calls() -> _Calls | None:
     """None on a machine whose structures are not known to be these."""
-    if sys.platform != "linux" or sys.maxsize < 1 << 32 or platform.machine() not in ("x86_64", "aarch64"):
+    if sys.platform != "linux" or sys.maxsize < 1 << 32 or os.uname().machine not in ("x86_64", "aarch64"):
         return None
     try:
         return _Calls()
