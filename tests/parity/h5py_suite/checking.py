@@ -1,7 +1,7 @@
 """After each close of a file that was written: other programs look at it.
 
-netCDF4 must open the file and read every variable and attribute; of every fourth file, because it is a process each time,
-``ncvalidator`` must find nothing.
+netCDF4 must open the file and read every variable and attribute; of every fourth file, because it is a process each
+time, ``ncvalidator`` must find nothing.
 
 Knows: paths of files. Does not know: tests.
 """

@@ -3,8 +3,10 @@
 A test of the list that does not pass any more is a failure here, and so is one that passes and is not in the list: then
 ``python tests/parity/h5py_suite/test_suite.py`` writes the lists anew, and the change is looked at.
 
-``passing.txt`` has the ids of tests that pass, every file that they leave being looked at by other programs (`checking`);
-``reopened.txt`` those that pass in the reopen mode (`reopening`). ``not_passing.tsv`` has a reason for each test that could pass
+``passing.txt`` has the ids of tests that pass, every file that they leave being looked at by other programs
+(`checking`);
+``reopened.txt`` those that pass in the reopen mode (`reopening`). ``not_passing.tsv`` has a reason for each test that
+could pass
 and does not. What is in none of them needs HDF5 itself: its files, its low-level functions, single writers, virtual
 datasets.
 """
