@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+import numpy as np
+
 from pnc_vol.errors import CorruptHeaderError, NeedBytes
 from pnc_vol.format import rules
 from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
@@ -37,6 +39,11 @@ _SAMPLE = 16
 """Variables from which on the length of all is estimated."""
 
 _MARGIN = 1.1
+
+_ROW = 16
+"""Variables alike, one after another, from which on as many more as are alike are read at once."""
+
+_AT_ONCE = 4096
 
 
 class Decoded(NamedTuple):
@@ -313,11 +320,20 @@ class _Reader(Source):
         block, elements = b"", 1
         indices: tuple[int, ...] = ()
         attrs: tuple[Attr, ...] = ()
-        for i in range(n):
+        # Variables in a row that were like the one before them, and how many make it worth to look at many at once.
+        row, enough, length = 0, _ROW, 0
+        while (i := len(found)) < n:
+            if row >= enough:
+                after, row = p, 0
+                p = self.alike(p, n - i, length, block, found, var_at)
+                enough = _ROW if p > after else 2 * enough
+                continue
             var_at.append(p)
+            at_first = len(self.findings)
             # As `Source.name`, for what most names are.
             q = p + width
-            stop = q + number(data, p)[0] if q <= end else end + 1
+            before, length = length, number(data, p)[0] if q <= end else end
+            stop = q + length
             after = (stop + 3) & -4
             plain = stop - q <= longest and after <= end and data[stop:after] == NUL[after - stop]
             name = data[q:stop].decode("ascii", "replace") if plain else ""
@@ -325,9 +341,11 @@ class _Reader(Source):
                 p = after
             else:
                 name, p = self.name(p, ("var", i))
+            row += 1
             if block and data.startswith(block, p):
                 p += len(block)
             else:
+                row = 0
                 start, known = p, len(self.findings)
                 q = p + width
                 key = data[p : q + number(data, p)[0] * width] if q <= end else b""
@@ -358,12 +376,42 @@ class _Reader(Source):
             if vsize not in (padded, size) and not (small and vsize == 0xFFFFFFFF and padded > 0xFFFFFFFC):
                 self.warn(p + 4, ("var", i, "vsize"), vsize, f"is {vsize}, and {padded} follows from the dimensions")
             inner.append(size)
+            if length != before or len(self.findings) > at_first:
+                row = 0
             found.append(make(Var, (name, indices, attrs, code, begin)))
             p = q
         var_at.append(p)
         if len({var[0] for var in found}) != n:
             self.same_name(found, p, ("var",))
         return found
+
+    def alike(self, p: int, most: int, length: int, block: bytes, found: list[Var], var_at: list[int]) -> int:
+        """Read at once the variables from `p` on that are like the last one; return where the next one begins.
+
+        They have its dimensions, attributes, type and size, and names of as many bytes, which are identifiers; there
+        was nothing to say of the last one, so there is nothing to say of them.
+        """
+        width, begin = self.w.width, self.w.begin
+        step = width + ((length + 3) & -4) + len(block) + self.w.tail.size
+        count = min(most, (self.end - p) // step, _AT_ONCE)
+        if count < _ROW:
+            return p
+        entries = np.frombuffer(self.data, np.uint8, count * step, p).reshape(count, step)
+        same = entries == np.frombuffer(self.data, np.uint8, step, p - step)
+        same[:, width : width + length] = True
+        same[:, step - begin :] = True
+        alike = same.all(axis=1)
+        k = count if alike.all() else int(alike.argmin())
+        text = entries[:k, width : width + length].tobytes()
+        names = [text[i : i + length].decode("ascii") for i in range(0, k * length, length)] if text.isascii() else []
+        k = next((i for i, name in enumerate(names) if not name.isidentifier()), len(names))
+        begins = entries[:k, step - begin :].copy().view(f">u{begin}").ravel().tolist()
+        _, indices, attrs, code, _ = found[-1]
+        make = tuple.__new__
+        found += [make(Var, (name, indices, attrs, code, at)) for name, at in zip(names[:k], begins, strict=True)]
+        self.sizes += [self.sizes[-1]] * k
+        var_at += range(p, p + k * step, step)
+        return p + k * step
 
     def tail_part(self, p: int) -> str:
         """Name the first field of a variable's end, at `p`, that the file does not hold whole."""
