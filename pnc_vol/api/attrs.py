@@ -60,10 +60,11 @@ class AttributeManager(MutableMappingHDF5):
         oid = self._id
         session = oid.check_for_name()
         attrs: Attributes = oid.node.attrs
+        # One look at a table, which needs no lock.
+        plain = attrs.plain(name) if type(name) is str else None
+        if plain is not None:
+            return plain
         with session.lock:
-            plain = attrs.plain(name) if type(name) is str else None
-            if plain is not None:
-                return plain
             return _shown(self._find(attrs, text_of(name)))
 
     def _find(self, attrs: Attributes, name: str) -> Attribute:

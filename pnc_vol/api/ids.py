@@ -185,3 +185,9 @@ class DatasetID(ObjectID):
         if node.tree.datasets.get(node.uid) is not node:
             return super().check()
         return session
+
+    def check_for_name(self) -> Session:
+        session, node = self.handle.session, self.node
+        if not (session.closed or session.forked) and node.tree.datasets.get(node.uid) is node:
+            return session
+        return super().check_for_name()

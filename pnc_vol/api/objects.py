@@ -134,6 +134,9 @@ class KeysViewHDF5(KeysView[str]):
 
     _mapping: Mapping[str, Any]
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mapping)
+
     def __repr__(self) -> str:
         return f"<KeysViewHDF5 {list(self)}>"
 
