@@ -18,6 +18,7 @@ Rules
 from __future__ import annotations
 
 import builtins
+import functools
 import itertools
 import json
 import os
@@ -145,7 +146,7 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
     private, request = mpi.Idup()
     for _ in _patiently(timeout):
         if request.Test():
-            return MpiComm(private, timeout=timeout)
+            return MpiComm(private, timeout=timeout, origin=mpi)
     raise errors.CollectiveTimeout(
         f"open: not all {mpi.Get_size()} ranks came within {timeout:g} s; every rank must open the file "
         "(collective_timeout= sets the patience)"
@@ -182,11 +183,13 @@ def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
 class MpiComm(Comm):
     """The ranks of an MPI communicator, which this object owns."""
 
-    def __init__(self, mpi: Any, *, timeout: float | None) -> None:
+    def __init__(self, mpi: Any, *, timeout: float | None, origin: Any = None) -> None:
         from mpi4py import MPI
 
         self._MPI = MPI
         self.mpi = mpi
+        self._origin = origin
+        self._node: tuple[int, int, int] | None = None
         self.rank = mpi.Get_rank()
         self.size = mpi.Get_size()
         self.timeout = timeout
@@ -340,6 +343,16 @@ class MpiComm(Comm):
         raise self._broken
 
     def node(self) -> tuple[int, int, int]:
+        if self._node is None:
+            # Known to the communicator that it is a copy of, as programs open many files by one.
+            there = self._origin is not None and self._origin != self._MPI.COMM_NULL
+            kept = self._origin.Get_attr(_node_key()) if there else None
+            self._node = kept or self._find_node()
+            if kept is None and there:
+                self._origin.Set_attr(_node_key(), self._node)
+        return self._node
+
+    def _find_node(self) -> tuple[int, int, int]:
         ours = self.mpi.Split_type(self._MPI.COMM_TYPE_SHARED)
         try:
             # Splitting keeps the order of ranks, so the first of a node is its lowest.
@@ -368,6 +381,14 @@ class MpiComm(Comm):
         if self._broken is None and self.mpi is not None:
             self.mpi.Free()
         self.mpi = None
+
+
+@functools.cache
+def _node_key() -> int:
+    """Under which a communicator keeps what `node` says."""
+    from mpi4py import MPI
+
+    return int(MPI.Comm.Create_keyval())
 
 
 def ranks_text(ranks: list[int]) -> str:

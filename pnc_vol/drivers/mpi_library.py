@@ -8,13 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from pnc_vol.extents.model import Int64
 
-__all__ = ["errors_are_lost", "hindexed", "os_errors", "types_are_broken"]
+__all__ = ["errors_are_lost", "hindexed", "opened", "os_errors", "types_are_broken"]
 
 
 def types_are_broken(version: str, bindings: str | None = None) -> bool:
@@ -87,3 +87,23 @@ def os_errors(path: str | None, what: str) -> Iterator[None]:
         named = [n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE) if os.strerror(n) in told]
         number = numbers.get(kind, named[0] if named else errno.EIO)
         raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
+
+
+def opened(mpi: Any, path: str, writable: bool, hints: Mapping[str, str]) -> Any:
+    """An ``MPI.File``, opened by all ranks together; the library ignores the hints that it does not know.
+
+    Raises
+    ------
+    OSError
+    """
+    from mpi4py import MPI
+
+    info = MPI.Info.Create()
+    try:
+        for key, value in hints.items():
+            if len(key) <= MPI.MAX_INFO_KEY and len(value) <= MPI.MAX_INFO_VAL:
+                info.Set(key, value)
+        with os_errors(path, "open"):
+            return MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
+    finally:
+        info.Free()

@@ -14,7 +14,8 @@ Rules
 4. Open MPI loses the error of a collective write when the disk is full; there the file's size is looked at afterwards,
    on all ranks. What stays unseen is a full disk under a file that already had its size.
 5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
-6. What a rank moves by itself goes by a descriptor where that is sound, see `direct`, else by MPI-IO.
+6. What a rank moves by itself goes by a descriptor where that is sound, see `direct`, else by MPI-IO. With a descriptor
+   the file is opened by MPI-IO when the first collective call needs it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.direct import Descriptor
+from pnc_vol.drivers.direct import Descriptor, one_node
 from pnc_vol.drivers.moves import get_extents, put_extents
-from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, os_errors, types_are_broken
+from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
 from pnc_vol.drivers.pieces import (
     check,
     copy_pieces,
@@ -64,8 +66,8 @@ class MpioDriver(Root):
 
     Parameters
     ----------
-    file : mpi4py.MPI.File
-        Open; its view is plain bytes.
+    open_file : callable
+        Opens the file, all ranks together, and returns an mpi4py.MPI.File; its view is plain bytes.
     path : str
     writable : bool
     comm : mpi4py.MPI.Intracomm
@@ -91,7 +93,7 @@ class MpioDriver(Root):
 
     def __init__(
         self,
-        file: Any,
+        open_file: Callable[[], Any],
         path: str,
         *,
         writable: bool,
@@ -103,7 +105,8 @@ class MpioDriver(Root):
     ) -> None:
         super().__init__(path, writable=writable)
         self._direct = direct
-        self._file = file
+        self._open_file = open_file
+        self._opened: Any = None if direct is not None else open_file()
         self._comm = comm
         self._round = round_bytes
         self._typed = derived_types
@@ -160,24 +163,16 @@ class MpioDriver(Root):
         version = MPI.Get_library_version()
         if derived_types is None:
             derived_types = not types_are_broken(version)
-        info = MPI.Info.Create()
-        try:
-            for key, value in (hints or {}).items():
-                if len(key) <= MPI.MAX_INFO_KEY and len(value) <= MPI.MAX_INFO_VAL:
-                    info.Set(key, value)
-            with os_errors(path, "open"):
-                file = MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
-        finally:
-            info.Free()
+        single = direct and one_node(comm, mpi)
         return cls(
-            file,
+            partial(opened, mpi, path, writable, dict(hints or {})),
             path,
             writable=writable,
             comm=mpi,
             round_bytes=round_bytes,
             derived_types=derived_types,
             check_size=errors_are_lost(version),
-            direct=Descriptor.of(path, mpi, writable=writable, system=system) if direct else None,
+            direct=Descriptor.of(path, mpi, writable=writable, system=system) if single else None,
         )
 
     # ------------------------------------------------------------------------------------------------- verbs
@@ -230,14 +225,35 @@ class MpioDriver(Root):
                 raise failure
             return calls
 
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        if self._direct is None:
+            return False
+        with self._use:
+            seen = self._direct.look(end, use)
+        if seen:
+            with self._use.lock:
+                self._counts["read_calls"] += 1
+                self._counts["read_bytes"] += nbytes
+        return seen
+
     def _size(self) -> int:
         if self._direct is not None:
             return self._direct.size()
         with self._lock, os_errors(self.path, "size"):
             return int(self._file.Get_size())
 
+    @property
+    def _file(self) -> Any:
+        """The file by MPI-IO; opened by the first call that needs it, which all ranks make together."""
+        if self._opened is None:
+            self._opened = self._open_file()
+        return self._opened
+
     def _resize(self, nbytes: int) -> None:
         """All ranks together: no rank's earlier write may come after the cut."""
+        if self._direct is not None:
+            self._direct.resize(nbytes, self._comm)
+            return
         with self._lock, os_errors(self.path, f"resize to {nbytes} bytes"):
             self._comm.Barrier()
             self._file.Set_size(nbytes)
@@ -247,8 +263,9 @@ class MpioDriver(Root):
         # ROMIO leaves it out on a rank that wrote nothing by itself.
         if self._direct is not None:
             self._direct.sync()
-        with self._lock, os_errors(self.path, "sync"):
-            self._file.Sync()
+        if self._opened is not None:
+            with self._lock, os_errors(self.path, "sync"):
+                self._file.Sync()
 
     def _close(self) -> None:
         """All ranks together; nothing is left to do once MPI has ended."""
@@ -256,8 +273,8 @@ class MpioDriver(Root):
 
         if self._direct is not None:
             self._direct.close()
-        with self._lock, os_errors(self.path, "close"):
-            if not MPI.Is_finalized():
+        if self._opened is not None and not MPI.Is_finalized():
+            with self._lock, os_errors(self.path, "close"):
                 self._file.Close()
 
     # ------------------------------------------------------------------------------------ one rank by itself

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from pnc_vol.extents.subarrays import flatten
 
 __all__ = ["LEAST_RUNS", "Decomposition", "Recent"]
 
-LEAST_RUNS = 64
+LEAST_RUNS = 16
 """Runs below which a list is not worth remembering."""
 
 _MOST = 16
@@ -155,24 +155,23 @@ class Decomposition:
         return None
 
 
-class _Kept:
-    """A list of subarrays and what became of it."""
+class _Kept(NamedTuple):
+    """A list of subarrays and what became of it: runs of the axes from `skipped` on, at `lead` of the one before."""
 
-    __slots__ = ("counts", "flattened", "shape", "starts")
+    shape: Shape
+    starts: npt.NDArray[Any]
+    counts: npt.NDArray[Any]
+    flattened: _Flattened
+    skipped: int
+    lead: int
 
-    def __init__(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
-        self.flattened = _Flattened(shape, starts, counts)
-        self.shape, self.starts, self.counts = shape, starts.copy(), counts.copy()
-
-    def same(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> bool:
-        if shape != self.shape or starts.shape != self.starts.shape or starts.dtype != self.starts.dtype:
+    def same(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any], skipped: int = 0) -> bool:
+        """Whether it is this list, but for the first axes."""
+        mine, number = self.starts[:, skipped:], self.counts[:, skipped:]
+        if shape != self.shape[skipped:] or starts.shape != mine.shape or starts.dtype != mine.dtype:
             return False
         # Most lists that differ do so in their first row already.
-        return (
-            np.array_equal(starts[0], self.starts[0])
-            and np.array_equal(starts, self.starts)
-            and np.array_equal(counts, self.counts)
-        )
+        return bool((starts[0] == mine[0]).all() and (starts == mine).all() and (counts == number).all())
 
     @property
     def nbytes(self) -> int:
@@ -207,28 +206,34 @@ class Recent:
             return starts.select(shape)
         if not _plain(starts, len(shape)) or not _plain(counts, len(shape)) or starts.shape != counts.shape:
             return many(shape, starts, counts)
-        lead, inner, first, number = 0, shape, starts, counts
-        if len(shape) > 1 and bool((starts[:, 0] == starts[0, 0]).all()) and bool((counts[:, 0] == 1).all()):
-            lead = int(starts[0, 0])
-            if not 0 <= lead < shape[0]:
-                return many(shape, starts, counts)
-            first, number, inner = starts[:, 1:], counts[:, 1:], shape[1:]
         for i, kept in enumerate(self._kept):
-            if kept.same(inner, first, number):
+            if kept.same(shape, starts, counts):
                 if i:
                     self._kept.insert(0, self._kept.pop(i))
-                return listed(shape, kept.flattened.at(lead), kept.flattened.total)
+                return listed(shape, kept.flattened.at(kept.lead), kept.flattened.total)
         if starts.nbytes + counts.nbytes > self._most_bytes // 2:
             return many(shape, starts, counts)
         try:
-            kept = _Kept(inner, first, number)
+            found = self._new(shape, starts, counts)
         except (SelectionIndexError, SelectionValueError):
             # Say it of the shape that was meant.
             return many(shape, starts, counts)
-        self._kept.insert(0, kept)
+        self._kept.insert(0, found)
         while len(self._kept) > _MOST or sum(one.nbytes for one in self._kept) > self._most_bytes:
             self._kept.pop()
-        return listed(shape, kept.flattened.at(lead), kept.flattened.total)
+        return listed(shape, found.flattened.at(found.lead), found.flattened.total)
+
+    def _new(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> _Kept:
+        """Remember a list, by the runs of one that is the same but for its place on the first axis, if there is one."""
+        lead, skipped, inner, first, number = 0, 0, shape, starts, counts
+        if len(shape) > 1 and bool((starts[:, 0] == starts[0, 0]).all()) and bool((counts[:, 0] == 1).all()):
+            lead, skipped, inner = int(starts[0, 0]), 1, shape[1:]
+            if not 0 <= lead < shape[0]:
+                raise SelectionIndexError(f"{lead} is out of range for the first axis of {shape}")
+            first, number = starts[:, 1:], counts[:, 1:]
+        known = (kept.flattened for kept in self._kept if kept.same(inner, first, number, kept.skipped))
+        flattened = next(known, None) or _Flattened(inner, first, number)
+        return _Kept(shape, starts.copy(), counts.copy(), flattened, skipped, lead)
 
     def runs(self, selection: Selection, *, record: bool) -> Runs:
         """`place.runs`, once for each list."""

@@ -445,8 +445,5 @@ class Session:
 
     def statistics(self) -> dict[str, Any]:
         """Counts of what this file did since it was opened, by name."""
-        found: dict[str, Any] = dict(self.counts)
-        found["bytes_spilled"] = self.queue.spilled_bytes
-        found |= self.transport.statistics()
-        found["driver"] = self.driver.statistics()
-        return found
+        spilled, driver = self.queue.spilled_bytes, self.driver.statistics()
+        return {**self.counts, **self.transport.statistics(), "bytes_spilled": spilled, "driver": driver}

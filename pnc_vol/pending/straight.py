@@ -6,7 +6,7 @@ Knows: places of variables, runs, drivers. Does not know: fill values, posts; wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,16 @@ import numpy.typing as npt
 from pnc_vol.extents.model import Extents
 from pnc_vol.extents.place import place
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.pending.direct import PostedRead, facts_of
+from pnc_vol.pending.direct import Facts, PostedRead, facts_of
 from pnc_vol.pending.stream import blocks_of, in_parallel
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
 __all__ = ["read_straight"]
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
 
 _LEAST = 256 << 10
 """Bytes of a read from which on it is worth calls of its own."""
@@ -29,8 +32,12 @@ _LEAST_RUN = 4096
 """Bytes of its runs, on average, from which on they need not be read together with others'."""
 
 
+_LOOK = 4 << 20
+"""Bytes that are converted from a mapped file at a time."""
+
+
 def read_straight(session: Session, posted: PostedRead) -> bool:
-    """Read a block at a time where it belongs, and swap it while it is in the cache; False if it is not that simple.
+    """Read where the bytes belong, and swap them there; False if it is not that simple.
 
     What stands in the array if it turns out not to be is written over afterwards.
 
@@ -59,12 +66,42 @@ def read_straight(session: Session, posted: PostedRead) -> bool:
         inner=facts.inner or None,
         record_size=session.placed.record_size,
     )
-    memory: npt.NDArray[np.uint8] = out.reshape(-1).view(np.uint8)
-    swap = facts.itemsize if out.dtype != facts.file_dtype else 1
+    flat = out.reshape(-1)
+    if not _looked(session, facts, extents, flat) and not _in_blocks(session, facts, extents, flat):
+        return False
+    posted.request._complete()
+    return True
+
+
+def _looked(session: Session, facts: Facts, extents: Extents, flat: Array) -> bool:
+    """Convert straight from the file's own bytes, in one pass, where they can be had."""
+    driver, blind, itemsize = session.driver, [False], facts.itemsize
+
+    def task(block: Extents) -> Callable[[Bytes], None]:
+        def use(file: Bytes) -> None:
+            for offset, length, first in zip(*(column.tolist() for column in block), strict=True):
+                part = flat[first // itemsize : (first + length) // itemsize]
+                part[...] = np.ndarray(part.shape, facts.file_dtype, file, offset)
+
+        def run(_: Bytes) -> None:
+            end = int((block.offset + block.length).max())
+            if not blind[0] and not driver.look(end, block.nbytes, use):
+                blind[0] = True
+
+        return run
+
+    in_parallel(driver, (task(block) for block in blocks_of(extents, _LOOK)), 0)
+    return not blind[0]
+
+
+def _in_blocks(session: Session, facts: Facts, extents: Extents, flat: Array) -> bool:
+    """Read a block where it belongs, and swap it while it is in the cache."""
+    memory: Bytes = flat.view(np.uint8)
+    swap = facts.itemsize if flat.dtype != facts.file_dtype else 1
     short: list[int] = []
 
-    def task(block: Extents) -> Callable[[npt.NDArray[np.uint8]], None]:
-        def run(_: npt.NDArray[np.uint8]) -> None:
+    def task(block: Extents) -> Callable[[Bytes], None]:
+        def run(_: Bytes) -> None:
             nbytes, first = block.nbytes, int(block.place[0])
             if session.driver.read(block, memory) < nbytes:
                 short.append(first)
@@ -73,6 +110,4 @@ def read_straight(session: Session, posted: PostedRead) -> bool:
         return run
 
     in_parallel(session.driver, (task(block) for block in blocks_of(extents)), 0)
-    if not short:
-        posted.request._complete()
     return not short

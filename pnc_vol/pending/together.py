@@ -114,7 +114,7 @@ class Together:
         self.driver = driver
         self.nodes = nodes
         self.window = window
-        self._asked = False
+        self._refused = False
         self._shared: Bytes | None = None
         self._own: Bytes | None = None
 
@@ -126,24 +126,31 @@ class Together:
         OSError
             Something of what all ranks gave could not be written; which pieces are in the file is not known.
         """
-        if not self._asked and self.nodes.single:
-            self._shared = shared_memory(self.comm, 2 * self.window)
-        self._asked = True
         work = _Round(self, extents, memory, aggregators)
         windows = work.agree()
         if windows == []:
             return
         if windows is None:
             work.attempt(lambda: self.driver.write(extents, memory))
-        elif self._shared is not None:
-            self._in_common(work, windows, self._shared)
         else:
-            self._sending(work, windows)
+            shared = self._memory(work.size * min(2, len(windows))) if self.nodes.single else None
+            if shared is not None:
+                self._in_common(work, windows, shared)
+            else:
+                self._sending(work, windows)
         work.end()
+
+    def _memory(self, nbytes: int) -> Bytes | None:
+        """Memory that all ranks see, of this size at least; None if they cannot have any."""
+        if not self._refused and (self._shared is None or self._shared.nbytes < nbytes):
+            self._shared = None
+            self._shared = shared_memory(self.comm, nbytes)
+            self._refused = self._shared is None
+        return self._shared
 
     def _in_common(self, work: _Round, windows: list[_Part], memory: Bytes) -> None:
         """Through memory that all see; while one window is written, the next one is filled."""
-        halves = [memory[: self.window], memory[self.window :]]
+        halves = [memory[: work.size], memory[work.size :]]
         work.begin(windows[0], halves[0])
         self.comm.exchange("flush window")
         for k, window in enumerate(windows):

@@ -352,6 +352,7 @@ def info(folder: str) -> None:
     comm.Barrier()
     f.close()
     hints.Free()
+    comm.Barrier()
     if comm.rank == 0:
         with h5py.File(os.path.join(folder, "x.nc")) as f:
             assert f["x"][:].tolist() == [i + 1 for i in range(comm.size)]
