@@ -226,6 +226,7 @@ class _Keeper:
         self.old, self.new, self.origin, self.how = old, new, origin, how
         self.sizes = inner_sizes(new)
         self.records = record_vars(new)
+        self.same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         # New variables never eat into the header's region.
         self.start = max(need, region)
 
@@ -244,13 +245,18 @@ class _Keeper:
     def _same_rows(self, i: int, before: Var) -> bool:
         """Whether the elements of variable `i` lie as they did, but for the length of the first dimension."""
         var = self.new.vars[i]
-        return (
-            var.type == before.type
-            and before.begin >= 0
-            and len(var.dims) == len(before.dims)
-            and is_record(self.new, var) == is_record(self.old, before)
-            and shape(self.new, var)[1:] == shape(self.old, before)[1:]
-        )
+        if before.begin < 0 or var.type != before.type:
+            return False
+        # Many variables have the same dimensions.
+        key = var.dims, before.dims
+        same = self.same.get(key)
+        if same is None:
+            same = self.same[key] = (
+                len(var.dims) == len(before.dims)
+                and is_record(self.new, var) == is_record(self.old, before)
+                and shape(self.new, var)[1:] == shape(self.old, before)[1:]
+            )
+        return same
 
     def _fixed(self, begins: list[int]) -> int | None:
         """Place the fixed variables; return where they end, or None."""
