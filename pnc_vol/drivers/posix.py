@@ -20,18 +20,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.gathering import LEAST, Gatherer
+from pnc_vol.drivers.gathering import LEAST, PIECE, Gatherer
 from pnc_vol.drivers.guarding import Window
 from pnc_vol.drivers.moves import get_extents, put_extents
-from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.drivers.pieces import check, copy_pieces
 from pnc_vol.drivers.root import Root
-from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.extents.model import Extents
 from pnc_vol.system import CALL_BYTES, REAL, System, read_at, write_all
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["PosixDriver"]
+
+_AT_ONCE = 1 << 16
+"""Pieces that are copied at once: their indices should stay in the cache."""
 
 
 class PosixDriver(Root):
@@ -109,20 +112,28 @@ class PosixDriver(Root):
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         system, fd = self._system, self._fd
+        if self._seen(extents, memory):
+            return extents.nbytes, 1
         return get_extents(
             extents,
             memory,
             lambda buffers, offset: read_at(system, fd, buffers, offset),
-            gather=self._gather if self._gatherer else None,
+            gather=self._gatherer.read if self._gatherer else None,
         )
 
-    def _gather(self, offset: Int64, length: Int64, memory: Memory, place: Int64) -> int | None:
-        """Many small pieces at once; see `Gatherer.read`."""
-        if len(offset) >= LEAST and self._window is not None:
-            end = int((offset + length).max())
-            if self._window.look(end, lambda file: copy_pieces(memory, place, file, offset, length)):
-                return 1
-        return self._gatherer.read(offset, length, memory, place) if self._gatherer else None
+    def _seen(self, extents: Extents, memory: Memory) -> bool:
+        """Copy small pieces from the file's own bytes, if they can be had; see `look`."""
+        offset, length, place = extents
+        if self._window is None or len(offset) < LEAST or int(length.max()) > PIECE:
+            return False
+        check(extents, memory)
+
+        def use(file: Memory) -> None:
+            for first in range(0, len(offset), _AT_ONCE):
+                part = slice(first, first + _AT_ONCE)
+                copy_pieces(memory, place[part], file, offset[part], length[part])
+
+        return self._window.look(int((offset + length).max()), use, extents.nbytes)
 
     def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
         if self._window is None:
