@@ -24,8 +24,6 @@ from pnc_vol.errors import NotYetError
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.tree import GroupNode
-from pnc_vol.pending.post import write_simply
-from pnc_vol.pending.room import check_room
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
@@ -248,8 +246,11 @@ class Creating(HLObject, MutableMappingHDF5):
             node.echo = dict(plan.echo)
         if session.version != 5 or (plan.data is not None and plan.data.size):
             try:
-                check_room(session, node)
-                if plan.data is not None and plan.data.size and not write_simply(session, node, (), plan.data):
+                if session.version != 5:
+                    from pnc_vol.pending.room import check_room
+
+                    check_room(session, node)
+                if plan.data is not None and plan.data.size and not session.write_simply(node, (), plan.data):
                     session.write(node, select(plan.shape or (), ()), plan.data)
             except Exception:
                 # as if it had never been asked for, the groups made on the way included

@@ -30,8 +30,6 @@ from pnc_vol.errors import OperationError, SelectionValueError
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.special import Empty, check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.direct import read_simply
-from pnc_vol.pending.post import write_simply
 
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
@@ -164,7 +162,7 @@ class Dataset(Storage, Posting):
             node: DatasetNode = self._id.node
             shape = node.shape
             if dtype is None and not self._id.handle.collective:
-                found = read_simply(session, node, args)
+                found = session.read_simply(node, args)
                 if found is not None:
                     return found if found.shape else found[()]
             if node.element.kind == "composite":
@@ -251,7 +249,7 @@ class Dataset(Storage, Posting):
         session = self._id.check()
         with session.lock:
             node: DatasetNode = self._id.node
-            if session.writable and write_simply(session, node, args, value):
+            if session.writable and session.write_simply(node, args, value):
                 return
             session.check_writable("write data")
             fields: tuple[str, ...] = ()

@@ -16,7 +16,6 @@ from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueEr
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.selection import Selection, select
-from pnc_vol.pending.direct import iget_run
 from pnc_vol.pending.request import Request
 
 __all__ = ["Posting", "has_text", "source", "target"]
@@ -134,7 +133,7 @@ class Posting(HLObject):
             node = self._id.node
             run = one_run(node.shape, args) if node.shape and node.element.kind == "number" else None
             if run is not None and run[1]:
-                return iget_run(session, node, args, run, out)
+                return session.iget_run(node, args, run, out)
             chosen = Decomposition.of_index(node.shape or (), args) or source(node.shape, args)
             return session.iget(node, chosen, out)
 

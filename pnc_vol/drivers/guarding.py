@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import mmap
 import os
 import signal
 import stat
@@ -42,8 +41,8 @@ _MOST_TAKEN = 64 << 20
 _SIGBUS = int(signal.SIGBUS)
 _UNBLOCK, _SETMASK = 1, 2
 _SIGINFO = 4
-_READ, _FIXED_ANONYMOUS = 0x1, 0x32
-"""PROT_READ; MAP_PRIVATE, MAP_FIXED and MAP_ANONYMOUS."""
+_READ, _FIXED_ANONYMOUS, _NO_LONGER_NEEDED = 0x1, 0x32, 4
+"""PROT_READ; MAP_PRIVATE, MAP_FIXED and MAP_ANONYMOUS; MADV_DONTNEED."""
 
 
 class Window:
@@ -88,7 +87,7 @@ class Window:
         if found.taken >= _MOST_TAKEN:
             # They stay in the system's cache; only this process does not count them as its own any more.
             found.taken = 0
-            found.window.madvise(mmap.MADV_DONTNEED)
+            found.window.madvise(_NO_LONGER_NEEDED)
         return self._system.fstat(self._fd).st_size >= end
 
     def _covering(self, end: int) -> _Range | None:
@@ -122,12 +121,13 @@ class _Range:
 
     __slots__ = ("broken", "first", "last", "memory", "taken", "window")
 
-    def __init__(self, window: mmap.mmap) -> None:
+    def __init__(self, window: Any) -> None:
+        calls: Any = _calls()
         self.window = window
         self.taken = 0
         self.memory = memory = np.frombuffer(window, np.uint8)
         self.first: int = memory.ctypes.data
-        self.last = self.first + memory.nbytes + (-memory.nbytes) % os.sysconf("SC_PAGESIZE")
+        self.last = self.first + memory.nbytes + (-memory.nbytes) % calls.page
         self.broken = False
 
 
@@ -157,6 +157,7 @@ class _Calls:
         self.again.argtypes = (number,)
         self.mine, self.before = _Action(), _Action()
         self.on, self.off = ctypes.byref(self.mine), ctypes.byref(self.before)
+        self.page: int = libc.getpagesize()
         self.handler = ctypes.CFUNCTYPE(None, number, pointer, pointer)(_on_bus_error)
         self.mine.handler = ctypes.cast(self.handler, pointer).value
         self.mine.flags = _SIGINFO

@@ -27,7 +27,7 @@ from pnc_vol.format.sizes import record_vars
 from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
-from pnc_vol.pending import composite, fetch, post, resizing
+from pnc_vol.pending import composite, direct, fetch, post, resizing
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
@@ -61,12 +61,10 @@ def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -
 
     Parameters
     ----------
-    path : str or None
-        None for a driver that keeps no file.
+    path : str, or None for a driver that keeps no file
     mode : {"r", "r+", "w", "w-", "x", "a"}
     options : Options
-    comm : Comm
-        Owned by the session from now on.
+    comm : Comm, owned by the session from now on
 
     Raises
     ------
@@ -85,6 +83,9 @@ def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -
 
 class Session:
     """An open file; see the module."""
+
+    read_simply, iget_run = direct.read_simply, direct.iget_run
+    write_simply = post.write_simply
 
     def __init__(self, opened: Opened, options: Options, comm: Comm) -> None:
         self.options = options
