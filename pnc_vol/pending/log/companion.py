@@ -31,6 +31,7 @@ __all__ = [
     "FLUSHED",
     "MAGIC",
     "RECORD",
+    "RECORD_BODY",
     "RECORD_BYTES",
     "RECORD_KINDS",
     "RESET",
@@ -69,7 +70,7 @@ RECORD = np.dtype(
 """One record. Of a fill, ``meta_crc`` is the variable, ``data_end`` the first index and ``number`` how many."""
 
 _HEADER = Struct("<8sII16s16sIIII")
-_BODY = Struct("<HHIQQQQQQI")
+RECORD_BODY = Struct("<HHIQQQQQQI")
 _CRC = Struct("<I")
 _MOST_PATH = 1 << 16
 
@@ -170,7 +171,9 @@ def encode_record(
     >>> len(encode_record(COMMIT, log_id=bytes(16), sequence=1, meta_end=160, data_end=104, number=1))
     64
     """
-    body = _BODY.pack(RECORD_BYTES, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc)
+    body = RECORD_BODY.pack(
+        RECORD_BYTES, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc
+    )
     return body + _CRC.pack(crc32(body, crc32(log_id)))
 
 
@@ -178,7 +181,7 @@ def encode_commit(
     seed: int, sequence: int, request: int, epoch: int, meta_end: int, data_end: int, meta_crc: int, data_crc: int
 ) -> bytes:
     """The commit of one entry; `seed` is the CRC of the log's id. What `encode_record` makes, in half the time."""
-    body = _BODY.pack(RECORD_BYTES, COMMIT, meta_crc, sequence, request, epoch, meta_end, data_end, 1, data_crc)
+    body = RECORD_BODY.pack(RECORD_BYTES, COMMIT, meta_crc, sequence, request, epoch, meta_end, data_end, 1, data_crc)
     return body + _CRC.pack(crc32(body, seed))
 
 

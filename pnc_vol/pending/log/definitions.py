@@ -28,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MOST_WIDTH = 1 << 31
+_as_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Definition(NamedTuple):
@@ -116,7 +117,7 @@ def encode_work(work: str) -> bytes:
 
 
 def _line(said: dict[str, Any]) -> bytes:
-    body = json.dumps(said, separators=(",", ":")).encode()
+    body = _as_text(said).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 

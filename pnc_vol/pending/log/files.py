@@ -30,7 +30,7 @@ SUFFIXES = (".defs", ".commit", ".data", ".meta")
 _PAGE = PAGE
 _WINDOW = 1 << 20
 _DATA_WINDOW = 1 << 20
-_LARGE = 2 << 10
+LARGE = 2 << 10
 """Bytes from which on data is written by a call."""
 
 
@@ -77,7 +77,7 @@ class Tail:
         How the file is shared with other ranks; offsets are those of this rank's own bytes.
     """
 
-    __slots__ = ("_base", "_limit", "_map", "_size", "end", "fd", "most", "share", "system")
+    __slots__ = ("_size", "begin", "end", "fd", "limit", "most", "share", "system", "window")
 
     def __init__(self, system: System, fd: int, most: int, share: Share | None = None) -> None:
         self.system = system
@@ -85,9 +85,9 @@ class Tail:
         self.most = most
         self.share = share
         self.end = 0
-        self._base = self._limit = 0
+        self.begin = self.limit = 0
         self._size = _PAGE // 4
-        self._map: Any = None
+        self.window: Any = None
 
     def append(self, data: memoryview | bytes) -> None:
         """Put bytes at the end.
@@ -99,14 +99,14 @@ class Tail:
         """
         end = self.end
         after = end + len(data)
-        if len(data) >= _LARGE or (self.share is not None and self.share.cuts(end, after)):
+        if len(data) >= LARGE or (self.share is not None and self.share.cuts(end, after)):
             # A call costs less than touching new pages of the window.
             self._write(data, end)
             self.end = after
             return
-        if after > self._limit:
+        if after > self.limit:
             self._move(end, len(data))
-        self._map[end - self._base : after - self._base] = data
+        self.window[end - self.begin : after - self.begin] = data
         self.end = after
 
     def _write(self, data: memoryview | bytes, end: int) -> None:
@@ -139,14 +139,14 @@ class Tail:
                 size = max(need, size // 4 // _PAGE * _PAGE)
         moved = self.system.mmap(self.fd, size, at)
         self._unmap()
-        self._map, self._base, self._limit, self._size = moved, base, base + size, size
+        self.window, self.begin, self.limit, self._size = moved, base, base + size, size
 
     def cut(self, end: int) -> None:
         """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more."""
         if self.share is None:
             self._unmap()
             self.system.ftruncate(self.fd, end)
-        elif end < self._base:
+        elif end < self.begin:
             self._unmap()
         self.end = end
 
@@ -158,9 +158,9 @@ class Tail:
             self.end = end
 
     def _unmap(self) -> None:
-        if self._map is not None:
-            self._map.close()
-        self._map, self._base, self._limit = None, 0, 0
+        if self.window is not None:
+            self.window.close()
+        self.window, self.begin, self.limit = None, 0, 0
 
     def leave(self) -> None:
         """Let go of the file as it is."""

@@ -19,12 +19,7 @@ from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
 from pnc_vol.format.convert import Overflow, to_file
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.log.layout import (
-    encode_vara,
-    encode_varn,
-    encode_vars,
-    itype_of,
-)
+from pnc_vol.pending.log.layout import encode_vara, encode_varn, encode_vars, itype_of, vara_packer
 from pnc_vol.pending.plan import COLUMNS, Rows
 
 __all__ = ["Known", "cut_to_rounds", "rows_of_request"]
@@ -34,8 +29,8 @@ class Known:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (
-        "element", "itemsize", "itype", "name", "native", "node", "ones", "path", "shape", "simple", "trailing", "unit",
-        "version", "zeros",
+        "element", "entry_size", "inner", "itemsize", "itype", "name", "native", "node", "ones", "origin", "pack",
+        "path", "quick", "rest", "shape", "simple", "trailing", "unit", "version", "zeros",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
@@ -52,6 +47,12 @@ class Known:
         self.trailing = node.element.trailing
         self.zeros = (0,) * len(self.trailing)
         self.ones = (1,) * (len(node.shape or ()) + len(self.trailing))
+        self.rest = (node.shape or ())[1:]
+        self.origin = (0,) * len(self.rest)
+        self.inner = math.prod(self.rest) or 1
+        self.pack = vara_packer(1 + len(self.rest))
+        self.quick = self.simple and node.element.dtype == self.native
+        self.entry_size = 56 + 16 * len(self.rest)
 
     def outdate(self) -> None:
         """Let the next post define the dataset again."""

@@ -53,6 +53,7 @@ __all__ = [
     "encode_vars",
     "itype_of",
     "memory_dtype",
+    "vara_packer",
 ]
 
 META_MAGIC = DATA_MAGIC = b"PnetCDF1"
@@ -227,6 +228,11 @@ class _Packers(dict[int, Callable[..., bytes]]):
 
 
 _PACKERS = _Packers()
+
+
+def vara_packer(ndims: int) -> Callable[..., bytes]:
+    """What packs the fields of a ``vara`` entry of so many dimensions, for those who make many of one variable."""
+    return _PACKERS[ndims]
 
 
 def encode_vara(

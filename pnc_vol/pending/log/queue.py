@@ -52,8 +52,10 @@ from pnc_vol.pending.log.companion import (
 from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work, encode_written
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
+from pnc_vol.pending.log.hints import hints_in_force
 from pnc_vol.pending.log.known import Known, cut_to_rounds, rows_of_request
 from pnc_vol.pending.log.layout import DATA_MAGIC, MAX_NDIMS_AT, LogHeader, encode_header
+from pnc_vol.pending.log.quick import post_run
 from pnc_vol.pending.plan import COLUMNS
 from pnc_vol.pending.queue import ROW_COST, Queue
 from pnc_vol.system import System, exists
@@ -104,18 +106,19 @@ class LogQueue(Queue):
         self._limited = options.burst_buf_capacity > 0
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.log_id = os.urandom(16)
-        self._seed = crc32(self.log_id)
+        self.seed = crc32(self.log_id)
         self.sequence = self.epoch = self.fills = self.entries = 0
         self._told = False
         self.logging = True
         self._find_stored = stored
         self._stored: dict[int, str] | None = None
         self._units: dict[int, int] = {}
-        self._known: dict[int, Known] = {}
+        self.known: dict[int, Known] = {}
         self._path_of: dict[str, int] = {}
-        self._requests, self._ends = array("q"), array("q")
+        self.entry_requests, self.entry_ends = array("q"), array("q")
         """Request and end of each entry."""
         self._each = options.burst_buf_sync == "each"
+        self.quick = not self._each and not self._limited
         self._work = encode_work(os.path.basename(work)) if work and work != path else b""
         self.files = LogFiles(self.system, base, share)
         try:
@@ -136,7 +139,7 @@ class LogQueue(Queue):
         self.data = DataLog(files.data, files.base + ".data")
         ((first_page, _),) = files.meta.pieces(0, _PAGE)
         self._page = self.system.mmap(files.meta.fd, _PAGE, first_page)
-        self._counters = memoryview(self._page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
+        self.counters = memoryview(self._page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
         """``max_ndims`` and ``num_entries`` of the header."""
         if self.options.burst_buf_sync != "none":
             files.sync()
@@ -144,21 +147,7 @@ class LogQueue(Queue):
 
     def hints(self) -> dict[str, str]:
         """What is in force, by the names and in the words of PnetCDF."""
-        options = self.options
-
-        def said(flag: bool) -> str:
-            return "enable" if flag else "disable"
-
-        return {
-            "nc_burst_buf": "enable",
-            "nc_burst_buf_dirname": os.path.dirname(os.path.dirname(self.files.base)) or ".",
-            "nc_burst_buf_del_on_close": said(options.burst_buf_del_on_close),
-            "nc_burst_buf_flush_buffer_size": str(self.round),
-            "nc_burst_buf_overwrite": said(options.burst_buf_overwrite),
-            "nc_burst_buf_shared_logs": said(options.burst_buf_shared_logs),
-            "nc_burst_buf_sync": options.burst_buf_sync,
-            "nc_burst_buf_capacity": str(options.burst_buf_capacity),
-        }
+        return hints_in_force(self.options, os.path.dirname(os.path.dirname(self.files.base)), self.round)
 
     # ------------------------------------------------------------------------------------- posting
 
@@ -175,7 +164,7 @@ class LogQueue(Queue):
         if not self.logging:
             return super().put(node, request, values, selection, one, found, on_overflow)
         uid, files = node.uid, self.files
-        known = self._known.get(uid)
+        known = self.known.get(uid)
         fresh = known is None or (known.version != node.tree.version and not known.holds(node))
         if known is None or fresh:
             known = Known(node)
@@ -192,10 +181,10 @@ class LogQueue(Queue):
             entry = known.entry(uid, selection, one, found, at, nbytes)
             files.data.append(payload)
             files.meta.append(entry)
-            self._counters[1] = self.entries + 1
+            self.counters[1] = self.entries + 1
             ends = files.meta.end, files.data.end
             record = encode_commit(
-                self._seed, self.sequence + 1, request, self.epoch, *ends, crc32(entry), crc32(payload)
+                self.seed, self.sequence + 1, request, self.epoch, *ends, crc32(entry), crc32(payload)
             )
             files.commit.append(record)
             if self._each:
@@ -208,8 +197,8 @@ class LogQueue(Queue):
             raise
         self.entries += 1
         self.sequence += 1
-        self._requests.append(request)
-        self._ends.append(ends[0])
+        self.entry_requests.append(request)
+        self.entry_ends.append(ends[0])
         if one is not None:
             self.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
@@ -217,15 +206,17 @@ class LogQueue(Queue):
             self.post_runs(uid, request, found, at, known.itemsize)
         return True
 
+    put_run = post_run
+
     def _define(self, node: DatasetNode, known: Known) -> None:
         """Log what replay must know of a dataset."""
         uid, path = node.uid, node.path
         if self._stored is None:
             self._stored = self._find_stored()
             self._names = frozenset(self._stored.values())
-        before = self._known.get(uid)
+        before = self.known.get(uid)
         # Datasets may have changed names with each other: whoever is met again on the way is being defined.
-        self._known[uid] = known
+        self.known[uid] = known
         try:
             stored = self._stored.get(uid)
             replaces = stored is None and variable_name(path, node.tree.separator) in self._names
@@ -238,17 +229,17 @@ class LogQueue(Queue):
             self.files.defs.append(line)
         except BaseException:
             if before is None:
-                del self._known[uid]
+                del self.known[uid]
             else:
-                self._known[uid] = before
+                self.known[uid] = before
             raise
         self._units[uid], self._path_of[path] = known.unit, uid
-        self._counters[0] = max(self._counters[0], len(node.shape or ()) + len(known.trailing))
+        self.counters[0] = max(self.counters[0], len(node.shape or ()) + len(known.trailing))
 
     def _define_if_moved(self, node: DatasetNode | None, name: str) -> None:
         if node is None or name in (node.cdf_name, node.path):
             return
-        known = self._known.get(node.uid)
+        known = self.known.get(node.uid)
         if known is None or not known.holds(node):
             self._define(node, Known(node))
 
@@ -258,7 +249,7 @@ class LogQueue(Queue):
         for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
             if tail.end != end:
                 tail.take_back(end)
-        self._counters[1] = self.entries
+        self.counters[1] = self.entries
 
     def _record(self, kind: int, request: int = 0, meta_end: int = -1) -> None:
         """A record that is no commit."""
@@ -278,9 +269,9 @@ class LogQueue(Queue):
         raise NotImplementedError("a log copies what it is given: post it with put")
 
     def cancel(self, request: int) -> int:
-        at = bisect_left(self._requests, request)
-        while at < len(self._requests) and self._requests[at] == request:
-            self._record(TOMBSTONE, request, meta_end=self._ends[at])
+        at = bisect_left(self.entry_requests, request)
+        while at < len(self.entry_requests) and self.entry_requests[at] == request:
+            self._record(TOMBSTONE, request, meta_end=self.entry_ends[at])
             at += 1
         if self._each and self.logging:
             self.files.sync()
@@ -300,7 +291,7 @@ class LogQueue(Queue):
 
     def cut(self, node: DatasetNode, count: int) -> bool:
         if self.logging:
-            known = self._known.get(node.uid)
+            known = self.known.get(node.uid)
             try:
                 if known is None or not known.holds(node):
                     self._define(node, Known(node))
@@ -323,7 +314,7 @@ class LogQueue(Queue):
             self.sequence += 1
             self.fills += 1
             # A later post says how long the dataset is by then, also if that is as long as before.
-            self._known[node.uid].outdate()
+            self.known[node.uid].outdate()
         return super().cut(node, count)
 
     # ------------------------------------------------------------------------------------ carrying
@@ -378,12 +369,12 @@ class LogQueue(Queue):
     def about_to_write(self, header: bytes) -> None:
         """Say which header comes: from then on datasets are in the file under their new names."""
         with suppress(OSError):
-            if self._known and self._told:
+            if self.known and self._told:
                 self.files.defs.append(encode_written(header, self.epoch))
 
     def _tell_of_names(self) -> None:
         """Log which datasets were deleted or renamed since they were defined in the log."""
-        for uid, known in list(self._known.items()):
+        for uid, known in list(self.known.items()):
             node = known.node
             if known.version == node.tree.version or not self.logging:
                 continue
@@ -396,7 +387,7 @@ class LogQueue(Queue):
         """All that was posted is in the file, header included: begin the log anew."""
         if not self.empty:
             return
-        if self.sequence or self._known:
+        if self.sequence or self.known:
             try:
                 self._begin_anew()
             except OSError:
@@ -418,9 +409,9 @@ class LogQueue(Queue):
         for tail, end in (*others, commit):
             if tail.end != end:
                 tail.cut(end)
-        self.sequence = self.entries = self._counters[1] = 0
-        self._known, self._path_of = {}, {}
-        self._requests, self._ends = array("q"), array("q")
+        self.sequence = self.entries = self.counters[1] = 0
+        self.known, self._path_of = {}, {}
+        self.entry_requests, self.entry_ends = array("q"), array("q")
 
     def close(self, *, flushed: bool = True) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
@@ -429,7 +420,7 @@ class LogQueue(Queue):
         super().close(flushed=flushed)
         if self._page.closed:
             return
-        self._counters.release()
+        self.counters.release()
         self._page.close()
         folder = os.path.dirname(self.files.base)
         self.files.close(delete=whole and self.options.burst_buf_del_on_close)

@@ -48,7 +48,7 @@ def logged(logs: pathlib.Path, **more: Any) -> dict[str, Any]:
 def test_a_device_that_is_full_loses_nothing(device: pathlib.Path, tmp_path: pathlib.Path) -> None:
     rows = np.arange(400 * 100.0).reshape(400, 100)
     with pnc_vol.File(tmp_path / "x.nc", "w", **logged(device)) as f:
-        x = f.create_dataset("x", rows.shape)
+        x = f.create_dataset("x", rows.shape, "f4")
         r = f.create_dataset("r", (0,), "i4", maxshape=(None,))
         for i, row in enumerate(rows):
             request = x.iput((i,), row)
@@ -73,7 +73,7 @@ def test_a_kill_on_a_full_device_loses_nothing(device: pathlib.Path, tmp_path: p
     child = os.fork()
     if not child:
         f = pnc_vol.File(tmp_path / "x.nc", "w", **logged(device))
-        x = f.create_dataset("x", (500, 50))
+        x = f.create_dataset("x", (500, 50), "f4")
         r = f.create_dataset("r", (500, 5000), "i2", maxshape=(None, 5000))
         for i in range(333):
             x[i] = i + 1
@@ -315,7 +315,7 @@ def trace(tmp_path: pathlib.Path, logs: pathlib.Path, sync: str) -> tuple[TraceS
     system = TraceSystem(REAL)
     f = pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system, burst_buf_sync=sync))
     marks = []
-    x = f.create_dataset("x", (10,))
+    x = f.create_dataset("x", (10,), "f4")
     for step in (lambda: x.__setitem__(0, 1), lambda: x.__setitem__(1, 2), f.flush):
         marks.append(len(system.log))
         step()

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.pending.log.layout import DATA_MAGIC
@@ -159,3 +161,45 @@ def test_a_post_that_is_refused_leaves_nothing_in_the_log(tmp_path: pathlib.Path
             x[9] = 1
         assert before == {suffix: log_file(logs, suffix).read_bytes() for suffix in before}
         assert x[:].tolist() == [1] * 4
+
+
+@settings(max_examples=12)
+@given(
+    posts=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 11), st.integers(1, 12), st.booleans()), min_size=1, max_size=30
+    ),
+    shared=st.booleans(),
+)
+def test_few_steps_and_many_make_the_same_log(
+    posts: Any, shared: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The quick way of a post beside `LogQueue.put`, which can do all: the same bytes in all four files."""
+    found = []
+    for quick in (True, False):
+        tmp_path = tmp_path_factory.mktemp("twin")
+        f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_shared_logs=shared)
+        queue = f.id.handle.session.queue
+        queue.log_id, queue.seed, queue.quick = bytes(16), 0, quick
+        sets = [
+            f.create_dataset("a", (12,), "f8"), f.create_dataset("b", (12, 5), "i2"),
+            f.create_dataset("c", (0, 3), "i4", maxshape=(None, 3)), f.create_dataset("d", (12, 40, 40), "f4"),
+        ]  # fmt: skip
+        for which, first, number, turned in posts:
+            x = sets[which]
+            if x.maxshape[0] is None:
+                x.resize(max(len(x), first + 1), axis=0)
+                number = 1
+            number = min(number, 12 - first)
+            values = np.arange(number * int(np.prod(x.shape[1:])), dtype=x.dtype).reshape(number, *x.shape[1:]) + first
+            # Values that do not lie one after another.
+            values = np.asfortranarray(values) if turned else values
+            x[first : first + number] = values
+        assert not f.statistics().get("flushes")
+        ends = {suffix: getattr(queue.files, suffix[1:]).end for suffix in (".meta", ".data", ".commit", ".defs")}
+        files = {suffix: pathlib.Path(queue.files.path(suffix)).read_bytes()[:end] for suffix, end in ends.items()}
+        files[".commit"] = files[".commit"][queue._begins[3][1] :]
+        # The header has the path.
+        files[".meta"] = files[".meta"][queue._begins[0][1] :]
+        found.append((files, queue.sequence, queue.entries, queue.rows, queue.weight()))
+        f.close()
+    assert found[0] == found[1]
