@@ -166,15 +166,12 @@ class Comparison:
 
     def _unequal(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Where two arrays of one shape differ."""
-        if a.dtype.kind in "OSU" or b.dtype.kind in "OSU":
+        texts = all(x.dtype.kind in "SU" or check_string_dtype(x.dtype) is not None for x in (a, b))
+        if texts:
             return np.asarray(_as_bytes(a) != _as_bytes(b), dtype=np.bool_)
         if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
-            flat = (
-                [x != y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-                if a.shape
-                else [a.tobytes() != b.tobytes()]
-            )
-            return np.array(flat, dtype=bool).reshape(a.shape)
+            pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+            return np.array([not _same(x, y) for x, y in pairs], dtype=bool).reshape(a.shape)
         unequal: npt.NDArray[np.bool_] = np.asarray(a != b)
         if not unequal.any():
             return unequal
@@ -261,3 +258,10 @@ def _short(value: Any) -> str:
     """A value in a few words."""
     text = repr(value.tolist()) if isinstance(value, (np.ndarray, np.generic)) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two elements are the same, whatever they are made of; NaN is the same as NaN."""
+    if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b or (a != a and b != b))

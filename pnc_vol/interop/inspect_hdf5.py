@@ -63,7 +63,10 @@ def kind_of_object(obj: Any) -> Literal["group", "dataset", "type"]:
 def members(group: Any) -> list[str]:
     """The names in a group, in order of creation where that is known."""
     # h5py lists by creation where the file tracks it; ours always knows it, and lists by name as h5py does otherwise.
-    return list(group) if is_hdf5(group) else list(group.id.node.children)
+    if is_hdf5(group):
+        return list(group)
+    node = group.id.node
+    return list({**node.children, **node.links}) if node.order is None else list(node.listed())
 
 
 def attribute_names(obj: Any) -> list[str]:
@@ -72,9 +75,9 @@ def attribute_names(obj: Any) -> list[str]:
 
 
 def names_of(obj: Any) -> int:
-    """How many hard links lead to the object."""
+    """How many hard links lead to the object; of ours more than one if any object of the file may have several."""
     if not is_hdf5(obj):
-        return 1
+        return 1 + bool(obj.id.node.tree.links)
     import h5py
 
     return int(h5py.h5o.get_info(obj.id).rc)
@@ -164,7 +167,7 @@ def storage_options(dataset: Any) -> str:
 
 def bookkeeping(obj: Any) -> frozenset[str]:
     """Names of the attributes that HDF5's dimension scales and netCDF-4 keep for themselves."""
-    if not is_hdf5(obj):
+    if not is_hdf5(obj) or kind_of_object(obj) == "type":
         return frozenset()
     if kind_of_object(obj) == "group":
         return frozenset({"_NCProperties", "_nc3_strict"}) if obj.name == "/" else frozenset()

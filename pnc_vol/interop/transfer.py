@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 import errno
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,8 +96,7 @@ class Transfer:
         OSError
             Values cannot be read or written.
         """
-        if self.to_netcdf:
-            self.objects[self.source["/"]] = "/"
+        self.objects[self.source["/"]] = "/"
         self.attributes(self.source, self.target)
         self.group(self.source, self.target)
         for path in self.copied:
@@ -118,8 +118,11 @@ class Transfer:
             path = f"{source.name.rstrip('/')}/{name}"
             try:
                 link = source.get(name, getlink=True)
+                if type(link).__name__ == "SoftLink":
+                    self.link(path, name, target, link.path)
+                    continue
                 if type(link).__name__ != "HardLink":
-                    self.ledger.lose(path, repr(link), "links are not followed; copy what it points to")
+                    self.ledger.lose(path, repr(link), "the file that it points to is not converted with this one")
                     continue
                 member = source[name]
             except (OSError, KeyError, RuntimeError, TypeError) as error:
@@ -127,12 +130,36 @@ class Transfer:
                 continue
             self.member(path, name, member, target)
 
+    def link(self, path: str, name: str, target: Any, points_to: str) -> None:
+        """Make a soft link."""
+        module = importlib.import_module("pnc_vol.api.links" if self.to_netcdf else "h5py")
+        try:
+            target[name] = module.SoftLink(points_to)
+        except (*REFUSALS, OSError, RuntimeError) as error:
+            self.ledger.lose(path, "soft link", error)
+
+    def second_name(self, path: str, name: str, target: Any, first: str) -> None:
+        """Make a hard link to what was defined already."""
+        try:
+            target[name] = self.target[first]
+        except (*REFUSALS, OSError, KeyError, RuntimeError) as error:
+            self.ledger.lose(path, "second name", error)
+
+    def named_type(self, path: str, name: str, member: Any, target: Any) -> None:
+        """Make a named type, with its attributes."""
+        try:
+            target[name] = member.dtype
+        except (*REFUSALS, OSError, RuntimeError) as error:
+            self.ledger.lose(path, "named type", error)
+            return
+        self.attributes(member, target[name])
+
     def member(self, path: str, name: str, member: Any, target: Any) -> None:
         """Define one member of a group."""
-        if self.to_netcdf and inspect_hdf5.names_of(member) > 1:
+        if inspect_hdf5.names_of(member) > 1:
             first = self.objects.setdefault(member, path)
             if first != path:
-                self.ledger.lose(path, "second name", f"the same object as {first}; NetCDF has one name for each")
+                self.second_name(path, name, target, first)
                 return
         kind = inspect_hdf5.kind_of_object(member)
         if kind == "group":
@@ -147,7 +174,7 @@ class Transfer:
         elif kind == "dataset":
             self.dataset(path, name, member, target)
         else:
-            self.ledger.lose(path, "named type", "NetCDF classic files have no named types; datasets keep their own")
+            self.named_type(path, name, member, target)
 
     def dataset(self, path: str, name: str, source: Any, target: Any) -> None:
         """Define one dataset, without values."""

@@ -177,3 +177,20 @@ def test_blocks_of_any_size_find_the_same(tmp_path, verb, monkeypatch):
         monkeypatch.setattr(comparing, "BLOCK_BYTES", nbytes)
         out = verb("diff", tmp_path / "a.nc", tmp_path / "b.nc", code=1).out
         assert f"/x: {np.count_nonzero(base != changed)} of {base.size} values differ, the first at {first}" in out
+
+
+def test_values_of_several_variables(tmp_path, verb):
+    for name in ("a.nc", "b.nc"):
+        with pnc_vol.File(tmp_path / name, "w") as f:
+            f["c"] = np.array([(1, (2.5, np.nan)), (2, (3.5, 4))], [("p", "i4"), ("q", "f8", (2,))])
+            rows = f.create_dataset("rows", (2,), pnc_vol.vlen_dtype("i4"))
+            rows[1] = [1, 2]
+            f.create_dataset("refs", data=[f["c"].ref])
+            f["soft"] = pnc_vol.SoftLink("/c")
+    verb("diff", tmp_path / "a.nc", tmp_path / "b.nc", code=0)
+    with pnc_vol.File(tmp_path / "b.nc", "r+") as f:
+        f["rows"][1] = [1, 3]
+        f["c"]["p", 0] = 7
+    done = verb("diff", tmp_path / "a.nc", tmp_path / "b.nc", code=1)
+    assert "/rows: 1 of 2 values differ" in done.out
+    assert "/c: 1 of 2 values differ" in done.out

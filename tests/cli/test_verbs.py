@@ -43,7 +43,7 @@ def test_convert_quietly(small, tmp_path, verb):
 def test_strict_exits_with_1_if_something_is_lost(small, tmp_path, verb):
     verb("convert", "--strict", small, tmp_path / "good.nc", code=0)
     with h5py.File(small, "a") as f:
-        f["link"] = h5py.SoftLink("/t")
+        f["link"] = h5py.ExternalLink("other.h5", "/t")
     verb("convert", small, tmp_path / "loose.nc", code=0)
     done = verb("convert", "--strict", small, tmp_path / "strict.nc", code=1)
     assert "/link" in done.out
