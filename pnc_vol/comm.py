@@ -83,17 +83,7 @@ class Comm:
         return [payload]
 
     def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Give bytes to each rank, and get those that each rank gives to this one (collective).
-
-        Parameters
-        ----------
-        parcels : list of uint8[n], one for each rank.
-
-        Returns
-        -------
-        list of uint8[n]
-            By rank.
-        """
+        """Give an array of uint8 to each rank, and get those that each rank gives to this one, by rank (collective)."""
         return parcels
 
     def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
@@ -110,7 +100,13 @@ class Comm:
 
     def node(self) -> tuple[int, int, int]:
         """This rank's number among the ranks of its node, how many these are, and their lowest rank (collective)."""
-        return 0, 1, self.rank
+        nodes = self.nodes()
+        ours = [rank for rank, (lowest, _) in enumerate(nodes) if lowest == nodes[self.rank][0]]
+        return ours.index(self.rank), len(ours), ours[0]
+
+    def nodes(self) -> list[tuple[int, int]]:
+        """Of each rank the lowest rank of its node, and the cores that it may use (collective)."""
+        return [(0, cores())]
 
     def abandon(self, reason: str) -> None:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
@@ -189,7 +185,7 @@ class MpiComm(Comm):
         self._MPI = MPI
         self.mpi = mpi
         self._origin = origin
-        self._node: tuple[int, int, int] | None = None
+        self._nodes: list[tuple[int, int]] | None = None
         self.rank = mpi.Get_rank()
         self.size = mpi.Get_size()
         self.timeout = timeout
@@ -342,25 +338,27 @@ class MpiComm(Comm):
         )
         raise self._broken
 
-    def node(self) -> tuple[int, int, int]:
-        if self._node is None:
-            # Known to the communicator that it is a copy of, as programs open many files by one.
+    def nodes(self) -> list[tuple[int, int]]:
+        if self._nodes is None:
+            # Kept by the communicator that this is a copy of, as programs open many files by one.
             there = self._origin is not None and self._origin != self._MPI.COMM_NULL
-            kept = self._origin.Get_attr(_node_key()) if there else None
-            self._node = kept or self._find_node()
+            kept = self._origin.Get_attr(_nodes_key()) if there else None
+            self._nodes = kept or self._find_nodes()
             if kept is None and there:
-                self._origin.Set_attr(_node_key(), self._node)
-        return self._node
+                self._origin.Set_attr(_nodes_key(), self._nodes)
+        return self._nodes
 
-    def _find_node(self) -> tuple[int, int, int]:
+    def _find_nodes(self) -> list[tuple[int, int]]:
         ours = self.mpi.Split_type(self._MPI.COMM_TYPE_SHARED)
         try:
             # Splitting keeps the order of ranks, so the first of a node is its lowest.
-            lowest = bytearray(self.rank.to_bytes(8, "little"))
-            ours.Bcast([lowest, self._MPI.BYTE], 0)
-            return ours.Get_rank(), ours.Get_size(), int.from_bytes(lowest, "little")
+            mine = np.array([self.rank, cores()], np.int64)
+            ours.Bcast(mine, 0)
         finally:
             ours.Free()
+        told = np.empty((self.size, 2), np.int64)
+        self.mpi.Allgather(mine, told)
+        return [(int(lowest), int(number)) for lowest, number in told]
 
     def abandon(self, reason: str) -> None:
         if self._broken is None and not self._MPI.Is_finalized():
@@ -384,11 +382,16 @@ class MpiComm(Comm):
 
 
 @functools.cache
-def _node_key() -> int:
-    """Under which a communicator keeps what `node` says."""
+def _nodes_key() -> int:
+    """Under which a communicator keeps what `nodes` says."""
     from mpi4py import MPI
 
     return int(MPI.Comm.Create_keyval())
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ranks_text(ranks: list[int]) -> str:

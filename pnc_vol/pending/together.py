@@ -49,7 +49,6 @@ _SPARSE = 64
 
 _MOST_WINDOWS = 1 << 20
 _BOUNDS = struct.Struct("<4q")
-_NODE = struct.Struct("<3q")
 _DONE = struct.Struct("<q")
 _BEYOND = 1 << 62
 
@@ -67,10 +66,8 @@ class Nodes(NamedTuple):
     @classmethod
     def of(cls, comm: Comm) -> Nodes:
         """Ask all ranks (collective)."""
-        _, _, lowest = comm.node()
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        told = [_NODE.unpack(one) for one in comm.exchange("flush nodes", _NODE.pack(lowest, cores, 0))]
-        return cls([one[0] for one in told], [one[1] for one in told])
+        nodes = comm.nodes()
+        return cls([lowest for lowest, _ in nodes], [cores for _, cores in nodes])
 
     @property
     def single(self) -> bool:
