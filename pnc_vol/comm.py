@@ -1,7 +1,7 @@
 """The communicator seam: one process, or the ranks of an MPI communicator.
 
 Knows: ranks, messages, deadlines. Does not know: files, variables, what is being agreed on.
-Together with `drivers.mpio` this is the only module that imports mpi4py.
+Together with `drivers.mpio` and what stands under it this is the only module that imports mpi4py.
 
 Rules
 -----

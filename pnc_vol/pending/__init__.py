@@ -9,6 +9,8 @@
 `placed`    which variables have a place in the file now, and where
 `plan`      posted runs of many variables as merged byte extents; prints itself
 `carry`     doing a plan, and finding out which request failed when one does
+`transport` how ranks write at a flush: each alone, by MPI-IO together, or few for all
+`together`  few ranks writing for all; `window`: memory that all of them see
 `recognise` what kind of file a file is, by its first bytes
 `commit`    how a file comes under its name, and how its header is replaced, so that a kill harms nothing
 `agree`     what ranks tell one another at a flush

@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         programs.run(program, str(folder), "", None)
     for nprocs, variants in LAUNCHES.items():
         (folder / str(nprocs)).mkdir()
-        run_mpi(nprocs, PROGRAM, folder / str(nprocs), *variants, timeout=100)
+        run_mpi(nprocs, PROGRAM, folder / str(nprocs), *variants, timeout=300)
     return folder
 
 
