@@ -170,7 +170,7 @@ def test_a_file_left_open_is_complete_at_the_end(path: pathlib.Path) -> None:
 
 def test_closing_twice_and_using_what_is_closed(path: pathlib.Path) -> None:
     f = pnc_vol.File(path, "w")
-    x = f.create_dataset("x", (3,))
+    x = f.create_dataset("x", (3,), "f4")
     f.close()
     f.close()
     for action in (lambda: x[0], lambda: x.__setitem__(0, 1), lambda: x.iget(0)):
