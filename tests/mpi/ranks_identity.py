@@ -390,7 +390,7 @@ def run(program: Callable[[Open, Ranks], Model], folder: str, variant: str, comm
     path = os.path.join(folder, variant, program.__name__ + ".nc")
 
     def open_file(mode: str, **options: Any) -> h5py.File:
-        chosen = VARIANTS[variant] | {"comm": comm, "collective_timeout": 15} if variant else {}
+        chosen = VARIANTS[variant] | {"comm": comm, "collective_timeout": 60} if variant else {}
         return h5py.File(path, mode, **chosen, **options)
 
     open_file.variant = variant  # type: ignore[attr-defined]

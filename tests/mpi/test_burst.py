@@ -20,13 +20,13 @@ PROGRAM = Path(__file__).with_name("ranks_burst.py")
 # One launch a number of ranks; each has private and shared logs, and small rounds.
 LAUNCHES = {
     1: ["private-1", "shared"],
-    2: ["private", "private-70000-posix", "shared-100000", "nodes"],
-    3: ["private-1", "shared", "shared-ordered"],
-    4: ["private", "private-1", "shared-100000", "nodes"],
+    2: ["private-70000-posix", "shared-100000"],
+    3: ["private-1", "shared-ordered", "nodes"],
+    4: ["private", "shared"],
 }
 LITTLE = ["capacity", "capacity-shared"]
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.timeout(900)]
 
 
 def load() -> ModuleType:
@@ -53,7 +53,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ranks.identity.run(program, str(folder), "", None)
     for nprocs, variants in LAUNCHES.items():
         (folder / str(nprocs)).mkdir()
-        run_mpi(nprocs, PROGRAM, "same", folder / str(nprocs), *variants, *LITTLE[: nprocs % 3], timeout=150)
+        run_mpi(nprocs, PROGRAM, "same", folder / str(nprocs), *variants, *LITTLE[: nprocs % 3], timeout=300)
     return folder
 
 
@@ -75,7 +75,7 @@ def test_what_overlaps_is_seen_by_its_own_rank_only(tmp_path: Path) -> None:
     hints = "nc_burst_buf=enable;nc_burst_buf_shared_logs=enable"
     for nprocs, hint in ((2, "nc_burst_buf=enable"), (3, hints)):
         (tmp_path / str(nprocs)).mkdir()
-        told = run_mpi(nprocs, program, tmp_path / str(nprocs), timeout=150, env={"PNC_VOL_HINTS": hint}).stdout
+        told = run_mpi(nprocs, program, tmp_path / str(nprocs), timeout=300, env={"PNC_VOL_HINTS": hint}).stdout
         assert told.count("done:") == 30, told
         assert not list((tmp_path / str(nprocs)).glob("pncbb-*"))
 
@@ -88,7 +88,7 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """What a job of three ranks leaves that are killed."""
     folder = tmp_path_factory.mktemp("killed") / "job"
     folder.mkdir()
-    job = run_mpi(3, PROGRAM, "kill", folder, request.param, timeout=100, check=False)
+    job = run_mpi(3, PROGRAM, "kill", folder, request.param, timeout=200, check=False)
     assert job.returncode != 0
     assert "Traceback" not in job.stderr, job.stderr
     assert list(folder.glob("logs/**/pncbb-x.nc-*/*.meta*"))
@@ -108,7 +108,7 @@ def test_ranks_of_any_number_recover_a_killed_job(killed: Path, tmp_path: Path) 
         shutil.rmtree(killed)
         shutil.copytree(kept, killed)
         if how:
-            told = json.loads(run_mpi(how, PROGRAM, "recover", killed, "replay", timeout=100).stdout)
+            told = json.loads(run_mpi(how, PROGRAM, "recover", killed, "replay", timeout=200).stdout)
             logs, replayed, cancelled, whole, created = told
         else:
             report = pnc_vol.replay(killed / "x.nc")
@@ -127,16 +127,16 @@ def test_ranks_of_any_number_recover_a_killed_job(killed: Path, tmp_path: Path) 
 
 def test_ranks_recover_at_the_open(killed: Path, tmp_path: Path) -> None:
     kept = copied(killed, tmp_path)
-    run_mpi(2, PROGRAM, "recover", killed, "open", timeout=100)
+    run_mpi(2, PROGRAM, "recover", killed, "open", timeout=200)
     shutil.rmtree(killed)
     shutil.copytree(kept, killed)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("PNC_VOL_MPI_KILLS", "4"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("PNC_VOL_MPI_KILLS", "3"))))
 def test_a_job_that_is_killed_at_any_moment(seed: int, tmp_path: Path) -> None:
     """Each rank's posts that had returned are there, some flushed, some from the log, and at most one more."""
     nprocs, variant = 2 + seed % 2, ("private", "shared", "nodes")[seed % 3]
-    job = run_mpi(nprocs, PROGRAM, "churn", tmp_path, variant, seed, timeout=100, check=False)
+    job = run_mpi(nprocs, PROGRAM, "churn", tmp_path, variant, seed, timeout=200, check=False)
     assert job.returncode != 0
     assert "Traceback" not in job.stderr, job.stderr
     report = pnc_vol.replay(tmp_path / "x.nc")
@@ -200,7 +200,7 @@ def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_on_one_rank_is_the_same_error_on_all(tmp_path: Path) -> None:
-    told = run_mpi(3, PROGRAM, "wrong", tmp_path, timeout=100).stdout
+    told = run_mpi(3, PROGRAM, "wrong", tmp_path, timeout=200).stdout
     found = {line[0]: line[1:] for line in map(json.loads, told.splitlines())}
     wanted = {
         "missing": "FileNotFoundError: .*nc_burst_buf_dirname: there is no such folder.*nowhere",
@@ -221,7 +221,7 @@ def test_what_is_wrong_on_one_rank_is_the_same_error_on_all(tmp_path: Path) -> N
 
 
 def test_hints_of_mpi(tmp_path: Path) -> None:
-    told = run_mpi(2, PROGRAM, "info", tmp_path, timeout=100).stdout
+    told = run_mpi(2, PROGRAM, "info", tmp_path, timeout=200).stdout
     said, names = json.loads(told)
     assert said[0] == said[1]
     assert {
@@ -238,7 +238,7 @@ def test_hints_of_mpi(tmp_path: Path) -> None:
     (tmp_path / "logs").rmdir()
     (tmp_path / "x.nc").unlink()
     env = {"PNETCDF_HINTS": "nc_burst_buf_shared_logs=disable;nobody_knows_this=8"}
-    said, names = json.loads(run_mpi(2, PROGRAM, "info", tmp_path, timeout=100, env=env).stdout)
+    said, names = json.loads(run_mpi(2, PROGRAM, "info", tmp_path, timeout=200, env=env).stdout)
     assert [one["nobody_knows_this"] for one in said] == ["8", "8"]
     assert [one["nc_burst_buf_shared_logs"] for one in said] == ["disable", "disable"]
     assert [name for name in names if name.endswith(".meta")] == ["x.nc_0_0.meta", "x.nc_0_1.meta"]
