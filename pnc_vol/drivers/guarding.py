@@ -92,12 +92,12 @@ class Window:
 
     def _covering(self, end: int) -> _Range | None:
         """The mapping, if it reaches to `end`."""
-        known = self._range
-        if known is not None and end <= known.memory.nbytes:
-            return known
         if not self._able:
             return None
         found = self._system.fstat(self._fd)
+        known = self._range
+        if known is not None and end <= known.memory.nbytes:
+            return known if end <= found.st_size else None
         self._able = stat.S_ISREG(found.st_mode) and (self._anywhere or os.major(found.st_dev) != 0)
         if not self._able or found.st_size < end:
             return None

@@ -133,7 +133,12 @@ class PosixDriver(Root):
                 part = slice(first, first + _AT_ONCE)
                 copy_pieces(memory, place[part], file, offset[part], length[part])
 
-        return self._window.look(int((offset + length).max()), use, extents.nbytes)
+        # A file that is cut meanwhile must leave what it does not hold any more as it was: read again, it says so.
+        before = memory.copy()
+        if self._window.look(int((offset + length).max()), use, extents.nbytes):
+            return True
+        memory[:] = before
+        return False
 
     def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
         if self._window is None:

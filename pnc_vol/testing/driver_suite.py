@@ -224,6 +224,16 @@ class DriverSuite:
         driver.resize(0)
         assert driver.size() == 0
 
+    def test_pieces_beyond_a_file_that_was_cut_are_left_as_they_were(self, driver: Driver) -> None:
+        pieces = [(10 * i, 5, 5 * i) for i in range(64)]
+        driver.write(extents_of(*pieces), np.ones(320, np.uint8))
+        memory = np.full(320, 9, np.uint8)
+        assert driver.read(extents_of(*pieces), memory) == 320
+        driver.resize(100)
+        memory[:] = 9
+        assert driver.read(extents_of(*pieces), memory) == 50
+        assert memory.tolist() == [1] * 50 + [9] * 270
+
     def test_sync_and_what_is_there_afterwards(self, driver: Driver, path: str) -> None:
         driver.write(extents_of((0, 3, 0)), np.frombuffer(b"abc", np.uint8))
         driver.sync()
