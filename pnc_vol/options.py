@@ -312,6 +312,17 @@ def resolve(
     return options
 
 
+def hint_all(hints: str) -> None:
+    """Add hints for all files that this process opens from now on, as if the environment had them last.
+
+    Parameters
+    ----------
+    hints : str
+        In the syntax of ``PNC_VOL_HINTS``.
+    """
+    os.environ["PNC_VOL_HINTS"] = ";".join(filter(None, (os.environ.get("PNC_VOL_HINTS"), hints)))
+
+
 def launched(environ: Mapping[str, str] | None = None) -> bool:
     """Whether this process was started by ``mpiexec`` or its like, as one rank of several perhaps.
 

@@ -28,6 +28,7 @@ from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api.opening import Wish
+    from pnc_vol.pending.report import FlushReport
     from pnc_vol.pending.session import Session
 
 __all__ = ["File"]
@@ -222,8 +223,31 @@ class File(Group):
         return {**options.hints, **{name: str(value) for name, value in known.items()}, **self._check().log_hints()}
 
     def statistics(self) -> dict[str, Any]:
-        """Counts of what was done for this file on this rank, by name."""
+        """Counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as a dict."""
         return self._check().statistics()
+
+    def plan(self) -> FlushReport:
+        """What a flush would write now for this rank, by its own posts alone; nothing is written.
+
+        Returns
+        -------
+        FlushReport
+            requests, runs, extents, nbytes.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("plan.nc", "w") as f:
+        ...     x = f.create_dataset("x", (100, 8), "f8")
+        ...     for i in range(100):
+        ...         x[i] = i
+        ...     f.plan()[1:5]
+        (100, 100, 1, 6400)
+        """
+        from pnc_vol.pending.report import planned
+
+        session = self._check()
+        with session.lock:
+            return planned(session)
 
     # ----------------------------------------------------------------------------------- requests
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pnc_vol.cli import check, convert, demo, diff, dump, log, ls, replay, run
+from pnc_vol.cli import check, convert, demo, diff, dump, log, ls, plan, replay, run
 
 __all__ = ["app"]
 
@@ -47,7 +47,7 @@ app.command("diff")(diff.command)
 app.command("log")(log.command)
 app.command("replay")(replay.command)
 # What follows the script's name belongs to the script: options of its own included.
-app.command(
-    "run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True}, add_help_option=True
-)(run.command)
+_OF_THE_SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+app.command("run", context_settings=_OF_THE_SCRIPT, add_help_option=True)(run.command)
+app.command("plan", context_settings=_OF_THE_SCRIPT, add_help_option=True)(plan.command)
 app.command("demo")(demo.command)

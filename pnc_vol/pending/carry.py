@@ -28,7 +28,7 @@ from pnc_vol.pending.plan import NO_ROWS, Item, Listed, Place, Plan, Relative, R
 from pnc_vol.pending.queue import MOST_RUNS
 from pnc_vol.pending.stream import write_lent
 
-__all__ = ["Carried", "Write", "carry", "meeting", "rounds_of"]
+__all__ = ["Carried", "Write", "carry", "extents_of", "meeting", "rounds_of"]
 
 Bytes = npt.NDArray[np.uint8]
 Write = Callable[[Extents, Bytes], None]
@@ -102,6 +102,30 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
             groups[-1].append((uid, i))
             room -= size
     return groups
+
+
+def extents_of(
+    batch: Batch, uids: list[int], places: Mapping[int, Place], record_size: int
+) -> list[tuple[int, int, int]]:
+    """Of each write that `carry` would make of a batch in memory: posted runs, extents, bytes."""
+    found = []
+    known: Relative = {}
+    for group in _groups(batch, uids):
+        items: list[tuple[Place, Item]] = []
+        for uid, i in group:
+            at, item = places[uid], batch.items(uid)[i]
+            rows = item.rows() if isinstance(item, Listed) and item.itemsize != at.itemsize else item
+            if isinstance(rows, Listed) or bool((rows[:, 4] == at.itemsize).all()):
+                items.append((at, rows))
+                continue
+            # Strings that grew are made as wide as the file will have them, and are written by themselves.
+            wide = rows.copy()
+            nbytes = wide[:, 2] * at.itemsize
+            wide[:, 3], wide[:, 4] = np.cumsum(nbytes) - nbytes, at.itemsize
+            found.append(Plan.of([at], [wide], record_size))
+        if items:
+            found.append(Plan.of([at for at, _ in items], [item for _, item in items], record_size, known))
+    return [(plan.requests, len(plan.extents.offset), plan.extents.nbytes) for plan in found]
 
 
 def _all_even(items: list[tuple[int, Item]], places: Mapping[int, Place]) -> bool:

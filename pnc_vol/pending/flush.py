@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ from pnc_vol.pending.drain import settle, writer
 from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_header
 from pnc_vol.pending.moved import drop_copy, moved, use_copy
 from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.report import Phases
 from pnc_vol.pending.transport import wish_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     Exception
         Definitions differ, a rank failed before the flush, the header or the layout could not be written.
     """
-    started = time.perf_counter()
+    phases = Phases(session)
     comm = session.comm
     error: BaseException | None = None
     flat: Flat | None = None
@@ -82,6 +82,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     agreed = agree(comm, operation, _mine(session), session.digest, flat.header if flat else None, error=error)
     assert flat is not None
     session.counts["flushes"] += 1
+    phases.end("agree")
     if not durable and _nothing_to_do(session, agreed):
         return
     if agreed.widened and comm.size > 1:
@@ -94,6 +95,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     target = _target(session, laid_out(session, flat, closing=closing), flat.uids)
     cuts = agree_cuts(comm, target.uids, session.placed.cuts) if agreed.cut else {}
     copy = moved(session, target)
+    phases.end("layout")
     try:
         _fill(session, target, copy or session.driver, cuts)
     except BaseException:
@@ -107,7 +109,9 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
     target.cuts.clear()
+    phases.end("fill")
     failures, lowest = _data(session, agreed)
+    phases.end("data")
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
     try:
         write_header(session, with_records(session, target.header, numrecs), durable=durable)
@@ -123,7 +127,9 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         comm.exchange("close logs")
     if session.shrunk and not failures:
         cut_tail(session)
-    session.counts["seconds_flush"] += time.perf_counter() - started
+    phases.end("header")
+    session.counts["seconds_flush"] += sum(phases.seconds.values())
+    phases.report()
     if failures:
         raise comm.on_all(_flush_error(failures, session.path, closing=closing))
 

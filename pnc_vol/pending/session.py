@@ -36,6 +36,7 @@ from pnc_vol.pending.header import check_durable
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.opened import Opened, open_file, open_queue
 from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.report import FlushReport
 from pnc_vol.pending.request import Request, as_out
 from pnc_vol.pending.transport import Transport
 
@@ -109,17 +110,16 @@ class Session:
         self.placed.adopt(opened.header, tuple(self.tree.datasets), self.tree.datasets)
         self.tree.history.clear()
         self.queue = open_queue(self)
-        self.next_request = 1
+        self.next_request = self.first_request = 1
+        self.last_flush: FlushReport | None = None
         self.widened: set[int] = set()
-        self.digest = b""
+        self.digest, self.flat_version = b"", -1
         self.flat: Flat | None = None
-        self.flat_version = -1
         self.laid_out: tuple[Flat, Header] | None = None
-        self.ordered_by_place = False
+        self.ordered_by_place = self.closed = False
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.shrunk = False
         """Whether variables were deleted since the file was cut to the length of its data."""
-        self.closed = False
         self.handles: dict[int, Request] = {}
         self.reads: list[fetch.PostedRead] = []
         self.ragged: dict[int, DatasetNode] = {}
@@ -441,10 +441,10 @@ class Session:
 
     def log_hints(self) -> dict[str, str]:
         """PnetCDF's hints of the burst buffer, as they are in force."""
-        queue = self.queue
-        return queue.hints() if isinstance(queue, LogQueue) else {"nc_burst_buf": "disable"}
+        return self.queue.hints() if isinstance(self.queue, LogQueue) else {"nc_burst_buf": "disable"}
 
     def statistics(self) -> dict[str, Any]:
         """Counts of what this file did since it was opened, by name."""
-        spilled, driver = self.queue.spilled_bytes, self.driver.statistics()
-        return {**self.counts, **self.transport.statistics(), "bytes_spilled": spilled, "driver": driver}
+        last = self.last_flush and self.last_flush._asdict()
+        told = {"bytes_spilled": self.queue.spilled_bytes, "driver": self.driver.statistics(), "last_flush": last}
+        return {**self.counts, **self.transport.statistics(), **told}

@@ -252,3 +252,34 @@ def test_paths_split_at_the_file(tmp_path):
     assert split(f"{file}/a/b") == (str(file), "a/b")
     assert split(str(file)) == (str(file), "")
     assert split(str(Path("none/such"))) == ("none/such", "")
+
+
+PLANNED = """
+import h5py, sys
+with h5py.File(sys.argv[1], "w") as f:
+    x = f.create_dataset("x", (50, 10), dtype="f8")
+    for i in range(50):
+        x[i] = i
+    f.flush()
+    x[::2] = 1
+"""
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_plan(command, tmp_path, dry):
+    (tmp_path / "script.py").write_text(PLANNED)
+    target = tmp_path / "out.nc"
+    done = command("plan", *(["--dry-run"] if dry else []), tmp_path / "script.py", target, check=0)
+    head, first, second = (line.split() for line in done.stdout.splitlines())
+    assert " ".join(head) == "requests runs extents rounds bytes transport agree layout fill data header file"
+    assert first[:6] == ["50", "50", "1", "0", "4000", "independent"]
+    assert second[:6] == ["1", "25", "25", "0", "2000", "independent"]
+    assert {first[-1], second[-1]} == {"out.nc"}
+    assert target.exists() == (not dry)
+
+
+def test_plan_of_a_script_that_fails_shows_what_was_flushed(command, tmp_path):
+    (tmp_path / "script.py").write_text(PLANNED + "1 / 0\n")
+    done = command("plan", tmp_path / "script.py", tmp_path / "out.nc", check=1)
+    assert "ZeroDivisionError" in done.stderr
+    assert len(done.stdout.splitlines()) == 3

@@ -1,0 +1,87 @@
+"""What a flush says of itself, and what a plan says of it beforehand."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.pending import post
+from pnc_vol.pending.report import FlushReport, watchers
+
+
+def test_a_plan_and_what_was_done(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        assert f.statistics()["last_flush"] is None
+        x = f.create_dataset("x", (100, 8), "f8")
+        for i in range(100):
+            x[i] = i
+        x[10:20] = 7
+        x[:, 2] = 1
+        plan = f.plan()
+        assert plan[1:3] == (102, 201)
+        # What was written later stands elsewhere in memory.
+        assert plan[3:] == (3 + 2 * 100, 6400, 0, "", {})
+        with pnc_vol.File(tmp_path / "x.nc") as before:
+            assert list(before) == [], "a plan writes nothing"
+        f.flush()
+        done = f.statistics()["last_flush"]
+        assert tuple(done[name] for name in ("requests", "runs", "extents", "nbytes")) == plan[1:5]
+        assert done["transport"] == "independent"
+        assert done["seconds"].keys() == {"agree", "layout", "fill", "data", "header"}
+        assert sum(done["seconds"].values()) == pytest.approx(f.statistics()["seconds_flush"])
+        assert f.plan()[1:5] == (0, 0, 0, 0)
+        x[0] = 1
+        assert f.plan()[1:5] == (1, 1, 1, 64)
+
+
+@given(data=st.data())
+def test_plans_are_what_is_done(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+    """Records among fixed variables, strings that grow, lists of runs, arrays that are lent."""
+    path = tmp_path_factory.mktemp("plan") / "x.nc"
+    kept, post.LEAST_LENT = post.LEAST_LENT, 4096
+    try:
+        with pnc_vol.File(path, "w") as f:
+            f.create_dataset("a", (40, 50), "f4")
+            f.create_dataset("r", (6, 30), "i2", maxshape=(None, 30))
+            f.create_dataset("q", (6,), "f8", maxshape=(None,))
+            f.create_dataset("s", (9,), pnc_vol.string_dtype())
+            for _ in range(data.draw(st.integers(1, 8))):
+                name = data.draw(st.sampled_from("arqs"))
+                ds = f[name]
+                start = data.draw(st.integers(0, len(ds) - 1))
+                stop = data.draw(st.integers(start + 1, len(ds)))
+                way = data.draw(st.sampled_from(["set", "iput", "many"]))
+                if name == "s":
+                    ds[start:stop] = "ab" * data.draw(st.integers(0, 9))
+                elif way == "many" and name == "a":
+                    starts = np.array([[start, 0], [start, 20]])
+                    ds.iput_many(starts, [[1, 10], [1, 10]], np.ones(20))
+                else:
+                    values = np.ones((stop - start, *ds.shape[1:]), ds.dtype)
+                    (ds.__setitem__ if way == "set" else ds.iput)(np.s_[start:stop], values)
+            plan = f.plan()
+            f.flush()
+            done = f.statistics()["last_flush"]
+            assert plan[1:5] == (done["requests"], done["runs"], done["extents"], done["nbytes"])
+    finally:
+        post.LEAST_LENT = kept
+
+
+def test_watchers_are_told_of_every_flush(tmp_path: pathlib.Path) -> None:
+    told: list[FlushReport] = []
+    watchers.append(told.append)
+    try:
+        with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+            f["x"] = [1, 2]
+            f.flush()
+            f["y"] = 1.0
+    finally:
+        watchers.remove(told.append)
+    assert [report.nbytes for report in told] == [16, 8]
+    assert {report.path for report in told} == {str(tmp_path / "x.nc")}
