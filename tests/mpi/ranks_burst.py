@@ -19,6 +19,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -262,6 +263,15 @@ def recover(folder: str, how: str) -> None:
 # ------------------------------------------------------------------------------------------------- errors
 
 
+class Late(HookedSystem):
+    """Makes the files of a log after another rank gave up making its own."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "open" and ".defs" in os.fspath(args[0]):
+            time.sleep(0.3)
+        return super().call(name, args, kwargs)
+
+
 class Refusing(HookedSystem):
     """A system that makes no log file."""
 
@@ -295,7 +305,7 @@ def wrong(folder: str) -> None:
             f["old"] = 1
     comm.Barrier()
     last = comm.rank == comm.size - 1
-    refusing = {"system": Refusing(REAL) if last else REAL}
+    refusing = {"system": Refusing(REAL) if last else Late(REAL)}
     shared = {"burst_buf_shared_logs": True}
     for what, mode, dirname, options in (
         ("missing", "w", nowhere, {}),

@@ -209,7 +209,8 @@ class LogFiles:
                 if suffix == ".commit":
                     self._lock = self._locked(self.path(suffix))
         except OSError:
-            self.close(delete=True)
+            # Other ranks may be about to make theirs: whoever made the folder removes it.
+            self.close(delete=True, alone=True)
             raise
         self.defs, self.commit, self.data, self.meta = (self._tails[suffix] for suffix in SUFFIXES)
         _OPEN.add(self)
@@ -251,8 +252,8 @@ class LogFiles:
         for name in (folder, os.path.dirname(folder)):
             self.system.fsync_dir(name or ".")
 
-    def close(self, *, delete: bool) -> None:
-        """Close the files, and remove them and their folder if asked."""
+    def close(self, *, delete: bool, alone: bool = False) -> None:
+        """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`."""
         _OPEN.discard(self)
         for suffix, tail in reversed(self._tails.items()):
             if delete:
@@ -261,7 +262,7 @@ class LogFiles:
             tail.close()
         self._unlock()
         self._tails = {}
-        if delete:
+        if delete and not alone:
             # The last rank of the job removes the folder; before, it is not empty.
             with suppress(OSError):
                 self.system.rmdir(os.path.dirname(self.base))

@@ -124,7 +124,7 @@ class LogQueue(Queue):
         try:
             self._begin()
         except BaseException:
-            self.files.close(delete=True)
+            self.files.close(delete=True, alone=True)
             raise
 
     def _begin(self) -> None:
