@@ -1,6 +1,6 @@
-"""The file behind MPI-IO by a descriptor, for what one rank moves by itself.
+"""A file by its descriptor: all of a posix file, and of a file behind MPI-IO what one rank moves by itself.
 
-Knows: descriptors, ranks' nodes. Does not know: extents, views, collective calls.
+Knows: descriptors, extents, ranks' nodes. Does not know: views, collective calls.
 
 Where all ranks are on one node, the system keeps one copy of the file in memory for all of them: what a rank writes by
 a descriptor another one finds by MPI-IO, and the other way round, without a word between them. A call of MPI-IO costs
@@ -8,7 +8,8 @@ several times what the system's does.
 
 Rules
 -----
-1. Only if all ranks are on one node and have opened the same regular file is there a descriptor, and then on all ranks.
+1. Beside MPI-IO there is a descriptor only if all ranks are on one node and have opened the same regular file, and then
+   on all ranks.
 2. Ranks of several nodes get none: two nodes may each have a copy of their own.
 """
 
@@ -23,21 +24,35 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Ranks
-from pnc_vol.drivers.gathering import LEAST, Gatherer
+from pnc_vol.drivers.gathering import LEAST, PIECE, Gatherer
 from pnc_vol.drivers.guarding import Window
-from pnc_vol.drivers.pieces import Bytes, copy_pieces
-from pnc_vol.extents.model import Int64
+from pnc_vol.drivers.moves import get_extents
+from pnc_vol.drivers.pieces import Bytes, check, copy_pieces
+from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL, System, read_at, write_all
 
 __all__ = ["Descriptor", "one_node"]
 
 
-class Descriptor:
-    """An open descriptor; see `of`."""
+_AT_ONCE = 1 << 16
+"""Pieces that are copied at once: their indices should stay in the cache."""
 
-    def __init__(self, system: System, fd: int) -> None:
-        self._system = system
-        self._fd = fd
+
+class Descriptor:
+    """An open descriptor, which `close` gives back.
+
+    Parameters
+    ----------
+    system : System
+    fd : int
+    path : str or None
+        For messages.
+    """
+
+    def __init__(self, system: System, fd: int, path: str | None = None) -> None:
+        self.system = system
+        self.fd = fd
+        self._path = path
         # A system that stands in for the real one sees every read.
         self._gatherer = Gatherer(system, fd) if system is REAL else None
         self._window = Window(system, fd) if system is REAL else None
@@ -55,52 +70,73 @@ class Descriptor:
         told = np.empty((mpi.Get_size(), 3), np.uint64)
         mpi.Allgather(np.array(mine, np.uint64), told)
         if told[0, 0] and bool((told == told[0]).all()):
-            return cls(system, fd)
+            return cls(system, fd, path)
         if fd >= 0:
             system.close(fd)
         return None
 
     def put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
         """Write all; the calls that it took."""
-        return write_all(self._system, self._fd, buffers, offset)
+        return write_all(self.system, self.fd, buffers, offset)
 
     def get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
         """Read as far as the file goes; bytes."""
-        return read_at(self._system, self._fd, buffers, offset)
+        return read_at(self.system, self.fd, buffers, offset)
 
-    def gather(self, offset: Int64, length: Int64, memory: Bytes, place: Int64) -> int | None:
-        """Many small pieces at once; see `Gatherer.read`."""
-        if len(offset) >= LEAST:
-            end = int((offset + length).max())
-            if self.look(end, lambda file: copy_pieces(memory, place, file, offset, length)):
-                return 1
-        return self._gatherer.read(offset, length, memory, place) if self._gatherer is not None else None
+    def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
+        """Bytes of the extents that were read, and calls."""
+        if self._seen(extents, memory):
+            return extents.nbytes, 1
+        return get_extents(extents, memory, self.get, gather=self._gatherer.read if self._gatherer else None)
 
-    def look(self, end: int, use: Callable[[Bytes], None]) -> bool:
+    def _seen(self, extents: Extents, memory: Bytes) -> bool:
+        """Copy small pieces from the file's own bytes, if they can be had; see `look`."""
+        offset, length, place = extents
+        if self._window is None or len(offset) < LEAST or int(length.max()) > PIECE:
+            return False
+        check(extents, memory)
+
+        def use(file: Bytes) -> None:
+            for first in range(0, len(offset), _AT_ONCE):
+                part = slice(first, first + _AT_ONCE)
+                copy_pieces(memory, place[part], file, offset[part], length[part])
+
+        # A file that is cut meanwhile must leave what it does not hold any more as it was: read again, it says so.
+        before = memory.copy()
+        if self.look(int((offset + length).max()), extents.nbytes, use):
+            return True
+        memory[:] = before
+        return False
+
+    def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
         """See `Window.look`; False where the file is not to be mapped."""
-        return self._window is not None and self._window.look(end, use)
+        return self._window is not None and self._window.look(end, use, nbytes)
 
     def size(self) -> int:
         """Bytes of the file."""
-        return self._system.fstat(self._fd).st_size
+        return self.system.fstat(self.fd).st_size
 
     def resize(self, nbytes: int, mpi: Any) -> None:
-        """Cut or extend the file; all ranks together."""
-        # One rank does it, after every rank's earlier writes and before any rank's later ones.
+        """Cut or extend the file; all ranks of a communicator together, if there is one."""
+        if mpi is None or mpi.Get_size() == 1:
+            self.system.ftruncate(self.fd, nbytes)
+            return
+        # One rank does it, after every rank's earlier writes and before any rank's later ones: a second rank's cut
+        # could take away what the first has written by then.
         mpi.Barrier()
         number = np.zeros(1, np.int64)
         if mpi.Get_rank() == 0:
             try:
-                self._system.ftruncate(self._fd, nbytes)
+                self.system.ftruncate(self.fd, nbytes)
             except OSError as error:
                 number[0] = error.errno or errno.EIO
         mpi.Bcast(number, root=0)
         if number[0]:
-            raise OSError(int(number[0]), f"{os.strerror(int(number[0]))} (resize to {nbytes} bytes)")
+            raise OSError(int(number[0]), f"{os.strerror(int(number[0]))} (resize to {nbytes} bytes)", self._path)
 
     def sync(self) -> None:
         """Bring what any process wrote to the file to stable storage."""
-        self._system.fdatasync(self._fd)
+        self.system.fdatasync(self.fd)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -108,7 +144,7 @@ class Descriptor:
             self._gatherer.close()
         if self._window is not None:
             self._window.close()
-        self._system.close(self._fd)
+        self.system.close(self.fd)
 
 
 def one_node(comm: Ranks | None, mpi: Any) -> bool:

@@ -180,8 +180,9 @@ class MpioDriver(Root):
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         with self._lock:
             if not collective or self._comm.size == 1:
-                gather = self._direct.gather if self._direct is not None else None
-                return get_extents(extents, memory, self._get, gather=gather)
+                if self._direct is not None:
+                    return self._direct.read(extents, memory)
+                return get_extents(extents, memory, self._get)
             failure: Exception | None = None
             asked, into = _NOTHING, memory
             try:
@@ -225,16 +226,8 @@ class MpioDriver(Root):
                 raise failure
             return calls
 
-    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
-        if self._direct is None:
-            return False
-        with self._use:
-            seen = self._direct.look(end, use)
-        if seen:
-            with self._use.lock:
-                self._counts["read_calls"] += 1
-                self._counts["read_bytes"] += nbytes
-        return seen
+    def _look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        return self._direct is not None and self._direct.look(end, nbytes, use)
 
     def _size(self) -> int:
         if self._direct is not None:
@@ -299,8 +292,6 @@ class MpioDriver(Root):
         return calls
 
     def _get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
-        if self._direct is not None:
-            return self._direct.get(buffers, offset)
         from mpi4py import MPI
 
         status = MPI.Status()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import abc
 import errno
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -56,6 +57,15 @@ class Root(Driver):
             counts["read_calls"] += calls
             counts["read_bytes"] += nbytes
         return nbytes
+
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        with self._use:
+            seen = self._look(end, nbytes, use)
+        if seen:
+            with self._use.lock:
+                self._counts["read_calls"] += 1
+                self._counts["read_bytes"] += nbytes
+        return seen
 
     def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
         # As `read` but for the locks, which cost as much as a small read.
@@ -130,6 +140,10 @@ class Root(Driver):
     def _read_one(self, array: npt.NDArray[Any], offset: int) -> int:
         """Bytes read by one call; fewer than the array has, or less than 0, where it is to be read in another way."""
         return -1
+
+    def _look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        """Whether `use` saw the file; see `look`."""
+        return False
 
     @abc.abstractmethod
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
