@@ -32,6 +32,7 @@ Examples
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.attrs import AttributeManager
@@ -61,7 +62,6 @@ from pnc_vol.errors import (
     ShortFileError,
     ShortFileWarning,
 )
-from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.mapping.special import (
     Empty,
     check_complex_dtype,
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.datatype import Datatype
     from pnc_vol.api.recovery import replay
+    from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
 __version__ = "0.1.0"
@@ -160,39 +161,25 @@ __all__ = [
     "vlen_dtype",
 ]  # fmt: skip
 
-_REFERENCES = {"Reference", "RegionReference", "ref_dtype", "regionref_dtype"}
-_LATER = {"MultiBlockSlice", "filters", "replay"} | _REFERENCES | {
-    "Datatype", "VirtualLayout", "VirtualSource", "register_driver", "registered_drivers", "unregister_driver",
-}  # fmt: skip
-"""Names that few programs use: loaded when they are asked for."""
+_LATER = {
+    "Datatype": "api.datatype",
+    "Decomposition": "extents.decomposition",
+    "MultiBlockSlice": "api.blocks",
+    "filters": "api.filters",
+    "replay": "api.recovery",
+    **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
+    **dict.fromkeys(
+        ("VirtualLayout", "VirtualSource", "register_driver", "registered_drivers", "unregister_driver"), "api.absent"
+    ),
+}
+"""Names that few programs use, and where they are: loaded when they are asked for."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'pnc_vol' has no attribute {name!r}")
-    if name == "filters":
-        from pnc_vol.api import filters
-
-        return filters
-    if name == "replay":
-        from pnc_vol.api.recovery import replay
-
-        return replay
-    if name == "MultiBlockSlice":
-        from pnc_vol.api.blocks import MultiBlockSlice
-
-        return MultiBlockSlice
-    if name == "Datatype":
-        from pnc_vol.api.datatype import Datatype
-
-        return Datatype
-    if name in _REFERENCES:
-        from pnc_vol.mapping import references
-
-        return getattr(references, name)
-    from pnc_vol.api import absent
-
-    return getattr(absent, name)
+    module = importlib.import_module(f"pnc_vol.{_LATER[name]}")
+    return module if name == "filters" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

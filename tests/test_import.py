@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LIMIT = 46
+LIMIT = 42
 
 
 def _modules(statement: str) -> list[str]:

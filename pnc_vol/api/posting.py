@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.decomposition import Decomposition
-from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.pending.request import Request
 
@@ -25,6 +23,14 @@ Shape = tuple[int, ...]
 
 def has_text(args: Any) -> bool:
     return any(isinstance(arg, str) for arg in (args if isinstance(args, tuple) else (args,)))
+
+
+def _decomposed(shape: Shape | None, args: Any) -> Selection | None:
+    """The selection of a `Decomposition` as an index; None for any other index."""
+    # Whoever has one has loaded its module, and an open file has.
+    from pnc_vol.extents.decomposition import Decomposition
+
+    return Decomposition.of_index(shape or (), args)
 
 
 def source(shape: Shape | None, args: Any) -> Selection:
@@ -111,7 +117,7 @@ class Posting(HLObject):
         session = self._id.check()
         with session.lock:
             session.check_writable("write data")
-            chosen = Decomposition.of_index(self._id.node.shape or (), args) or target(self._id.node.shape, args)
+            chosen = _decomposed(self._id.node.shape, args) or target(self._id.node.shape, args)
             return session.iput(self._id.node, chosen, value)
 
     def iget(self, args: Any, out: npt.NDArray[Any] | None = None) -> Request:
@@ -131,11 +137,10 @@ class Posting(HLObject):
         session = self._id.check()
         with session.lock:
             node = self._id.node
-            run = one_run(node.shape, args) if node.shape and node.element.kind == "number" else None
-            if run is not None and run[1]:
-                return session.iget_run(node, args, run, out)
-            chosen = Decomposition.of_index(node.shape or (), args) or source(node.shape, args)
-            return session.iget(node, chosen, out)
+            request = session.iget_run(node, args, out)
+            if request is not None:
+                return request
+            return session.iget(node, _decomposed(node.shape, args) or source(node.shape, args), out)
 
     def iput_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, values: Any) -> Request:
         """Post a write of many subarrays as one request (PnetCDF's varn).

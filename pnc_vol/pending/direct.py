@@ -186,8 +186,14 @@ class PostedRead:
         return self.wanted.single_run() if isinstance(self.wanted, Selection) else None
 
 
-def iget_run(session: Session, node: DatasetNode, index: Any, run: Run, out: Any = None) -> Request:
-    """Post the reading of one run of numbers; `index` is what the user said. See `Session.iget`."""
+def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -> Request | None:
+    """Post the reading of one run of numbers; None if `index`, which is what the user said, is something else.
+
+    See `Session.iget`.
+    """
+    run = one_run(node.shape, index) if node.shape and node.element.kind == "number" else None
+    if run is None or not run[1]:
+        return None
     array = as_out(out, run[2], node.element.dtype)
     request = session.handle(session.next_number(), "read", run[1] * node.element.itemsize, array)
     session.reads.append(PostedRead(request, node, (node.shape, index), array, run))
