@@ -56,6 +56,6 @@ print("recovered:", len(found), "records")
 
 expected = np.arange(float(posted))[:, np.newaxis]
 assert np.array_equal(found[:posted], np.broadcast_to(expected, (posted, 1000)))
-# At most the one post that was under way is more; and nothing is left to be done.
+# At most the one step that was under way is more, whole or only its empty record; and nothing is left to be done.
 assert len(found) - posted in (0, 1)
 assert not [name for name in os.listdir(os.path.dirname(path) or ".") if "pncbb" in name]
