@@ -24,18 +24,21 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Ranks
-from pnc_vol.drivers.gathering import LEAST, PIECE, Gatherer
 from pnc_vol.drivers.guarding import Window
 from pnc_vol.drivers.moves import get_extents
 from pnc_vol.drivers.pieces import Bytes, check, copy_pieces
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.packing import scatter
+from pnc_vol.extents.ragged import before
 from pnc_vol.system import REAL, System, read_at, write_all
 
 __all__ = ["Descriptor", "one_node"]
 
 
-_AT_ONCE = 1 << 16
-"""Pieces that are copied at once: their indices should stay in the cache."""
+_LEAST, _LONGEST = 32, 16384
+"""Pieces below which, and bytes of a piece from which on, a call for each costs no more than a look."""
+_PIECES_AT_ONCE, _BYTES_AT_ONCE = 1 << 16, 8 << 20
+"""What is copied at once: its indices should stay in the cache."""
 
 
 class Descriptor:
@@ -54,7 +57,6 @@ class Descriptor:
         self.fd = fd
         self._path = path
         # A system that stands in for the real one sees every read.
-        self._gatherer = Gatherer(system, fd) if system is REAL else None
         self._window = Window(system, fd) if system is REAL else None
 
     @classmethod
@@ -85,28 +87,29 @@ class Descriptor:
 
     def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
         """Bytes of the extents that were read, and calls."""
-        if self._seen(extents, memory):
-            return extents.nbytes, 1
-        return get_extents(extents, memory, self.get, gather=self._gatherer.read if self._gatherer else None)
+        if self._window is not None and len(extents.length) >= _LEAST:
+            longest = int(extents.length.max())
+            if longest <= _LONGEST:
+                return self._read_small(extents, memory, longest)
+        return get_extents(extents, memory, self.get)
 
-    def _seen(self, extents: Extents, memory: Bytes) -> bool:
-        """Copy small pieces from the file's own bytes, if they can be had; see `look`."""
-        offset, length, place = extents
-        if self._window is None or len(offset) < LEAST or int(length.max()) > PIECE:
-            return False
+    def _read_small(self, extents: Extents, memory: Bytes, longest: int) -> tuple[int, int]:
+        """The same for small pieces, copied from the file's own bytes as long as these can be had; see `look`."""
         check(extents, memory)
+        step = min(_PIECES_AT_ONCE, _BYTES_AT_ONCE // max(longest, 1))
+        for first in range(0, len(extents.offset), step):
+            part = Extents(*(column[first : first + step] for column in extents))
+            # Not into `memory` yet: a file that is cut meanwhile must leave what it does not hold any more as it was.
+            packed = np.empty(part.nbytes, np.uint8)
 
-        def use(file: Bytes) -> None:
-            for first in range(0, len(offset), _AT_ONCE):
-                part = slice(first, first + _AT_ONCE)
-                copy_pieces(memory, place[part], file, offset[part], length[part])
+            def use(file: Bytes, part: Extents = part, packed: Bytes = packed) -> None:
+                copy_pieces(packed, before(part.length), file, part.offset, part.length)
 
-        # A file that is cut meanwhile must leave what it does not hold any more as it was: read again, it says so.
-        before = memory.copy()
-        if self.look(int((offset + length).max()), extents.nbytes, use):
-            return True
-        memory[:] = before
-        return False
+            if not self.look(int((part.offset + part.length).max()), part.nbytes, use):
+                nbytes, calls = get_extents(Extents(*(column[first:] for column in extents)), memory, self.get)
+                return int(extents.length[:first].sum()) + nbytes, first // step + calls
+            scatter(part, packed, memory)
+        return extents.nbytes, -(-len(extents.offset) // step)
 
     def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
         """See `Window.look`; False where the file is not to be mapped."""
@@ -140,8 +143,6 @@ class Descriptor:
 
     def close(self) -> None:
         """Give the descriptor back."""
-        if self._gatherer is not None:
-            self._gatherer.close()
         if self._window is not None:
             self._window.close()
         self.system.close(self.fd)

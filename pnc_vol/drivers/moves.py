@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.gathering import PIECE
 from pnc_vol.drivers.pieces import Bytes, check, copy_pieces, in_order
 from pnc_vol.extents.model import Extents, Int64
 
@@ -27,7 +26,6 @@ __all__ = ["Get", "Put", "get_extents", "put_extents"]
 
 Put = Callable[[memoryview | list[memoryview], int], int]
 Get = Callable[[memoryview | list[memoryview], int], int]
-Gather = Callable[[Int64, Int64, Bytes, Int64], int | None]
 
 #: Bytes of a piece from which on it is never staged.
 LONG = 64 << 10
@@ -37,8 +35,6 @@ SHORT = 1024
 STAGE = 2 << 20
 #: Bytes of a gap that a read bridges at most.
 GAP = 4096
-#: The same where small pieces that lie farther apart on average are gathered: one more costs as much as copying these.
-NEAR = 1024
 
 
 class _Moves(NamedTuple):
@@ -101,20 +97,11 @@ def _vectors(moves: _Moves, memory: Bytes, move: Put | Get) -> tuple[int, int]:
     return result, calls
 
 
-def _got(ranges: Extents, memory: Bytes, get: Get, gather: Gather | None) -> tuple[Int64, int]:
-    """Bytes that were read of each range, and calls; together if they are many and small."""
-    offset, length, place = ranges
-    got, calls, rest = length, 0, np.arange(len(offset))
-    if gather is not None:
-        small = length <= PIECE
-        took = gather(offset[small], length[small], memory, place[small])
-        if took is not None:
-            calls, rest = took, np.flatnonzero(~small)
-    if len(rest):
-        view, got = memory.data, length.copy()
-        columns = (column[rest].tolist() for column in (offset, length, place))
-        got[rest] = [get(view[p : p + n], o) for o, n, p in zip(*columns, strict=True)]
-    return got, calls + len(rest)
+def _got(ranges: Extents, memory: Bytes, get: Get) -> Int64:
+    """Bytes that were read of each range, by a call each."""
+    view = memory.data
+    columns = (column.tolist() for column in ranges)
+    return np.array([get(view[p : p + n], o) for o, n, p in zip(*columns, strict=True)], np.int64)
 
 
 class _Block(NamedTuple):
@@ -191,16 +178,8 @@ def put_extents(extents: Extents, memory: Bytes, put: Put) -> int:
     return result
 
 
-def get_extents(
-    extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP, gather: Gather | None = None
-) -> tuple[int, int]:
+def get_extents(extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP) -> tuple[int, int]:
     """Read extents by few calls of ``get(view or views, offset) -> bytes``, short only at the end of the file.
-
-    Parameters
-    ----------
-    gather : function of offset, length, memory and place, optional
-        Reads many pieces of at most `PIECE` bytes at once and returns the calls that it took, or does not and
-        returns None.
 
     Returns
     -------
@@ -219,25 +198,16 @@ def get_extents(
     extents = in_order(extents)
     if not len(extents.offset):
         return 0, 0
-    if gather is not None and len(extents.offset) > 1:
-        offset, length, place = extents
-        space = offset[1:] - (offset + length)[:-1]
-        # Small pieces far apart are not worth a look at how they could be joined.
-        took = gather(*extents[:2], memory, place) if length.max() <= PIECE and space.min() > gap else None
-        if took is not None:
-            return extents.nbytes, took
-        if space.mean() > NEAR:
-            gap = min(gap, NEAR)
     moves = _moves(extents, gap)
     nbytes, calls = _vectors(moves, memory, get)
-    got, more = _got(_singles(moves), memory, get, gather)
-    nbytes, calls = nbytes + int(got.sum()), calls + more
+    got = _got(_singles(moves), memory, get)
+    nbytes, calls = nbytes + int(got.sum()), calls + len(got)
     if moves.staged.any():
         for block, stage in _blocks(moves):
-            got, more = _got(block.moves, stage, get, gather)
+            got = _got(block.moves, stage, get)
             length = block.pieces.length
             if int(got.sum()) < len(stage):
                 length = np.clip(np.repeat(got + block.moves.place, block.many) - block.inside, 0, length)
             copy_pieces(memory, block.pieces.place, stage, block.inside, length)
-            nbytes, calls = nbytes + int(length.sum()), calls + more
+            nbytes, calls = nbytes + int(length.sum()), calls + len(got)
     return nbytes, calls
