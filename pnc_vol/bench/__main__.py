@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--ranks-per-node", type=int, help="play several nodes on this one (MPICH)")
         one.add_argument("--peers", type=lambda text: text.split(","), help="run these only, by name: a,b")
         one.add_argument("--hints", type=parse_hints, default={}, help="hints for pnc_vol: key=value;key=value")
+        one.add_argument("--hints-file", help="file with a hint a line, as ROMIO's; --hints goes before")
         importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
     return top
 
@@ -77,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if not launched():
         return ranks.start(options.ranks, given, ranks_per_node=options.ranks_per_node)
+    if options.hints_file:
+        options.hints = ranks.hints_of(options.hints_file) | options.hints
     bench = importlib.import_module(f"pnc_vol.bench.{options.name}")
     results, lines, rank, size = ranks.run_here(bench.run, options)
     if rank == 0:

@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,25 @@ class Carrier:
     def get(self, name: str, start: Place, out: Array) -> None:
         """Read a subarray into `out`."""
         raise NotImplementedError
+
+    def put_view(self, name: str, starts: Array, counts: Array, values: Array, parts: int) -> None:
+        """Write many subarrays by one description.
+
+        Parameters
+        ----------
+        starts, counts : int64[n, ndim]
+        values : ndarray
+            Of all subarrays, one behind the other.
+        parts : int
+            Into how many calls of equal size `values` goes, where the library can go on in a description.
+        """
+        for start, one in _subarrays(starts, counts, values):
+            self.put(name, start, one)
+
+    def get_view(self, name: str, starts: Array, counts: Array, out: Array, parts: int) -> None:
+        """Read many subarrays into `out` by one description."""
+        for start, one in _subarrays(starts, counts, out):
+            self.get(name, start, one)
 
     def flush(self, *, durable: bool = False) -> None:
         """Complete what was posted."""
@@ -102,6 +121,12 @@ class PncVol(Carrier):
     def get(self, name: str, start: Place, out: Array) -> None:
         if out.size:
             self._sets[name].iget(_index(start, out.shape), out)
+
+    def put_view(self, name: str, starts: Array, counts: Array, values: Array, parts: int) -> None:
+        self._sets[name].iput_many(starts, counts, values.reshape(-1))
+
+    def get_view(self, name: str, starts: Array, counts: Array, out: Array, parts: int) -> None:
+        self._sets[name].iget_many(starts, counts, out.reshape(-1))
 
     def flush(self, *, durable: bool = False) -> None:
         self._file.flush(durable=durable)
@@ -164,6 +189,29 @@ class MpiFile(Carrier):
 
     def get(self, name: str, start: Place, out: Array) -> None:
         self._move(name, start, out, self._file.Read_all if self._collective else self._file.Read)
+
+    def _view(
+        self, name: str, starts: Array, counts: Array, values: Array, parts: int, call: Callable[[Any], None]
+    ) -> None:
+        begin, shape, itemsize = self._layout[name]
+        sizes = np.prod(counts, axis=1) * itemsize
+        inner = tuple(counts[0, 1:]) == shape[1:] and bool((counts == counts[0]).all())
+        if not inner:
+            raise ValueError("a view here is of whole rows, as many in each subarray")
+        at = starts[:, 0] * (int(np.prod(shape[1:])) * itemsize)
+        kind = self._mpi.BYTE.Create_hindexed(sizes.tolist(), at.tolist()).Commit()
+        self._file.Set_view(begin, self._mpi.BYTE, kind)
+        for part in values.reshape(parts, -1):
+            call([part, part.nbytes, self._mpi.BYTE])
+        kind.Free()
+
+    def put_view(self, name: str, starts: Array, counts: Array, values: Array, parts: int) -> None:
+        file = self._file
+        self._view(name, starts, counts, values, parts, file.Write_all if self._collective else file.Write)
+
+    def get_view(self, name: str, starts: Array, counts: Array, out: Array, parts: int) -> None:
+        file = self._file
+        self._view(name, starts, counts, out, parts, file.Read_all if self._collective else file.Read)
 
     def flush(self, *, durable: bool = False) -> None:
         if durable:
@@ -267,6 +315,14 @@ class PnetCDF(Carrier):
         if out.size:
             self._sets[name].iget_var(out, start=start, count=out.shape)
 
+    def put_view(self, name: str, starts: Array, counts: Array, values: Array, parts: int) -> None:
+        self._kept += [values, starts, counts := np.ascontiguousarray(counts)]
+        self._sets[name].iput_varn(values.reshape(-1), len(starts), starts, counts)
+
+    def get_view(self, name: str, starts: Array, counts: Array, out: Array, parts: int) -> None:
+        self._kept += [starts, counts := np.ascontiguousarray(counts)]
+        self._sets[name].iget_varn(out.reshape(-1), len(starts), starts, counts)
+
     def flush(self, *, durable: bool = False) -> None:
         self._file.wait_all()
         self._kept.clear()
@@ -326,6 +382,14 @@ class ParallelH5py(Carrier):
 
 def _index(start: Place, shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
+
+
+def _subarrays(starts: Array, counts: Array, values: Array) -> Iterator[tuple[Place, Array]]:
+    flat, at = values.reshape(-1), 0
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        n = int(np.prod(count))
+        yield tuple(start), flat[at : at + n].reshape(count)
+        at += n
 
 
 def _layout(variables: Variables) -> dict[str, tuple[int, tuple[int, ...], int]]:

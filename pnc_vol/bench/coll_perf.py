@@ -1,9 +1,11 @@
 """``python -m pnc_vol.bench coll_perf``: one 3-D array in blocks, one a rank, as ROMIO's and E10's.
 
 ROMIO's: the array is written together and read together; what counts is the write, then the read, without opening and
-closing, which are reported beside them. E10's (``-i CYCLES``): a file a cycle, from open to close, with a compute phase
-between cycles that does not count. A block-block-block decomposition over a grid of ranks, in C order; values are
-checked, which the originals do not do. Knows: the pattern. Does not know: how a library writes (`carriers.py`).
+closing, which are reported beside them; ``--romio`` takes its array, and its warm-up. E10's (``-i CYCLES``): a file a
+cycle, from open to close, with a compute phase between cycles that does not count. A block-block-block decomposition
+over a grid of ranks, in C order; values are checked, which the originals do not do.
+
+Knows: the pattern. Does not know: how a library writes (`carriers.py`).
 """
 
 from __future__ import annotations
@@ -30,9 +32,14 @@ def arguments(one: argparse.ArgumentParser) -> None:
     """The options of both originals, and the type and the grid."""
     one.add_argument("-b", "--block", type=int, default=256, help="edge of a rank's block (256)")
     one.add_argument("--shape", type=int, nargs=3, help=f"the whole array instead; ROMIO's is {ROMIO}")
+    one.add_argument(
+        "--romio", action="store_true",
+        help=f"ROMIO's array, {' x '.join(map(str, ROMIO))} int (13 GiB, --scale makes it smaller), written and "
+        "read once before the first round",
+    )  # fmt: skip
     one.add_argument("--grid", type=int, nargs=3, help="ranks along each axis (as MPI_Dims_create has it)")
     one.add_argument("--dtype", default="i4", help="type of an element (i4)")
-    one.add_argument("-f", "--base", default="coll_perf", help="base of the files' names")
+    one.add_argument("-f", "--base", default="coll_perf", help="base of the files' names (ROMIO's -fname)")
     one.add_argument("-i", "--cycles", type=int, default=0, help="E10's way: files, one after another")
     one.add_argument("-d", "--delay", type=float, default=0.0, help="E10's way: seconds of computing between files")
 
@@ -48,7 +55,8 @@ class _Block:
         if np.prod(self.grid) != job.comm.size:
             raise SystemExit(f"coll_perf: --grid {self.grid} is not for {job.comm.size} ranks")
         edge = max(2, round(o.block * o.scale ** (1 / 3)))
-        whole = o.shape and tuple(max(1, round(n * o.scale ** (1 / 3))) for n in o.shape)
+        asked = ROMIO if o.romio else o.shape
+        whole = asked and tuple(max(1, round(n * o.scale ** (1 / 3))) for n in asked)
         self.shape: tuple[int, ...] = whole or tuple(edge * n for n in self.grid)
         self.dtype = np.dtype(o.dtype)
         place = np.unravel_index(job.comm.rank, self.grid)
@@ -89,6 +97,8 @@ def run(job: Job) -> list[Result]:
             peers[name] = peer
         else:
             peers[name] = _cycles(job, block, peer, names) if o.cycles else _once(job, block, peer, names)
+            if o.romio and not o.cycles and (not o.peers or name in o.peers):
+                _once(job, block, peer, names)(RankWatch(job.comm))
     results = job.turns(phases, peers)
     _report(job, block, results)
     return results

@@ -2,7 +2,8 @@
 
 Each rank knows only its own share of the datasets. As definitions in a shared file are the same on all ranks, the ranks
 first tell each other theirs (one exchange of their descriptions), and then all define all. Reported are, as in the
-original (PnetCDF's ``benchmarks/C``), the exchange, defining, ending definitions, closing, and all of it.
+original (PnetCDF's ``benchmarks/C``), the exchange, defining, ending definitions, closing, and all of it. The
+original's ``-m`` counts allocations; here peak memory is always measured, unless ``--no-memory`` is said.
 
 Knows: the pattern, pnc_vol's words and PnetCDF-Python's. Raw MPI-IO has no objects.
 """
@@ -27,9 +28,15 @@ Described = list[tuple[str, tuple[int, ...]]]
 def arguments(one: argparse.ArgumentParser) -> None:
     """The original's options."""
     one.add_argument("-v", "--variables", type=int, default=100_000, help="of all ranks (100,000; the original's -n)")
-    one.add_argument("--dims", type=int, default=2, help="axes of each (2)")
-    one.add_argument("--length", type=int, default=10, help="of each axis (10)")
-    one.add_argument("--attributes", type=int, default=0, help="of each variable (0)")
+    one.add_argument("-d", "--dims", type=int, default=2, help="axes of each (2)")
+    one.add_argument("-l", "--length", type=int, default=10, help="of each axis (10)")
+    one.add_argument("-a", "--attributes", type=int, default=0, help="of each variable (0)")
+    one.add_argument("-s", "--attribute-size", type=int, default=9, help="bytes of each attribute (9)")
+    one.add_argument("--own-dims", action="store_true", help="named dimensions for each variable, as in the original")
+    one.add_argument(
+        "-t", "--hash-size", type=int, default=0, help="PnetCDF's hash tables for names (its hints; pnc_vol has none)"
+    )
+    one.add_argument("-q", "--quiet", action="store_true", help="the table only")
 
 
 def run(job: Job) -> list[Result]:
@@ -50,10 +57,12 @@ def run(job: Job) -> list[Result]:
     for name in ("MPI.File collective", "os.pwrite"):
         peers[name] = "has no objects"
     results = job.turns({what: (None, count if what != "close" else 1) for what in WHATS}, peers)
-    job.say(
-        f"Total number of variables: {count}, dimensions per variable: {o.dims}, "
-        f"attributes per variable: {o.attributes}"
-    )
+    if o.quiet:
+        return results
+    job.say(f"Number of MPI processes:                {comm.size}")
+    job.say(f"Total number of variables:              {count}")
+    job.say(f"Number of dimensions per variable:      {o.dims}{' (its own)' if o.own_dims else ''}")
+    job.say(f"Number of attributes per variable:      {o.attributes}")
     for result in results:
         spent = result.median(US)
         if spent is not None:
@@ -74,6 +83,8 @@ def _finish(watch: RankWatch) -> None:
 def _pnc_vol(job: Job, mine: Described, count: int, options: dict[str, Any]) -> Callable[[RankWatch], None]:
     import pnc_vol
 
+    o, text = job.options, "a" * job.options.attribute_size
+
     def do(watch: RankWatch) -> None:
         path = os.path.join(job.folder, "create.nc")
         job.clear(path)
@@ -83,8 +94,10 @@ def _pnc_vol(job: Job, mine: Described, count: int, options: dict[str, Any]) -> 
         with watch("define"):
             for name, shape in everything:
                 ds = f.create_dataset(name, shape, "i4")
-                for k in range(job.options.attributes):
-                    ds.attrs[f"{name}_attr_{k}"] = "attribute"
+                for k in range(o.dims if o.own_dims else 0):
+                    ds.dims[k].label = f"{name}_dim_{k}"
+                for k in range(o.attributes):
+                    ds.attrs[f"{name}_attr_{k}"] = text
         with watch("end of definitions"):
             f.flush()
         with watch("close"):
@@ -94,23 +107,37 @@ def _pnc_vol(job: Job, mine: Described, count: int, options: dict[str, Any]) -> 
             with pnc_vol.File(path) as f:
                 if list(f) != sorted(name for name, _ in everything) or len(f) != count:
                     raise AssertionError(f"{path}: {len(f)} of {count} objects, or other names")
+                last = f[everything[-1][0]]
+                if last.shape != everything[-1][1] or set(last.attrs.values()) != ({text} if o.attributes else set()):
+                    raise AssertionError(f"{path}: {last.name} is not as it was defined")
+                if o.own_dims and last.dims[0].label != f"{everything[-1][0]}_dim_0":
+                    raise AssertionError(f"{path}: {last.name} has other dimensions")
 
     return do
 
 
 def _pnetcdf(job: Job, mine: Described, count: int, module: Any) -> Callable[[RankWatch], None]:
+    o, text, info = job.options, "a" * job.options.attribute_size, None
+    if o.hash_size:
+        from mpi4py import MPI
+
+        info = MPI.Info.Create()
+        for what in ("var", "dim"):
+            info.Set(f"nc_hash_size_{what}", str(o.hash_size))
+
     def do(watch: RankWatch) -> None:
         path = os.path.join(job.folder, "create.pnetcdf")
         job.clear(path)
         everything = _exchanged(job, mine, watch)
         with watch("create"):
-            f = module.File(path, mode="w", format="NC_64BIT_DATA", comm=job.comm)
+            f = module.File(path, mode="w", format="NC_64BIT_DATA", comm=job.comm, info=info)
         with watch("define"):
-            dims = {n: f.def_dim(f"n{n}", n) for n in {n for _, shape in everything for n in shape}}
+            shared = {} if o.own_dims else {n: f.def_dim(f"n{n}", n) for n in {n for _, s in everything for n in s}}
             for name, shape in everything:
-                variable = f.def_var(name, module.NC_INT, tuple(dims[n] for n in shape))
-                for k in range(job.options.attributes):
-                    variable.put_att(f"{name}_attr_{k}", "attribute")
+                dims = [f.def_dim(f"{name}_dim_{k}", n) if o.own_dims else shared[n] for k, n in enumerate(shape)]
+                variable = f.def_var(name, module.NC_INT, tuple(dims))
+                for k in range(o.attributes):
+                    variable.put_att(f"{name}_attr_{k}", text)
         with watch("end of definitions"):
             f.enddef()
         with watch("close"):

@@ -4,48 +4,52 @@ Case F is an atmosphere of 414 and 51 variables whose columns are scattered over
 MiB), case G an ocean of whole columns, case I land cells on a grid. Each variable of a record is one request of many
 runs, and every rank writes its rank into its cells; a flush completes them every ``-y`` records. Maps and lists of
 variables are read from a folder (``--data``) that has E3SM-IO's; without it, or with ``--synthetic SIZE``, they are
-made up.
+made up. Of the C program's letters there are no -a, -x and -g (one layout, the canonical one; libraries are --peers),
+no -c and -z (the format has neither chunks nor compression), no -v and -p (the report and the profiler of Python).
 
-Knows: cases and maps (`e3sm_cases.py`, `e3sm_maps.py`). Does not know: how a library writes (`e3sm_peers.py`).
+Knows: the order of the steps. Does not know: maps and arrays (`e3sm_setup.py`), how a library writes
+(`e3sm_peers.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pnc_vol.bench.e3sm_cases import CaseFile, Variable, counted, files_of, listed
-from pnc_vol.bench.e3sm_maps import Map, invented, read_maps
+from pnc_vol.bench.e3sm_cases import CaseFile, Variable
 from pnc_vol.bench.e3sm_peers import peers
+from pnc_vol.bench.e3sm_report import READ_WHATS, WHATS, report
+from pnc_vol.bench.e3sm_setup import GAP, Setup, buffers, path_of, prepare, untouched, value_of
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
-from pnc_vol.system import REAL, exists
 
 __all__ = ["arguments", "run"]
 
 DATA = PurePath(__file__).parents[3] / "shared/data/e3sm"
-WHATS = ("pre", "open", "define", "post", "flush", "close")
-SIZES = {"F": 4, "G": 5, "I": 96}
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
     """E3SM-IO's letters, and where cases and maps come from."""
     one.add_argument("--case", choices=["F", "G", "I"], default="F", help="F")
     one.add_argument("-j", "--floats", action="store_true", help="store float instead of double (F, I)")
+    one.add_argument(
+        "-m", "--apart", action="store_true", help=f"memory of the variables {GAP} elements apart, not end to end"
+    )
+    one.add_argument("--stride", type=int, default=1, help="every so many elements of memory are a variable's (1)")
     one.add_argument("-q", "--unsorted", action="store_true", help="do not sort the runs of a map, nor join them")
+    one.add_argument("-u", "--fill", action="store_true", help="cells that nobody writes get the fill value")
     one.add_argument("-f", "--file", type=int, choices=[0, 1, -1], default=-1, help="h0 only, h1 only, both (-1)")
     one.add_argument("-r", "--records", type=int, default=1, help="records of F h1, G and I h0 (1)")
     one.add_argument("-y", "--flush-every", type=int, default=1, help="records between flushes; -1: once at the end")
+    one.add_argument("-s", "--io-stride", type=int, default=1, help="every so many ranks write, the others wait (1)")
     one.add_argument("-e", "--expand", type=int, default=1, help="factor of the maps' last dimension (1)")
     one.add_argument("-t", "--sleep", type=float, default=0.0, help="seconds of computing before each record")
+    one.add_argument("-i", "--read", action="store_true", help="the read test, too: each rank reads what it wrote")
     one.add_argument("-k", "--keep", action="store_true", help="leave the files of pnc_vol; name them with -o")
     one.add_argument("-o", "--output", help="path; _h0 and _h1 come before its suffix")
     one.add_argument("--data", type=PurePath, default=DATA, help="folder of E3SM-IO's maps and lists of variables")
@@ -54,133 +58,42 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--compat", action="store_true", help="read the I case's maps with the C program's mistake")
 
 
-@dataclass
-class Part:
-    """What this rank writes of one map: its runs, and where each cell's owner is for whoever checks."""
-
-    starts: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    owner: npt.NDArray[np.int32] | None
-
-    @property
-    def cells(self) -> int:
-        return int(self.lengths.sum())
-
-
-@dataclass
-class Setup:
-    """A case on these ranks."""
-
-    case: str
-    files: list[CaseFile]
-    lengths: dict[str, int]
-    parts: list[Part]
-    records: int
-    title: str
-    requests: int = 0
-    nbytes: int = 0
-    amounts: dict[str, int] = field(default_factory=dict)
-
-    def records_of(self, file: CaseFile) -> int:
-        return 1 if file.one_record else self.records
-
-    def shape(self, file: CaseFile, variable: Variable) -> tuple[int, ...]:
-        return file.shape(variable, self.records_of(file), self.lengths)
-
-
 def run(job: Job) -> list[Result]:
     """From open to close, in total and by step, for every peer."""
-    setup = _setup(job)
-    phases: dict[str, tuple[int | None, int | None]] = {"open to close": (setup.nbytes, setup.requests)}
+    o, stride = job.options, max(1, job.options.io_stride)
+    if stride > 1:
+        # the C program reads this option and does not use it
+        writers = job.comm.Split(job.comm.rank % stride > 0, job.comm.rank)
+        if job.comm.rank % stride:
+            return []
+        job = job.among(writers)
+    setup = prepare(job)
+    nbytes, requests = sum(setup.nbytes), sum(setup.requests)
+    phases: dict[str, tuple[int | None, int | None]] = {"open to close": (nbytes, requests)}
     phases |= dict.fromkeys(WHATS, (None, None))
+    if o.read:
+        phases["read, open to close"] = (nbytes, requests)
+        phases |= dict.fromkeys(READ_WHATS, (None, None))
     runs: dict[str, Callable[[RankWatch], None] | str] = {}
-    for name, peer in peers(job.comm, job.options.hints).items():
+    for name, peer in peers(job.comm, o.hints).items():
+        if not isinstance(peer, str) and o.fill and not peer.is_netcdf:
+            peer = "-u: has no fill values"
         runs[name] = peer if isinstance(peer, str) else _once(job, setup, name, peer)
     results = job.turns(phases, runs)
-    _report(job, setup, {result.work: result.median(US) for result in results})
+    report(job, setup, results)
     return results
-
-
-def _setup(job: Job) -> Setup:
-    """Maps by rank 0, which tells each rank its part; variables."""
-    o, comm = job.options, job.comm
-    case: str = o.case
-    path = o.data / f"map_{case.lower()}_case_16p.nc"
-    invent = o.synthetic is not None or not exists(REAL, path)
-    maps, lengths = _maps(job, path, invent)
-    parts = [_part(job, one, o.expand if case != "G" or len(one.dims) > 1 else 1) for one in maps]
-    if invent:
-        files = [counted(name, lengths, floats=o.floats) for name in files_of(case, o.file)]
-    else:
-        files = [listed(str(o.data / f"{name}.json"), floats=o.floats) for name in files_of(case, o.file)]
-    if o.expand > 1:
-        for dims in files[0].map_dims:
-            if case != "G" or len(dims) > 1:
-                lengths[dims[-1]] = int(files[0].dims[dims[-1]] or 1) * o.expand
-    setup = Setup(case, files, lengths, parts, o.records, "made up" if invent else f"of {path.name}")
-    mine = 0
-    for file in files:
-        for variable in file.variables:
-            times = setup.records_of(file) if file.is_record(variable) else 1
-            shape = setup.shape(file, variable)
-            alone = int(np.prod(shape)) // (setup.records_of(file) if file.is_record(variable) else 1)
-            cells = parts[variable.number - 1].cells if variable.number else alone * (comm.rank == 0)
-            mine += times * cells * np.dtype(variable.dtype).itemsize
-            setup.requests += times * (len(parts[variable.number - 1].lengths) if variable.number else comm.rank == 0)
-    setup.nbytes, setup.requests = comm.allreduce(mine), comm.allreduce(setup.requests)
-    return setup
-
-
-def _maps(job: Job, path: PurePath, invent: bool) -> tuple[list[Map], dict[str, int]]:
-    o = job.options
-    found: tuple[list[Map], dict[str, int]] | None = None
-    if job.comm.rank == 0:
-        size = o.synthetic or max(2, round(SIZES[o.case] * min(1.0, o.scale) ** 0.5))
-        found = invented(o.case, size, max(o.map_ranks, job.comm.size)) if invent else (read_maps(str(path)), {})
-    told: tuple[list[Map], dict[str, int]] = job.comm.bcast(found)
-    return told
-
-
-def _part(job: Job, one: Map, expand: int) -> Part:
-    o, comm = job.options, job.comm
-    offsets, lengths = one.of_rank(comm.rank, comm.size, sort=not o.unsorted, compat=o.compat, expand=expand)
-    dims = (*one.dims[:-1], one.dims[-1] * expand)
-    starts = np.stack(np.unravel_index(offsets, dims), axis=1).astype(np.int64).reshape(len(offsets), len(dims))
-    counts = np.ones_like(starts)
-    counts[:, -1] = lengths
-    everyone = comm.gather((offsets, lengths))
-    owner = None
-    if everyone is not None:
-        owner = np.full(int(np.prod(dims)), -1, np.int32)
-        for rank, (at, n) in enumerate(everyone):
-            # every cell of every run
-            cells = np.repeat(at - (np.cumsum(n) - n), n) + np.arange(int(n.sum()))
-            owner[cells] = rank
-    return Part(starts, counts, offsets, lengths, owner)
-
-
-def value_of(dtype: Any, rank: int) -> Any:
-    """What a rank writes: its number, or a letter."""
-    return bytes([ord("a") + rank % 26]) if np.dtype(dtype).kind == "S" else rank
 
 
 def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch], None]:
     def do(watch: RankWatch) -> None:
         o, rank = job.options, job.comm.rank
-        paths = {file.name: _path(job, name, file) for file in setup.files}
+        # several peers in one folder, and the user's path for ours
+        suffix = "" if name == US else f".{name.replace(' ', '_')}"
+        paths = {file.name: path_of(job, suffix, file) for file in setup.files}
         for path in paths.values():
             job.clear(path)
-        # in memory all numbers are double, as in the C program; a buffer for each, as PnetCDF swaps bytes in place
-        buffers = {
-            (file.name, variable.name): np.full(
-                setup.parts[variable.number - 1].cells, rank, "i4" if np.dtype(variable.dtype).kind == "i" else "f8"
-            )
-            for file in setup.files
-            for variable in file.variables
-            if variable.number
-        }
+        memory = {"gap": GAP if o.apart else 0, "stride": o.stride}
+        values, _ = buffers(setup, rank, **memory)
         with watch("open to close"):
             for file in setup.files:
                 writer = peer(setup, file)
@@ -190,9 +103,11 @@ def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch],
                     writer.open(paths[file.name])
                 with watch.part("define"):
                     writer.define()
-                _write(o, setup, file, writer, watch, buffers, rank)
+                _write(o, setup, file, writer, watch, values, rank)
                 with watch.part("close"):
                     writer.close()
+        if o.read:
+            _read(job, setup, peer, paths, watch, memory)
         for file in setup.files:
             _verify(job, setup, file, paths[file.name], peer)
             if not (o.keep and name == US):
@@ -201,19 +116,13 @@ def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch],
     return do
 
 
-def _path(job: Job, name: str, file: CaseFile) -> str:
-    root, suffix = os.path.splitext(job.options.output or os.path.join(job.folder, "e3sm.nc"))
-    which = "_" + file.name.partition("_")[2] if len(file.name) == 4 else ""
-    return f"{root}{which}{suffix}" + ("" if name == US else f".{name.replace(' ', '_')}")
-
-
 def _write(
     o: Any,
     setup: Setup,
     file: CaseFile,
     writer: Any,
     watch: RankWatch,
-    buffers: Mapping[tuple[str, str], Any],
+    values: Mapping[tuple[str, str], Any],
     rank: int,
 ) -> None:
     """Fixed variables, then records, with a flush every so many."""
@@ -221,7 +130,7 @@ def _write(
     def post(variables: list[Variable], record: int) -> None:
         for variable in variables:
             if variable.number:
-                writer.put(variable, record, setup.parts[variable.number - 1], buffers[file.name, variable.name])
+                writer.put(variable, record, setup.parts[variable.number - 1], values[file.name, variable.name])
             elif rank == 0:
                 shape = setup.shape(file, variable)[1 if file.is_record(variable) else 0 :]
                 value = value_of(variable.dtype, rank)
@@ -235,14 +144,46 @@ def _write(
     for record in range(records):
         time.sleep(o.sleep)
         with watch.part("post"):
+            writer.begin(record, later)
             post(later, record)
         if (record + 1) % every == 0 or record + 1 == records:
             with watch.part("flush"):
                 writer.flush()
 
 
+def _read(
+    job: Job, setup: Setup, peer: Any, paths: Mapping[str, str], watch: RankWatch, memory: Mapping[str, int]
+) -> None:
+    """Each rank reads what it wrote, all variables of a record in one flush, and looks at it afterwards."""
+    rank = job.comm.rank
+    found, blocks = buffers(setup, -1, **memory)
+    with watch("read, open to close"):
+        for file in setup.files:
+            reader = peer(setup, file)
+            with watch.part("read, pre"):
+                reader.prepare()
+            with watch.part("read, open"):
+                reader.open_for_reading(paths[file.name])
+            fixed = [v for v in file.variables if v.number and not file.is_record(v)]
+            later = [v for v in file.variables if v.number and file.is_record(v)]
+            for record in range(setup.records_of(file)):
+                with watch.part("read, post"):
+                    for variable in later + ([] if record else fixed):
+                        part = setup.parts[variable.number - 1]
+                        reader.get(variable, record, part, found[file.name, variable.name])
+                with watch.part("read, flush"):
+                    reader.flush()
+            with watch.part("read, close"):
+                reader.close()
+    for (file_name, variable_name), values in found.items():
+        if not bool((values == rank).all()):
+            raise AssertionError(f"{paths[file_name]}: rank {rank} does not read of {variable_name} what it wrote")
+    if not untouched(setup, found, blocks):
+        raise AssertionError(f"rank {rank}: reading changed memory between the arrays")
+
+
 def _verify(job: Job, setup: Setup, file: CaseFile, path: str, peer: Any) -> None:
-    """Every cell that has an owner holds its number; what rank 0 wrote is there."""
+    """Every cell that has an owner holds its number, others the fill value if asked; what rank 0 wrote is there."""
     if not peer.is_netcdf:
         peer(setup, file).verify(path)
         return
@@ -260,29 +201,10 @@ def _verify(job: Job, setup: Setup, file: CaseFile, path: str, peer: Any) -> Non
                     assert owner is not None
                     rows = found.reshape(-1, owner.size)
                     right = bool((rows[:, owner >= 0] == owner[owner >= 0]).all())
+                    if setup.fill:
+                        right &= bool((rows[:, owner < 0] == setup.fill_of(variable)).all())
                 else:
                     right = bool((found == value_of(variable.dtype, 0)).all())
                 if not right:
                     raise AssertionError(f"{path}: {variable.name} does not hold what was written to it")
     job.comm.Barrier()
-
-
-def _report(job: Job, setup: Setup, seconds: Mapping[str, float | None]) -> None:
-    """The C program's words, with the medians of pnc_vol."""
-    total = seconds["open to close"]
-    job.say(
-        f"==== Case {setup.case}, canonical, maps {setup.title}, {', '.join(file.name for file in setup.files)} ===="
-    )
-    job.say(f"Number of variables                     = {sum(len(file.variables) for file in setup.files)}")
-    job.say(f"Number of noncontiguous requests        = {setup.requests}")
-    amount = setup.nbytes / (1 << 20)
-    job.say(f"Total write amount                      = {amount:.2f} MiB")
-    if total is None:
-        return
-    for what in WHATS:
-        job.say(f"Max time of {what:28s}= {seconds[what] or 0.0:.4f} sec")
-    job.say(f"Max end-to-end time                     = {total:.4f} sec")
-    flush = seconds["flush"]
-    if flush:
-        job.say(f"I/O bandwidth (write-only)              = {amount / flush:.4f} MiB/sec")
-    job.say(f"I/O bandwidth (open-to-close)           = {amount / total:.4f} MiB/sec")

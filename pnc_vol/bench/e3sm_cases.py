@@ -71,6 +71,14 @@ def _value(told: Any) -> Any:
     return told
 
 
+def _attributes(told: Any, kind: str) -> dict[str, Any]:
+    found = {key: _value(value) for key, value in told}
+    if "_FillValue" in found and kind in TYPES:
+        # always of the variable's type, which other attributes of that value are not
+        found["_FillValue"] = np.dtype(TYPES[kind]).type(found["_FillValue"])
+    return found
+
+
 def listed(path: str, *, floats: bool) -> CaseFile:
     """A file from its list.
 
@@ -87,7 +95,7 @@ def listed(path: str, *, floats: bool) -> CaseFile:
             TYPES["float" if name in narrow else kind],
             tuple(dims),
             number,
-            {key: _value(value) for key, value in attrs},
+            _attributes(attrs, "float" if name in narrow else kind),
         )
         for name, kind, dims, number, attrs in told["vars"]
     ]

@@ -5,7 +5,7 @@ Knows: libraries. Does not know: clocks; which values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pnc_vol.bench.serial import load
 
 if TYPE_CHECKING:
-    from pnc_vol.bench.e3sm import Part, Setup
     from pnc_vol.bench.e3sm_cases import CaseFile, Variable
+    from pnc_vol.bench.e3sm_setup import Part, Setup
 
 __all__ = ["peers"]
 
@@ -41,6 +41,9 @@ class _Writer:
             ones = np.ones((len(part.counts), 1), np.int64)
             self.places[number, 1] = np.hstack([0 * ones, part.starts]), np.hstack([ones, part.counts])
 
+    def begin(self, record: int, variables: list[Variable]) -> None:
+        """What must be done before the first write of a record."""
+
     def _place(self, variable: Variable, record: int) -> tuple[Array, Array]:
         if not self.file.is_record(variable):
             return self.places[variable.number, 0]
@@ -64,12 +67,22 @@ class _PncVol(_Writer):
         for variable in self.file.variables:
             shape = self.setup.shape(self.file, variable)
             grows = (None, *shape[1:]) if self.file.is_record(variable) else None
-            ds = self._file.create_dataset(variable.name, shape, variable.dtype, maxshape=grows)
+            fill = self.setup.fill_of(variable) if self.setup.fill and variable.number else None
+            ds = self._file.create_dataset(variable.name, shape, variable.dtype, maxshape=grows, fillvalue=fill)
             for axis, dim in enumerate(variable.dims):
                 ds.dims[axis].label = dim
             for key, value in variable.attrs.items():
-                ds.attrs[key] = value
+                if fill is None or key != "_FillValue":
+                    ds.attrs[key] = value
             self._sets[variable.name] = ds
+
+    def open_for_reading(self, path: str) -> None:
+        import pnc_vol
+
+        self._file = pnc_vol.File(path, comm=self.comm, hints=dict(self.hints), **self.options)
+
+    def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
+        self._file[variable.name].iget_many(*self._place(variable, record), out)
 
     def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
         self._sets[variable.name].iput_many(*self._place(variable, record), values)
@@ -102,13 +115,42 @@ class _PnetCDF(_Writer):
         self._lent: set[str] = set()
         for variable in self.file.variables:
             made = f.def_var(variable.name, np.dtype(variable.dtype), variable.dims)
+            fill = self.setup.fill_of(variable) if self.setup.fill and variable.number else None
             for key, value in variable.attrs.items():
-                made.put_att(key, value)
+                if fill is None or key != "_FillValue":
+                    made.put_att(key, value)
+            if fill is not None:
+                made.def_fill(0, fill)
             self._sets[variable.name] = made
         f.enddef()
 
+    def begin(self, record: int, variables: list[Variable]) -> None:
+        for variable in variables if self.setup.fill else ():
+            if variable.number:
+                self._sets[variable.name].fill_rec(record)
+
+    def open_for_reading(self, path: str) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._file = load("pnetcdf").File(path, mode="r", comm=self.comm)
+        self._kept, self._lent = [], set()
+        self._sets = self._file.variables
+        self._read: list[tuple[Array, Array]] = []
+
+    def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
+        starts, counts = self._place(variable, record)
+        into = out if out.flags.c_contiguous else np.empty_like(out)
+        self._kept += [starts, into]
+        if into is not out:
+            self._read.append((out, into))
+        if len(starts):
+            kind = self._mpi.DOUBLE if out.dtype == "f8" else self._mpi.INT
+            self._sets[variable.name].iget_varn(into, len(starts), starts, counts, out.size, kind)
+
     def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
         starts, counts = self._place(variable, record)
+        values = np.ascontiguousarray(values)
         if variable.name in self._lent:
             # a second record before a wait: its bytes are swapped in place
             values = values.copy()
@@ -132,6 +174,8 @@ class _PnetCDF(_Writer):
 
     def flush(self) -> None:
         self._file.wait_all()
+        for out, found in getattr(self, "_read", ()):
+            out[...] = found
         self._kept.clear()
         self._lent.clear()
 
@@ -152,7 +196,8 @@ class _MpiFile(_Writer):
         self._file = MPI.File.Open(self.comm, path, MPI.MODE_CREATE | MPI.MODE_RDWR)
 
     def define(self) -> None:
-        self._posted: list[tuple[Array, Array, Array]] = []
+        self._posted: list[Any] = []
+        self._reading = False
         self._begins: dict[str, int] = {}
         fixed = [v for v in self.file.variables if not self.file.is_record(v)]
         at = 0
@@ -173,10 +218,21 @@ class _MpiFile(_Writer):
 
     def _post(self, variable: Variable, record: int, offsets: Array, lengths: Array, values: Array) -> None:
         stored = np.ascontiguousarray(values).astype(np.dtype(variable.dtype).newbyteorder(">"))
+        self._posted.append((*self._at(variable, record, offsets, lengths), stored.reshape(-1).view("u1")))
+
+    def _at(self, variable: Variable, record: int, offsets: Array, lengths: Array) -> tuple[Array, Array]:
         begin = self._begins[variable.name] + (record * self._record if self.file.is_record(variable) else 0)
-        self._posted.append(
-            (begin + offsets * stored.itemsize, lengths * stored.itemsize, stored.reshape(-1).view("u1"))
-        )
+        itemsize = np.dtype(variable.dtype).itemsize
+        return begin + offsets * itemsize, lengths * itemsize
+
+    def open_for_reading(self, path: str) -> None:
+        self.open(path)
+        self.define()
+        self._reading = True
+
+    def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
+        stored = np.empty(out.shape, np.dtype(variable.dtype).newbyteorder(">"))
+        self._posted.append((*self._at(variable, record, part.offsets, part.lengths), stored, out))
 
     def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
         self._post(variable, record, part.offsets, part.lengths, values)
@@ -184,26 +240,46 @@ class _MpiFile(_Writer):
     def put_whole(self, variable: Variable, record: int, values: Array) -> None:
         self._post(variable, record, np.zeros(1, np.int64), np.array([values.size]), values)
 
-    def flush(self) -> None:
+    def _view(self) -> tuple[Array, Array, Array]:
+        """Offsets and lengths of all that is posted, in the file's order; where each byte is among the posted ones."""
         none = np.zeros(0, np.int64)
         offsets = np.concatenate([none, *(one[0] for one in self._posted)])
         lengths = np.concatenate([none, *(one[1] for one in self._posted)])
-        packed = np.concatenate([np.zeros(0, "u1"), *(one[2] for one in self._posted)])
-        self._posted = []
         order = np.argsort(offsets, kind="stable")
         sources = (np.cumsum(lengths) - lengths)[order]
         offsets, lengths = offsets[order], lengths[order]
         first = np.cumsum(lengths) - lengths
-        packed = packed[np.repeat(sources - first, lengths) + np.arange(int(lengths.sum()))]
+        places = np.repeat(sources - first, lengths) + np.arange(int(lengths.sum()))
         apart = np.flatnonzero(np.concatenate([[True], offsets[1:] != offsets[:-1] + lengths[:-1]]))
         if len(offsets):
             offsets, lengths = offsets[apart], np.add.reduceat(lengths, apart)
+        return offsets, lengths, places
+
+    def _move(self, offsets: Array, lengths: Array, packed: Array, call: Callable[[Any], None]) -> None:
         kind = self._mpi.BYTE.Create_hindexed(lengths.tolist(), offsets.tolist()).Commit()
         self._file.Set_view(0, self._mpi.BYTE, kind)
-        self._file.Write_all([packed, packed.nbytes, self._mpi.BYTE])
-        # what was written is read back in the same way, after the clock has stopped
-        self.setup.__dict__.setdefault("written", {}).setdefault(self.file.name, []).append((offsets, lengths, packed))
+        call([packed, packed.nbytes, self._mpi.BYTE])
         kind.Free()
+
+    def flush(self) -> None:
+        offsets, lengths, places = self._view()
+        if self._reading:
+            packed = np.empty(len(places), "u1")
+            self._move(offsets, lengths, packed, self._file.Read_all)
+            posted = np.empty_like(packed)
+            posted[places] = packed
+            at = 0
+            for _, _, kept, out in self._posted:
+                stored = posted[at : at + kept.nbytes].view(kept.dtype)
+                out[...] = stored
+                at += kept.nbytes
+        else:
+            packed = np.concatenate([np.zeros(0, "u1"), *(one[2] for one in self._posted)])[places]
+            self._move(offsets, lengths, packed, self._file.Write_all)
+            # what was written is read back in the same way, after the clock has stopped
+            written = self.setup.__dict__.setdefault("written", {})
+            written.setdefault(self.file.name, []).append((offsets, lengths, packed))
+        self._posted = []
 
     def close(self) -> None:
         self._file.Close()
@@ -212,11 +288,8 @@ class _MpiFile(_Writer):
         """Read this rank's bytes back."""
         self.open(path)
         for offsets, lengths, packed in self.setup.__dict__["written"].pop(self.file.name):
-            kind = self._mpi.BYTE.Create_hindexed(lengths.tolist(), offsets.tolist()).Commit()
-            self._file.Set_view(0, self._mpi.BYTE, kind)
             found = np.zeros_like(packed)
-            self._file.Read_all([found, found.nbytes, self._mpi.BYTE])
-            kind.Free()
+            self._move(offsets, lengths, found, self._file.Read_all)
             if not np.array_equal(found, packed):
                 raise AssertionError(f"{path} does not hold what was written to it")
         self._file.Close()

@@ -23,7 +23,7 @@ from pnc_vol.bench.carriers import Carrier, carriers
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.bench.serial import check
-from pnc_vol.system import REAL, read_whole
+from pnc_vol.system import REAL
 
 __all__ = ["arguments", "run"]
 
@@ -72,7 +72,15 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-d", "--inter-test-delay", type=float, default=0.0, help="seconds between repetitions")
     one.add_argument("-D", "--deadline", type=float, default=0.0, help="stop transferring after that many seconds")
     one.add_argument("-z", "--random-offset", action="store_true", help="transfers in random order")
-    one.add_argument("-U", "--hints-file", help="file of lines IOR_HINT__MPI__name=value")
+    one.add_argument("-U", "--hints-file", help="file with a hint a line: IOR_HINT__MPI__name=value, or name value")
+    one.add_argument(
+        "-V", "--view", action="store_true",
+        help="describe a task's places once: MPI.File sets one view and transfers go one behind the other in it; "
+        "pnc_vol and PnetCDF post one request of many runs; the others have no views, and do as without",
+    )  # fmt: skip
+    one.add_argument(
+        "--compute", type=float, default=0.0, help="seconds of computing after each segment written, not counted (0)"
+    )
 
 
 @dataclass
@@ -90,6 +98,12 @@ class _Pattern:
     def shape(self) -> tuple[int, int, int]:
         return (self.segments * self.tasks, self.transfers, self.transfer)
 
+    def runs(self, rank: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """First index and extent of each of a task's blocks."""
+        starts = np.zeros((self.segments, 3), np.int64)
+        starts[:, 0] = np.arange(self.segments) * self.tasks + rank
+        return starts, np.broadcast_to(np.array([1, self.transfers, self.transfer]), starts.shape)
+
     def values(self, rank: int) -> npt.NDArray[np.int8]:
         """All of a task's bytes: (segments, transfers, transfer)."""
         rows = (np.arange(self.segments) * self.tasks + rank)[:, None] * self.transfers + np.arange(self.transfers)
@@ -101,12 +115,10 @@ def run(job: Job) -> list[Result]:
     o, comm = job.options, job.comm
     if o.repetitions:
         o.rounds = o.repetitions
-    if o.hints_file:
-        lines = read_whole(REAL, o.hints_file).decode().splitlines()
-        pairs = [line.strip().partition("=") for line in lines if line.strip().startswith("IOR_HINT__MPI__")]
-        o.hints = o.hints | {key.removeprefix("IOR_HINT__MPI__").strip(): value.strip() for key, _, value in pairs}
     if o.block_size % o.transfer_size:
         raise SystemExit("ior: -b must be a multiple of -t")
+    if o.view and (o.random_offset or o.deadline):
+        raise SystemExit("ior: -V has all places in one description, in their order: not with -z, nor with -D")
     transfer = max(8, round(o.transfer_size * min(1.0, o.scale)))
     transfers = o.block_size // o.transfer_size
     order = np.array([(s, j) for s in range(o.segments) for j in range(transfers)])
@@ -147,7 +159,10 @@ def _once(job: Job, pattern: _Pattern, peer: Carrier, accesses: list[str]) -> Ca
     def do(watch: RankWatch) -> None:
         o = job.options
         base = o.test_file or os.path.join(job.folder, "testFile")
-        path = f"{base}.{job.comm.rank:08d}" if o.file_per_process else base
+        path, theirs = base, base
+        if o.file_per_process:
+            path = f"{base}.{job.comm.rank:08d}"
+            theirs = f"{base}.{(job.comm.rank + o.reorder) % job.comm.size:08d}"
         variables = {"data_var": (pattern.shape, np.int8)}
         time.sleep(o.inter_test_delay)
         job.clear(base)
@@ -156,48 +171,59 @@ def _once(job: Job, pattern: _Pattern, peer: Carrier, accesses: list[str]) -> Ca
         with timed("write, open"):
             peer.create(path, variables, records=True)
         with timed("write, transfers"):
-            _transfer(
-                o,
-                pattern,
-                lambda s, j: peer.put("data_var", (s * pattern.tasks + pattern.rank, j, 0), mine[s : s + 1, j : j + 1]),
-                peer,
-            )
+            if o.view:
+                peer.put_view("data_var", *pattern.runs(pattern.rank), mine, pattern.segments * pattern.transfers)
+            else:
+                _transfer(
+                    o, pattern, peer,
+                    lambda s, j: peer.put(
+                        "data_var", (s * pattern.tasks + pattern.rank, j, 0), mine[s : s + 1, j : j + 1]
+                    ),
+                    computing=o.compute,
+                )  # fmt: skip
             peer.flush(durable=o.fsync)
+        timed.seconds["write, transfers"] -= 0.0 if o.view else o.compute * pattern.segments
         with timed("write, close"):
             peer.close()
         other = (pattern.rank + 1) % pattern.tasks if o.reorder else pattern.rank
         found = np.zeros_like(mine)
         timed = watch if "read" in accesses else RankWatch(job.comm)
         with timed("read, open"):
-            peer.open(path, variables)
+            peer.open(theirs, variables)
         with timed("read, transfers"):
-            _transfer(
-                o,
-                pattern,
-                lambda s, j: peer.get("data_var", (s * pattern.tasks + other, j, 0), found[s : s + 1, j : j + 1]),
-                peer,
-            )
+            if o.view:
+                peer.get_view("data_var", *pattern.runs(other), found, pattern.segments * pattern.transfers)
+            else:
+                _transfer(
+                    o, pattern, peer,
+                    lambda s, j: peer.get("data_var", (s * pattern.tasks + other, j, 0), found[s : s + 1, j : j + 1]),
+                )  # fmt: skip
             peer.flush()
         with timed("read, close"):
             peer.close()
         if not o.deadline:
-            check(path, found, pattern.values(other))
+            check(theirs, found, pattern.values(other))
         for access in accesses:
             parts = [f"{access}, {what}" for what in ("open", "transfers", "close")]
             watch.seconds[f"{access}, total"] = sum(watch.seconds[part] for part in parts)
             watch.memory[f"{access}, total"] = max(watch.memory[part] for part in parts)
         if not o.keep_file:
+            # nobody reads it any more
+            job.clear(base)
             if o.file_per_process:
                 REAL.unlink(path)
-            job.clear(base)
 
     return do
 
 
-def _transfer(o: argparse.Namespace, pattern: _Pattern, one: Callable[[int, int], None], peer: Carrier) -> None:
+def _transfer(
+    o: argparse.Namespace, pattern: _Pattern, peer: Carrier, one: Callable[[int, int], None], *, computing: float = 0.0
+) -> None:
     started = time.perf_counter()
-    for s, j in pattern.order.tolist():
+    for i, (s, j) in enumerate(pattern.order.tolist(), 1):
         one(s, j)
+        if computing and i % pattern.transfers == 0:
+            time.sleep(computing)
         if o.collective:
             peer.flush()
         if o.deadline and time.perf_counter() - started > o.deadline and not o.collective:
@@ -224,9 +250,15 @@ def _report(job: Job, pattern: _Pattern, results: list[Result], moved: tuple[int
                     f"{pattern.transfers * pattern.transfer / 1024:<9.2f}  {pattern.transfer / 1024:<9.2f}  "
                     f"{opened:<9.6f}  {wr:<9.6f}  {closed:<9.6f}  {spent:<9.6f}  {i:<4d}  {peer}"
                 )
-    job.say("\nOperation, peer                 Max(MiB)   Min(MiB)   Mean(MiB)  StdDev")
+    job.say(
+        "\nOperation, peer                 Max(MiB)   Min(MiB)   Mean(MiB)  StdDev     "
+        "Max(OPs)   Min(OPs)   Mean(OPs)  StdDev     Mean(s)"
+    )
     for what, rate in rates.items():
-        job.say(f"{what:30s}  {max(rate):<9.2f}  {min(rate):<9.2f}  {np.mean(rate):<9.2f}  {np.std(rate):<9.2f}")
+        # a transfer is an operation, and a repetition's time is that of its bandwidth
+        ops = np.array(rate) * (1 << 20) * calls / nbytes
+        told = (max(rate), min(rate), np.mean(rate), np.std(rate), ops.max(), ops.min(), ops.mean(), ops.std())
+        job.say(f"{what:30s}  {'  '.join(f'{x:<9.2f}' for x in told)}  {np.mean(calls / ops):<9.6f}")
     for access, word in (("write", "Write"), ("read", "Read")):
         best = max(
             (max(rate) for what, rate in rates.items() if what.split()[0] == access and what.split()[1] == "pnc_vol"),

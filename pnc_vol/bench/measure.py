@@ -41,6 +41,7 @@ class Result:
     notes : by peer, why it was left out, or what else is to be known.
     nbytes, requests : what the work is: bytes of elements, and calls that a user makes.
     memory : by peer, bytes of peak memory over the start.
+    quickest : by peer and round, seconds of the rank that took least, where there are many; `seconds` is the slowest's.
     """
 
     work: str
@@ -49,10 +50,16 @@ class Result:
     nbytes: int | None = None
     requests: int | None = None
     memory: dict[str, int] = field(default_factory=dict)
+    quickest: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, peer: str) -> float | None:
         """Seconds."""
         found = self.seconds.get(peer)
+        return statistics.median(found) if found else None
+
+    def least(self, peer: str) -> float | None:
+        """Seconds of the rank that took least, of its median round."""
+        found = self.quickest.get(peer)
         return statistics.median(found) if found else None
 
     def ratio(self, peer: str) -> float | None:

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
-from pnc_vol.system import REAL, exists, temporary_directory
+from pnc_vol.system import REAL, exists, read_whole, temporary_directory
 
-__all__ = ["Job", "RankWatch", "start"]
+__all__ = ["Job", "RankWatch", "hints_of", "run_here", "start", "wait_asleep"]
 
 
 class RankWatch(Watch):
@@ -50,18 +50,21 @@ class RankWatch(Watch):
         yield
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
 
-    def slowest(self) -> dict[str, float]:
-        """Seconds of each phase, of the slowest rank."""
-        return self._largest(self.seconds)
+    def extremes(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Seconds of each phase, of the slowest rank and of the quickest."""
+        everyone = self._everyones(self.seconds)
+        slowest, quickest = ({phase: of(o[phase] for o in everyone) for phase in self.seconds} for of in (max, min))
+        return slowest, quickest
 
     def largest(self) -> dict[str, int]:
         """Bytes of peak memory of each phase, of the largest rank."""
-        return self._largest(self.memory)
+        everyone = self._everyones(self.memory)
+        return {phase: max(other[phase] for other in everyone) for phase in self.memory}
 
-    def _largest(self, mine: dict[str, Any]) -> dict[str, Any]:
+    def _everyones(self, mine: dict[str, Any]) -> list[dict[str, Any]]:
         wait_asleep(self._comm)
-        everyone = self._comm.allgather(mine)
-        return {phase: max(other[phase] for other in everyone) for phase in mine}
+        everyone: list[dict[str, Any]] = self._comm.allgather(mine)
+        return everyone
 
 
 def wait_asleep(comm: Any) -> None:
@@ -85,6 +88,12 @@ class Job:
         self.folder = folder
         self.options = options
         self.lines: list[str] = []
+
+    def among(self, comm: Any) -> Job:
+        """The same for fewer ranks; the report is one."""
+        job = Job(comm, self.folder, self.options)
+        job.lines = self.lines
+        return job
 
     def say(self, text: str) -> None:
         """A line of the report that comes before the table."""
@@ -125,7 +134,7 @@ class Job:
                 for result in results.values():
                     result.notes[name] = run if isinstance(run, str) else reason
             else:
-                runs[name] = self._once(run)
+                runs[name] = self._once(name, run, results)
         take_turns(runs, self.options.rounds, results)
         for name in runs if self.options.memory else ():
             watch = RankWatch(self.comm, trim=True)
@@ -134,13 +143,29 @@ class Job:
                 results[phase].memory[name] = nbytes
         return list(results.values())
 
-    def _once(self, run: Callable[[RankWatch], None]) -> Callable[[], Mapping[str, float]]:
+    def _once(
+        self, name: str, run: Callable[[RankWatch], None], results: Mapping[str, Result]
+    ) -> Callable[[], Mapping[str, float]]:
         def once() -> Mapping[str, float]:
             watch = RankWatch(self.comm)
             run(watch)
-            return watch.slowest()
+            slowest, quickest = watch.extremes()
+            for phase, found in quickest.items():
+                results[phase].quickest.setdefault(name, []).append(found)
+            return slowest
 
         return once
+
+
+def hints_of(path: str) -> dict[str, str]:
+    """Hints of a file with one a line: ``name value`` as ROMIO has it, ``name = value``, or IOR's with its prefix."""
+    found = {}
+    for line in read_whole(REAL, path).decode().splitlines():
+        name, _, value = line.partition("#")[0].replace("=", " ", 1).strip().partition(" ")
+        # IOR says by the name whom a hint is for; what is for the file system alone is not ours
+        if (name and not name.startswith("IOR_HINT__")) or name.startswith("IOR_HINT__MPI__"):
+            found[name.removeprefix("IOR_HINT__MPI__")] = value.strip()
+    return found
 
 
 def run_here(

@@ -109,6 +109,7 @@ def to_json(results: Sequence[Result], more: Mapping[str, Any] | None = None) ->
             "seconds": r.seconds,
             "memory": r.memory,
             "notes": r.notes,
+            **({"quickest_rank": r.quickest} if r.quickest else {}),
         }
         for r in results
     ]

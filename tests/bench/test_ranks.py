@@ -31,10 +31,11 @@ def bench(ranks: int, *arguments: object) -> dict:
     [
         ("coll_perf", "--shape", 7, 5, 3, "--dtype", "f8", "--grid", 1, 2, 1),
         ("coll_perf", "-b", 6, "-i", 2, "-d", 0.001),
-        ("ior", "-b", "8k", "-t", "2k", "-s", 2, "-C"),
-        ("ior", "-b", "4k", "-t", "2k", "-F", "-e", "-z", "-a", "PNC,POSIX"),
-        ("flash", "--cells", 2, "--blocks", 2),
-        ("create", "-v", 31, "--attributes", 1),
+        ("coll_perf", "--romio", "--scale", 1e-7, "--peers", "pnc_vol"),
+        ("ior", "-b", "8k", "-t", "2k", "-s", 2, "-C", "-V"),
+        ("ior", "-b", "4k", "-t", "2k", "-F", "-C", "-e", "-z", "-a", "PNC,POSIX", "--compute", 0.001),
+        ("flash", "--cells", 2, "--blocks", 2, "-b"),
+        ("create", "-v", 31, "-a", 2, "-s", 5, "-d", 3, "-l", 4, "--own-dims"),
     ],
     ids=lambda arguments: " ".join(map(str, arguments)),
 )
@@ -44,11 +45,29 @@ def test_runs_and_is_right(arguments: tuple[object, ...]) -> None:
     assert len(told["report"]) > 2
 
 
-@pytest.mark.parametrize("case", ["F", "G", "I"])
-def test_e3sm_with_maps_that_are_made_up(case: str) -> None:
-    size = {"F": 1, "G": 2, "I": 6}[case]
-    told = bench(2, "e3sm", "--case", case, "--synthetic", size, "--map-ranks", 3, "-f", 1, "-j", "-r", 2)
-    assert any("made up" in line for line in told["report"])
+@pytest.mark.parametrize(
+    ("case", "size", "more"),
+    [("F", 1, ("-m", "-j")), ("G", 2, ("--stride", 3, "-y", -1)), ("I", 6, ("-m", "-u", "-j"))],
+)
+def test_e3sm_with_maps_that_are_made_up(case: str, size: int, more: tuple[object, ...]) -> None:
+    told = bench(2, "e3sm", "--case", case, "--synthetic", size, "--map-ranks", 3, "-f", 1, "-r", 2, "-i", *more)
+    report = "\n".join(told["report"])
+    assert "made up" in report
+    for words in (
+        "Max   no. noncontiguous",
+        "Indiv write amount MIN",
+        "(write-only)",
+        "(read-only)",
+        "(open-to-close)",
+    ):
+        assert words in report
+    for result in told["results"]:
+        assert result["quickest_rank"]["pnc_vol"][0] <= result["seconds"]["pnc_vol"][0], result["work"]
+
+
+def test_e3sm_with_ranks_that_do_not_write() -> None:
+    told = bench(3, "e3sm", "--case", "G", "--synthetic", 1, "--map-ranks", 2, "-s", 2, "--peers", "pnc_vol")
+    assert "Number of IO processes             = 2" in told["report"]
 
 
 def test_e3sm_with_the_real_maps() -> None:
