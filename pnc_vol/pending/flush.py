@@ -210,7 +210,9 @@ def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
     made = Placed(session.options)
     # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
     deleted = not placed.places.keys() <= set(uids)
-    session.shrunk |= deleted
+    # Without variables the file ends with its header.
+    shorter = not header.vars and header_size(header) < len(session.disk_bytes)
+    session.shrunk |= deleted or shorter
     made.virgin = placed.virgin and not deleted
     made.gaps = placed.gaps or deleted
     made.adopt(header, uids, session.tree.datasets)

@@ -347,3 +347,16 @@ def test_a_file_that_was_drained_keeps_what_went_ahead_where_it_is(path: pathlib
         f.flush()
         assert f.statistics().get("moves", 0) == 0
     holds(path, {"small": small, "big": big, "r": small, "filled": [9] * 4, "late": small})
+
+
+def test_a_file_without_variables_ends_with_its_header(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "short.nc"
+    with pnc_vol.File(path, "w") as f:
+        f.create_group("a group").attrs["about"] = "much " * 100
+    with pnc_vol.File(path, "r+") as f:
+        del f["a group"]
+        f.attrs["a"] = 1
+    assert path.stat().st_size == header_size(header_of(path))
+    validated(path)
+    with pnc_vol.File(path) as f:
+        assert (list(f), dict(f.attrs)) == ([], {"a": 1})

@@ -49,7 +49,7 @@ def run(mode: str, folder: Path) -> dict[str, tuple[str, str]]:
     tests, results = folder_of_tests(), folder / "results.tsv"
     env = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(HERE), str(ROOT))),
+        "PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parent), str(ROOT))),
         "PNC_VOL_SUITE_RESULTS": str(results),
         "PNC_VOL_SUITE_MODE": mode,
     }
