@@ -10,6 +10,8 @@ Knows: nothing of the package. Rules:
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -318,3 +320,24 @@ class DefinitionMismatchError(RankError, ValueError):
 
 class CollectiveTimeout(RankError, TimeoutError):
     """Ranks did not come to a collective call in time; `ranks` names them."""
+
+
+# ------------------------------------------------------------------------------------------------- warning
+
+_warned: set[str] = set()
+
+
+def warn_once(kind: str, text: str) -> None:
+    """Warn, at the line outside of this package, unless this kind was warned about before in this process."""
+    if kind in _warned:
+        return
+    _warned.add(kind)
+    warn_outside(f"{kind}: {text}")
+
+
+def warn_outside(warning: str | Warning, category: type[Warning] = PncVolWarning) -> None:
+    """Warn at the line outside of this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, category, stacklevel=level)

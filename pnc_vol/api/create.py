@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.echo import OPTIONS, check_storage, warn_outside
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
+from pnc_vol.api.echo import OPTIONS, check_storage
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, warn_outside
 from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
@@ -91,7 +91,10 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
         empty, array, element = True, None, element_for(data.dtype if wanted is None else wanted)
     elif data is None:
         if wanted is None:
-            warn_outside("create_dataset without data or dtype makes float32, and will be refused one day; give dtype=")
+            warn_outside(
+                "create_dataset without data or dtype makes float32, and will be refused one day; give dtype=",
+                DeprecationWarning,
+            )
         empty, array, element = False, None, element_for(np.dtype("f4") if wanted is None else wanted)
     else:
         empty = False

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import itertools
 import operator
-import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from pnc_vol.errors import DefinitionError, PncVolWarning
+from pnc_vol.errors import DefinitionError, warn_once
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_once", "warn_outside"]
+__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks"]
 
 Shape = tuple[int, ...]
 
@@ -38,24 +36,6 @@ OPTIONS = frozenset(
 FILTER_IDS = {"gzip": 1, "shuffle": 2, "fletcher32": 3, "szip": 4, "scaleoffset": 6, "lzf": 32000}
 CHUNK_BYTES = 1 << 20
 """Size that chunks are guessed to have at most."""
-
-_warned: set[str] = set()
-
-
-def warn_once(kind: str, text: str) -> None:
-    """Warn, at the line outside of this package, unless this kind was warned about before in this process."""
-    if kind in _warned:
-        return
-    _warned.add(kind)
-    warn_outside(f"{kind}: {text}", PncVolWarning)
-
-
-def warn_outside(text: str, category: type[Warning] = DeprecationWarning) -> None:
-    """Warn at the line outside of this package."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
 
 
 def check_storage(

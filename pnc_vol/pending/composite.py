@@ -7,7 +7,7 @@ Rules
 1. A compound is written and read field by field, with the selection that was asked for; a field alone touches its own
    variable only.
 2. Arrays of varying length that are written are kept in memory, all of the dataset's, until the next flush lays its
-   values out anew: contiguous, in C order. So one rank alone can write them.
+   values out anew: contiguous, in C order. So one rank alone can write them, and a log does not have them.
 3. What a file claims of rows is checked against the number of values that are there.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import FormatError, NotYetError, SelectionTypeError
+from pnc_vol.errors import FormatError, NotYetError, SelectionTypeError, warn_once
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, many, select, whole
@@ -55,10 +55,6 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     NotYetError
         Arrays of varying length, in a file that several ranks share.
     """
-    if session.queue.logged:
-        raise NotYetError(
-            f"{node.path}: {node.element.dtype!r} cannot go through a log; open the file without nc_burst_buf"
-        )
     dtype = node.element.dtype
     if dtype.names is not None:
         _write_fields(session, node, selection, values, fields)
@@ -154,6 +150,11 @@ def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows:
             f"{node.path}: arrays of varying length cannot be written by several ranks; write them in a file of one "
             "rank, or as a flat dataset and the lengths of its rows"
         )
+    if session.queue.logged:
+        warn_once(
+            "arrays of varying length wait in memory",
+            f"{node.path}: they do not go to the log; what is not flushed is lost if the process is killed",
+        )
     if rows.shape == () and selection.result_shape != ():
         fitted = np.empty(selection.result_shape, object)
         fitted.fill(rows[()])
@@ -238,6 +239,13 @@ def settle(session: Session, *, closing: bool = False) -> None:
     """
     if closing:
         session.tree.drop_loose()
+    if not session.ragged:
+        return
+    with session.queue.in_memory():
+        _lay_out_rows(session)
+
+
+def _lay_out_rows(session: Session) -> None:
     while session.ragged:
         _, node = session.ragged.popitem()
         if node.tree.datasets.get(node.uid) is not node or node.rows is None:

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import FlushError, NotYetError
+from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import RAW_KINDS, decode, encode
+from pnc_vol.mapping.dtypes import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.parts import parts, pieces, run_elements
 from pnc_vol.pending.plan import Place
@@ -130,8 +130,6 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     # What most posts are need not be looked at: an array of the variable's own type.
     own = type(values) is np.ndarray and element.kind == "number" and values.dtype == element.dtype
     array = values if own else encode(values, element)
-    if not own and session.queue.logged and element.kind in RAW_KINDS:
-        raise NotYetError(f"{node.path}: {element.dtype!r} cannot go through a log; open the file without nc_burst_buf")
     shape = selection.result_shape
     if array.shape != shape:
         array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), shape)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -157,15 +157,14 @@ class Queue:
         RangeError, DefinitionError
             See `to_file`; nothing was posted.
         """
-        element = node.element
-        itemsize = element.itemsize
+        element, itemsize = node.element, node.element.itemsize
         nbytes = values.size * itemsize
         if node.uid in self.listed and not self._as_list(node.uid, found) and not self._expand(node.uid):
             return False
         if one is not None and element.kind == "number" and values.dtype == element.dtype:
-            return self.put_run(node, request, values, one[0])
-        before_it = self.position
-        if as_list := one is None and self._as_list(node.uid, found):
+            return Queue.put_run(self, node, request, values, one[0])  # a log that is full leaves it to this one
+        before_it, as_list = self.position, one is None and self._as_list(node.uid, found)
+        if as_list:
             address = self.take(nbytes, 0, itemsize, self._list_cost(found))
         else:
             address = self.take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
@@ -179,14 +178,13 @@ class Queue:
             raise
         if one is not None:
             self.post(node.uid, request, one[0], one[1], address, itemsize)
-            return True
-        assert found is not None
-        if as_list:
+        elif as_list:
+            assert found is not None
             self._list_bytes += self._list_cost(found)
             self._lists[id(found)] = found
             self.listed.setdefault(node.uid, []).append(Listed(request, found, address, itemsize))
         else:
-            self.post_runs(node.uid, request, found, address, itemsize)
+            self.post_runs(node.uid, request, found, address, itemsize)  # type: ignore[arg-type]
         return True
 
     # A variable has either lists or rows in the open batch: which of two posts came later is then plain.
@@ -256,6 +254,10 @@ class Queue:
             table = self.tables[uid] = array("q")
         table.frombytes(rows.tobytes())
         self.rows += len(rows)
+
+    def in_memory(self) -> AbstractContextManager[None]:
+        """What is posted meanwhile goes to no log, whatever the queue: it is posted for a flush that has begun."""
+        return nullcontext()
 
     def lend(self, uid: int, request: int, runs: Runs, data: Bytes, swap: int, itemsize: int) -> None:
         """Add runs whose data stay in the user's array until the request is complete."""

@@ -258,15 +258,6 @@ def test_counts_that_lie_are_refused(tmp_path: pathlib.Path, lie: int) -> None:
         f["v"][0]
 
 
-def test_a_log_refuses_what_it_cannot_hold(tmp_path: pathlib.Path) -> None:
-    with pnc_vol.File(tmp_path / "x.nc", "w", hints={"nc_burst_buf": "enable"}) as f:
-        for dtype in ([("a", "i4")], "(2,)i4", pnc_vol.vlen_dtype("i4")):
-            made = f.create_dataset("x", (2,), dtype)
-            with pytest.raises(pnc_vol.NotYetError, match="log"):
-                made[0] = np.ones(2, "i4") if dtype == "(2,)i4" else (1,)
-            del f["x"]
-
-
 def test_copies_between_files(impl: Any, tmp_path: pathlib.Path) -> None:
     with impl.open("w") as f:
         f["c"] = np.array([(1, b"a"), (2, b"b")], [("a", "i4"), ("b", "S1")])

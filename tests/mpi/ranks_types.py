@@ -60,9 +60,9 @@ def look(f: pnc_vol.File) -> None:
 
 
 def main(folder: str) -> None:
-    for driver in ("mpio", "posix"):
-        path = f"{folder}/{driver}.nc"
-        with pnc_vol.File(path, "w", driver=driver, comm=WORLD, track_order=True) as f:
+    for driver, log in (("mpio", False), ("posix", False), ("mpio", True)):
+        path = f"{folder}/{driver}{'-log' * log}.nc"
+        with pnc_vol.File(path, "w", driver=driver, comm=WORLD, track_order=True, burst_buf=log) as f:
             write(f)
             f.flush()
             look(f)
@@ -70,6 +70,8 @@ def main(folder: str) -> None:
             look(f)
         WORLD.Barrier()
         if RANK == 0:
+            with open(path, "rb") as made, open(f"{folder}/{driver}.nc", "rb") as wanted:
+                assert made.read() == wanted.read()
             print("done:", driver, flush=True)
 
 

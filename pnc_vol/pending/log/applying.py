@@ -22,8 +22,9 @@ import numpy as np
 from pnc_vol.errors import LogError, LogRefusedError, PncVolError, RangeError
 from pnc_vol.extents.model import Int64
 from pnc_vol.extents.selection import hyperslab, many
+from pnc_vol.mapping.describe import describe
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
-from pnc_vol.pending.log.definitions import Definition, crc_of_header
+from pnc_vol.pending.log.definitions import Definition, crc_of_header, whole_of
 from pnc_vol.pending.log.judging import Fill, Verdict
 from pnc_vol.pending.log.layout import Entry
 from pnc_vol.pending.log.source import LogSource
@@ -104,7 +105,8 @@ class Job:
     def _superseded(self) -> set[int]:
         """Datasets that were deleted, and others made under their paths, all since the last flush."""
         gone = {varid for source in self.sources for varid in source.defined.gone}
-        for definitions in self._known:
+        for known in self._known:
+            definitions = [definition for definition in known if definition.owner is None]
             # What was renamed is defined again before its old path is given to another, or, where several changed
             # places, soon after.
             last = {definition.varid: at for at, definition in enumerate(definitions)}
@@ -117,7 +119,7 @@ class Job:
                 if path in holder and last[holder[path]] < at:
                     gone.add(holder[path])
                 holder[path], path_of[varid] = varid, path
-        return gone
+        return gone | {d.varid for definitions in self._known for d in definitions if d.owner in gone}
 
     def _refuse_unnamed(self) -> None:
         path = self.session.path
@@ -145,13 +147,19 @@ class Job:
     def _resolve(self, definition: Definition, *, named: bool = False) -> None:
         """Find the dataset of the file that a definition means; make it if the file lacks it."""
         node = self.nodes.get(definition.varid)
-        if node is None:
+        if definition.owner is not None:
+            node = self._part(definition)
+        elif node is None:
             node = (None if named else self._stored(definition)) or self._at(definition)
-        if node.path != definition.path:
+        if definition.owner is None and node.path != definition.path:
             self._rename(node, definition.path)
         shape = node.shape or ()
         told, there = definition.element, node.element
-        same_type = told.kind == there.kind and (told.kind == "vlen_string" or told.file_dtype == there.file_dtype)
+        same_type = told.kind == there.kind and (
+            told.kind == "vlen_string" or (told.file_dtype, told.trailing) == (there.file_dtype, there.trailing)
+        )
+        if told.kind == "composite":
+            same_type = same_type and describe(told.dtype) == describe(there.dtype)
         inner = shape[1:] == definition.shape[1:] if definition.record else shape == definition.shape
         if not same_type or len(shape) != len(definition.shape) or not inner or node.is_record != definition.record:
             raise LogRefusedError(
@@ -161,6 +169,20 @@ class Job:
                 value=definition.shape,
             )
         self.nodes[definition.varid] = node
+
+    def _part(self, definition: Definition) -> DatasetNode:
+        """The part of a dataset that a definition means."""
+        assert definition.owner is not None
+        node = self.nodes.get(definition.owner)
+        for name in definition.part:
+            node = node.parts.get(name) if node is not None else None
+        if node is None:
+            raise LogRefusedError(
+                f"{definition.path} has no part {'.'.join(definition.part)!r} in the file: another file?",
+                field="part",
+                value=definition.part,
+            )
+        return node
 
     def _stored(self, definition: Definition) -> DatasetNode | None:
         """The dataset by its variable's name, or by a later path, if the header knows the new names already."""
@@ -280,12 +302,16 @@ class Job:
                     self._post(self.sources[which], mine)
 
     def _grow(self, node: DatasetNode, length: int) -> None:
+        node, _ = whole_of(node)
         if node.is_record and length > (node.shape or (0,))[0]:
             self.session.resize(node, (length, *(node.shape or ())[1:]))
 
     def _cut(self, fill: Fill) -> None:
         node = self.nodes.get(fill.varid)
-        if node is not None and fill.varid not in self._gone and fill.first < (node.shape or (0,))[0]:
+        if node is None or fill.varid in self._gone:
+            return
+        node, _ = whole_of(node)
+        if fill.first < (node.shape or (0,))[0]:
             self.session.resize(node, (fill.first, *(node.shape or ())[1:]))
 
     def _grow_for_numbers(self) -> None:

@@ -13,18 +13,16 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pnc_vol.errors import LogError
 from pnc_vol.format.widths import MAX_VAR_DIMS
+from pnc_vol.mapping.describe import describe, undescribe
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import is_member_name
-from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype, enum_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = [
     "Definition", "Definitions", "crc_of_header", "encode_definition", "encode_gone", "encode_work", "encode_written",
-    "read_definitions",
+    "read_definitions", "whole_of",
 ]  # fmt: skip
 
 _MOST_WIDTH = 1 << 31
@@ -35,7 +33,7 @@ class Definition(NamedTuple):
     """One dataset as it was when a write to it was logged.
 
     varid : int, its number in the entries.
-    path : str
+    path : str, of a part (`mapping.composite`) that of its dataset.
     element : Element
     shape : tuple of int
     record : bool, the first axis is the record dimension.
@@ -43,6 +41,8 @@ class Definition(NamedTuple):
     stored : str or None, the variable that it was in the file's header; None if it was not there yet.
     replaces : bool, a variable of that name was in the header, and was deleted or renamed.
     epoch, fills : int, flushes before it, and fills of the log since the last one.
+    owner : int or None, the `varid` of the dataset whose part it is, which is defined before.
+    part : tuple of str, which part of it, and of that, and so on.
     """
 
     varid: int
@@ -55,6 +55,8 @@ class Definition(NamedTuple):
     replaces: bool = False
     epoch: int = 0
     fills: int = 0
+    owner: int | None = None
+    part: tuple[str, ...] = ()
 
 
 class Definitions(NamedTuple):
@@ -78,12 +80,14 @@ class Definitions(NamedTuple):
 def encode_definition(
     node: DatasetNode, *, stored: str | None = None, replaces: bool = False, epoch: int = 0, fills: int = 0
 ) -> bytes:
-    """The line for a dataset."""
+    """The line for a dataset, or a part of one."""
+    owner, part = whole_of(node)
     return _line(
         {
             "varid": node.uid,
-            "path": node.path,
-            "type": _type_of(node.element),
+            "path": owner.path,
+            **({"owner": owner.uid, "part": part} if part else {}),
+            "type": describe(node.element.dtype),
             "width": node.element.itemsize,
             "shape": node.shape,
             "record": node.is_record,
@@ -121,14 +125,13 @@ def _line(said: dict[str, Any]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def _type_of(element: Element) -> Any:
-    info = check_string_dtype(element.dtype)
-    if info is not None:
-        return {"string": [info.encoding, info.length]}
-    members = check_enum_dtype(element.dtype)
-    if members is not None:
-        return {"enum": {name: int(value) for name, value in members.items()}, "base": element.dtype.str}
-    return element.dtype.str
+def whole_of(node: DatasetNode) -> tuple[DatasetNode, list[str]]:
+    """The dataset that a node is a part of, or is, and which part."""
+    part: list[str] = []
+    while node.owner is not None:
+        part.insert(0, node.name)
+        node = node.owner
+    return node, part
 
 
 def read_definitions(data: bytes) -> Definitions:
@@ -173,16 +176,12 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _definition(said: Any) -> Definition:
-    kind, width = said["type"], int(said["width"])
+    width, dtype = int(said["width"]), undescribe(said["type"])
+    if dtype is None:
+        raise ValueError(f"type {said['type']!r}")
     if not 0 < width <= _MOST_WIDTH:
         raise ValueError(f"width {width}")
-    if isinstance(kind, str):
-        element = element_for(np.dtype(kind))
-    elif "string" in kind:
-        encoding, length = kind["string"]
-        element = element_for(string_dtype(encoding, length), width=width)
-    else:
-        element = element_for(enum_dtype(kind["enum"], np.dtype(kind["base"])))
+    element = element_for(dtype, width=width)
     path = str(said["path"])
     if not path.startswith("/") or not all(is_member_name(step) for step in path[1:].split("/")):
         raise ValueError(f"path {path!r}")
@@ -193,7 +192,7 @@ def _definition(said: Any) -> Definition:
     if math.prod(n or 1 for n in shape) * element.itemsize >= 2**63:
         raise ValueError(f"shape {shape}")
     fill = None if said["fill"] is None else bytes.fromhex(said["fill"])
-    stored = said.get("stored")
+    stored, owner = said.get("stored"), said.get("owner")
     return Definition(
         int(said["varid"]),
         path,
@@ -205,4 +204,6 @@ def _definition(said: Any) -> Definition:
         bool(said.get("replaces")),
         int(said.get("epoch", 0)),
         int(said.get("fills", 0)),
+        None if owner is None else int(owner),
+        tuple(str(name) for name in said["part"]) if owner is not None else (),
     )

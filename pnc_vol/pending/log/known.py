@@ -17,7 +17,9 @@ import numpy.typing as npt
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
-from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.format.convert import Overflow, swap_in_place, to_file
+from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.log.layout import encode_vara, encode_varn, encode_vars, itype_of, vara_packer
 from pnc_vol.pending.plan import COLUMNS, Rows
@@ -30,7 +32,7 @@ class Known:
 
     __slots__ = (
         "element", "entry_size", "inner", "itemsize", "itype", "name", "native", "node", "ones", "origin", "pack",
-        "path", "quick", "rest", "shape", "simple", "trailing", "unit", "version", "zeros",
+        "path", "quick", "rest", "shape", "simple", "swapped", "trailing", "unit", "version", "zeros",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
@@ -41,9 +43,10 @@ class Known:
         self.itemsize = dtype.itemsize
         self.native = dtype.newbyteorder("=")
         self.simple = dtype.kind in "iuf"
-        part = np.dtype("f4" if dtype.itemsize == 8 else "f8") if dtype.kind == "c" else dtype
-        self.itype = itype_of("S1" if dtype.kind == "S" else part)
-        self.unit = 1 if dtype.kind == "S" else part.itemsize
+        self.swapped = node.element.kind == "array"
+        number = _number(node.element)
+        self.itype = itype_of(number)
+        self.unit = number.itemsize
         self.trailing = node.element.trailing
         self.zeros = (0,) * len(self.trailing)
         self.ones = (1,) * (len(node.shape or ()) + len(self.trailing))
@@ -70,9 +73,17 @@ class Known:
 
     def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
         """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
+        if self.native.kind == "V":
+            values = np.ascontiguousarray(values)
         if values.dtype == self.native and values.flags.c_contiguous:
             # Python's own view of simple types costs a quarter of numpy's.
-            return values.data.cast("B") if self.simple else values.reshape(-1).view(np.uint8).data
+            if self.simple:
+                return values.data.cast("B")
+            raw = values.reshape(-1).view(np.uint8)
+            if self.swapped:
+                raw = raw.copy()
+                swap_in_place(raw, self.unit)
+            return raw.data
         made = np.empty(values.size * self.itemsize, np.uint8)
         to_file(values, self.native, made, on_overflow=on_overflow, what=self.name)
         return made.data
@@ -108,6 +119,16 @@ class Known:
         hidden = np.zeros((len(starts), len(self.zeros)), np.int64)
         whole = hidden + np.array(self.trailing, np.int64)
         return encode_varn(self.itype, varid, np.hstack((starts, hidden)), np.hstack((counts, whole)), at, nbytes)
+
+
+def _number(element: Element) -> Dtype:
+    """The type of the numbers that an element is made of, in the words of PnetCDF: those of the variable."""
+    dtype = element.file_dtype
+    if element.kind == "array":
+        return element.dtype.base
+    if dtype.kind == "c":
+        return np.dtype("f4" if dtype.itemsize == 8 else "f8")
+    return np.dtype({"S": "S1", "V": "u1"}.get(dtype.kind, dtype))
 
 
 def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:

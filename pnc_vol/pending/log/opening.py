@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import errno
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, PncVolWarning
+from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, warn_outside
 from pnc_vol.options import Options
 from pnc_vol.pending.log.files import Share
 from pnc_vol.pending.log.folders import (
@@ -104,18 +103,14 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
             recover_logs(real, options)
             return
         except LogRefusedError as error:
-            _warn(f"{path}: logs of a job that ended early are not replayed: {error}")
+            warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
             return
     what = "have no part in the new file" if replaced else "are not in the file"
-    _warn(
+    warn_outside(
         f"{path}: a job that ended early left posted data that {what}, in {', '.join(folders)}; "
         "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE LOGS', puts it into the file "
         "(nc_burst_buf_overwrite=enable removes it)"
     )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(PncVolWarning(text), stacklevel=2)
 
 
 def _tidy(path: str, options: Options) -> None:
@@ -226,7 +221,9 @@ def _note(system: System, path: str, folder: str) -> None:
     try:
         note_folder(system, path, folder)
     except OSError as error:
-        _warn(f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself")
+        warn_outside(
+            f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself"
+        )
 
 
 def _same_folders(comm: Comm, told: Sequence[bytes], *, shared: bool) -> None:

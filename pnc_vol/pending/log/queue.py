@@ -19,11 +19,10 @@ from __future__ import annotations
 import math
 import os
 import sys
-import warnings
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from zlib import crc32
 
@@ -31,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import PncVolWarning
+from pnc_vol.errors import warn_outside
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
@@ -49,7 +48,7 @@ from pnc_vol.pending.log.companion import (
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work, encode_written
+from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work, encode_written, whole_of
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.hints import hints_in_force
@@ -211,6 +210,12 @@ class LogQueue(Queue):
     def _define(self, node: DatasetNode, known: Known) -> None:
         """Log what replay must know of a dataset."""
         uid, path = node.uid, node.path
+        owner, part = whole_of(node)
+        if part:
+            # A part is found by its dataset, which is defined first.
+            whole = self.known.get(owner.uid)
+            if whole is None or not whole.holds(owner):
+                self._define(owner, Known(owner))
         if self._stored is None:
             self._stored = self._find_stored()
             self._names = frozenset(self._stored.values())
@@ -219,12 +224,13 @@ class LogQueue(Queue):
         self.known[uid] = known
         try:
             stored = self._stored.get(uid)
-            replaces = stored is None and variable_name(path, node.tree.separator) in self._names
+            replaces = not part and stored is None and variable_name(path, node.tree.separator) in self._names
             if replaces:
                 # The variable of that name was deleted, or renamed: say which.
                 for other, name in self._stored.items():
                     self._define_if_moved(node.tree.datasets.get(other), name)
-            self._define_if_moved(node.tree.datasets.get(self._path_of.get(path, uid)), path)
+            if not part:
+                self._define_if_moved(node.tree.datasets.get(self._path_of.get(path, uid)), path)
             line = encode_definition(node, stored=stored, replaces=replaces, epoch=self.epoch, fills=self.fills)
             self.files.defs.append(line)
         except BaseException:
@@ -264,6 +270,16 @@ class LogQueue(Queue):
         )
         self.files.commit.append(record)
         self.sequence += 1
+
+    @contextmanager
+    def in_memory(self) -> Iterator[None]:
+        before, self.logged = self.logging, False
+        self.stop_logging()
+        try:
+            yield
+        finally:
+            self.close_batch()
+            self.logged, self.logging = True, before
 
     def lend(self, *args: Any) -> None:
         raise NotImplementedError("a log copies what it is given: post it with put")
@@ -428,10 +444,7 @@ class LogQueue(Queue):
             if not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
                 forget_folder(self.system, self.header.path, folder)
         elif held:
-            warnings.warn(
-                PncVolWarning(
-                    f"{self.header.path}: what was posted and is not in the file is kept in {folder}; "
-                    f"'pnc-vol replay' with these two, or opening the file with recover=True, puts it there"
-                ),
-                stacklevel=2,
+            warn_outside(
+                f"{self.header.path}: what was posted and is not in the file is kept in {folder}; 'pnc-vol replay' "
+                "with these two, or opening the file with recover=True, puts it there"
             )

@@ -1,6 +1,7 @@
 """Values of a log as a session takes them, whatever part of an element they are.
 
-Knows: elements with hidden dimensions (strings, complex numbers). Does not know: logs, files.
+Knows: elements of all kinds, also those with hidden dimensions (strings, complex numbers, arrays). Does not know:
+logs, files.
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ def values_of_entry(node: DatasetNode, flat: Array, shape: tuple[int, ...], hidd
     if element.kind == "bool":
         true: npt.NDArray[np.bool_] = flat != 0
         return true.reshape(shape)
+    if element.kind == "array":
+        return flat.reshape(*shape, *element.trailing)
+    if element.kind in ("opaque", "longdouble"):
+        return np.ascontiguousarray(flat).view(np.dtype(element.dtype.str)).reshape(shape)
+    if element.kind == "datetime":
+        native = element.dtype.newbyteorder("=")
+        return flat.astype("i8").view(native).astype(element.dtype).reshape(shape)
     return flat.reshape(shape)
 
 
