@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.datatype import Datatype
     from pnc_vol.api.recovery import replay
     from pnc_vol.extents.decomposition import Decomposition
+    from pnc_vol.interop.repack import repack
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
 __version__ = "0.1.0"
@@ -153,6 +154,7 @@ __all__ = [
     "regionref_dtype",
     "register_driver",
     "registered_drivers",
+    "repack",
     "replay",
     "special_dtype",
     "string_dtype",
@@ -166,6 +168,7 @@ _LATER = {
     "Decomposition": "extents.decomposition",
     "MultiBlockSlice": "api.blocks",
     "filters": "api.filters",
+    "repack": "interop.repack",
     "replay": "api.recovery",
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(

@@ -52,7 +52,7 @@ _NO_COPY_RANGE = (
 #: The names of a `System`'s calls.
 CALLS = (
     "open", "close", "pread_into", "preadv", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
-    "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "chmod", "fchmod",
+    "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "fchmod", "fchown",
     "flock", "mmap", "memory_file", "copy_range", "realpath", "getpid", "umask", "token",
 )  # fmt: skip
 
@@ -126,6 +126,9 @@ class System:
     def fchmod(self, fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
 
+    def fchown(self, fd: int, user: int, group: int) -> None:
+        os.fchown(fd, user, group)
+
     def flock(self, fd: int, *, exclusive: bool, wait: bool = False) -> None:
         """Lock the whole file until `fd` is closed.
 
@@ -168,9 +171,6 @@ class System:
     def listdir(self, path: str) -> list[str]:
         """The names in a directory, sorted, so that what is done with them has one order."""
         return sorted(os.listdir(path))
-
-    def chmod(self, path: Path, mode: int) -> None:
-        os.chmod(path, mode)
 
     def fsync_dir(self, path: Path) -> None:
         """Put the names of a directory on stable storage."""

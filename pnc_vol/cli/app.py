@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pnc_vol.cli import check, convert, demo, diff, dump, log, ls, plan, replay, run
+from pnc_vol.cli import check, convert, demo, diff, dump, log, ls, plan, repack, replay, run
 
 __all__ = ["app"]
 
@@ -44,6 +44,7 @@ app.command("dump")(dump.command)
 app.command("ls")(ls.command)
 app.command("check")(check.command)
 app.command("diff")(diff.command)
+app.command("repack")(repack.command)
 app.command("log")(log.command)
 app.command("replay")(replay.command)
 # What follows the script's name belongs to the script: options of its own included.

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from pnc_vol.interop.report import Report
 
-__all__ = ["command"]
+__all__ = ["WRITING", "bar", "command"]
 
-_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What goes wrong with a target, and not with a source."""
 
 #: Lines of one kind that are printed before the rest is only counted.
 SHOWN = 20
@@ -51,7 +52,7 @@ def command(
     options: dict[str, Any] = {} if format is None else {"format": format}
     with expected(source):
         try:
-            with _bar(console, quiet=quiet) as progress:
+            with bar(console, quiet=quiet) as progress:
                 report = convert(
                     source,
                     target,
@@ -72,7 +73,7 @@ def command(
             )
         except OSError as error:
             # A disk that is full is the target's.
-            with expected(target if error.errno in _WRITING else source):
+            with expected(target if error.errno in WRITING else source):
                 raise
         except (TypeError, ValueError) as error:
             fail(source, error)
@@ -81,7 +82,7 @@ def command(
 
 
 @contextmanager
-def _bar(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+def bar(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
     """A progress bar on a terminal; else nothing."""
     if quiet or not console.is_terminal:
         yield None

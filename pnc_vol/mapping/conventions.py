@@ -233,12 +233,15 @@ def generated_attrs(element: Element) -> tuple[Attr, ...]:
 
 
 def _flags(element: Element) -> tuple[Attr, ...]:
-    """CF's flag attributes; a blank in a member's name becomes ``_`` there (the marker has the true name)."""
-    members = metadata_of(element.dtype)["enum"]
+    """CF's flag attributes; a blank in a member's name becomes ``_`` there (the marker has the true name).
+
+    By value: the marker does not keep the order of the members, and what is written must be known when it is read.
+    """
+    members = sorted(metadata_of(element.dtype)["enum"].items(), key=lambda member: (int(member[1]), member[0]))
     if not members:
         return ()
-    values = np.array(list(members.values()), dtype=element.file_dtype)
-    names = " ".join("_".join(name.split()) or "_" for name in members).encode("utf-8", "surrogateescape")
+    values = np.array([value for _, value in members], dtype=element.file_dtype)
+    names = " ".join("_".join(name.split()) or "_" for name, _ in members).encode("utf-8", "surrogateescape")
     return (
         Attr("flag_values", element.nc_type, values.size, values.tobytes()),
         Attr("flag_meanings", CHAR, len(names), names),

@@ -30,10 +30,12 @@ from pnc_vol.errors import PncVolWarning
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.system import System, read_at, write_all
 
-__all__ = ["Location", "check_place", "mode_of_new", "name_new", "recover"]
+__all__ = ["Location", "check_place", "mode_of_new", "name_new", "neighbour", "recover"]
 
 _JOURNAL = struct.Struct("<8sQQQI")
 _MAGIC = b"PNCJ0001"
+_LONGEST = 240
+"""Bytes of a name that takes a dot and a suffix besides."""
 _NO_FILES = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -48,13 +50,14 @@ class Location:
 
     path : str, the file's name, symbolic links resolved.
     work : str, the name that drivers open: `path`, or a temporary one until `publish`.
+    exclusive : bool, `publish` replaces nothing.
     """
 
-    def __init__(self, system: System, path: str, work: str) -> None:
+    def __init__(self, system: System, path: str, work: str, *, exclusive: bool = False) -> None:
         self.system = system
         self.path = path
         self.work = work
-        self._exclusive = False
+        self.exclusive = exclusive
         self._named_for_good = False
         self._torn: bytes | None = None
 
@@ -88,8 +91,7 @@ class Location:
         target = system.realpath(path)
         with _named(path):
             mode = mode_of_new(system, target, exclusive=exclusive)
-        location = cls(system, target, _beside(system, target, "pnctmp"))
-        location._exclusive = exclusive
+        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive)
         with _named(path):
             _write_new(system, location.work, header, mode, durable=durable)
         try:
@@ -118,11 +120,11 @@ class Location:
         """
         with _named(self.path):
             if not self.published:
-                if self._exclusive:
+                if self.exclusive:
                     name_new(self.system, self.work, self.path)
                 else:
                     self.system.rename(self.work, self.path)
-                self._exclusive = self._named_for_good = False
+                self.exclusive = self._named_for_good = False
                 self.work = self.path
                 _forget_journal(self.system, self.path)
             if durable and not self._named_for_good:
@@ -131,8 +133,7 @@ class Location:
 
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""
-        made = Location(self.system, self.path, _beside(self.system, self.path, "pnctmp"))
-        made._exclusive = self._exclusive
+        made = Location(self.system, self.path, _beside(self.system, self.path, "pnctmp"), exclusive=self.exclusive)
         mode = self.system.stat(self.work).st_mode & 0o7777
         with _named(self.path):
             _write_new(self.system, made.work, b"", mode)
@@ -202,8 +203,28 @@ def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
 
 def journal_path(path: str) -> str:
     """The name of a file's journal."""
+    return neighbour(path, "pncj")
+
+
+def neighbour(path: str, suffix: str) -> str:
+    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
+
+    Examples
+    --------
+    >>> neighbour("folder/out.nc", "pncj")
+    'folder/.out.nc.pncj'
+    """
     head, tail = os.path.split(path)
-    return os.path.join(head, f".{tail}.pncj")
+    raw = os.fsencode(tail)
+    if len(raw) > _LONGEST:
+        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
+        tail = f"{_cut(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
+    return os.path.join(head, f".{tail}.{suffix}")
+
+
+def _cut(name: bytes, nbytes: int) -> str:
+    """The start of a name, without half a character at its end."""
+    return name[:nbytes].decode("utf-8", "ignore")
 
 
 def recover(system: System, path: str, *, writable: bool) -> bytes | None:
@@ -321,7 +342,7 @@ def check_place(there: os.stat_result, path: str, *, exclusive: bool) -> None:
 def _beside(system: System, target: str, suffix: str) -> str:
     head, tail = os.path.split(target)
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
-    return os.path.join(head, f".{tail[:100]}.{system.token()}.{suffix}")
+    return os.path.join(head, f".{_cut(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
 
 
 def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> None:

@@ -51,7 +51,7 @@ from pnc_vol.system import read_at, scratch_folder
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill"]
+__all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill", "read_header"]
 
 _FIRST_READ = 64 << 10
 _LEAST_GAP = 4
@@ -123,7 +123,7 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
             location = _create(path or "", first, decided == b"create", options, comm)
     else:
         seen: list[Decoded] = []
-        told = on_root(comm, "open header", lambda: _read_header(path or "", mode, options, seen))
+        told = on_root(comm, "open header", lambda: read_header(path or "", mode, options, seen))
         (size,) = _SIZE.unpack_from(told)
         decoded = seen[0] if seen else decode(told[_SIZE.size :], file_size=size)
         header, findings = decoded.header, decoded.findings
@@ -224,10 +224,17 @@ def _create(path: str, header: bytes, exclusive: bool, options: Options, comm: C
     return made[0] if made else Location(options.system, target, work)
 
 
-def _read_header(path: str, mode: str, options: Options, seen: list[Decoded]) -> bytes:
+def read_header(path: str, mode: str, options: Options, seen: list[Decoded]) -> bytes:
     """The file's size and the bytes of its header, after completing a header replacement that was cut short.
 
     What the bytes say is added to `seen`, so that the rank that looked does not decode them again.
+
+    Raises
+    ------
+    FormatError
+        It is no CDF file, or its header is wrong; the path is named.
+    OSError
+        It cannot be read.
     """
     system = options.system
     instead = recover(system, path, writable=mode != "r")

@@ -27,7 +27,7 @@ __all__ = ["CHANGING", "Call", "FaultSystem", "HookedSystem", "StopSystem", "Sto
 #: Calls that change a file or a directory; `open` may, with O_CREAT or O_TRUNC.
 CHANGING = frozenset(
     {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync", "fsync_dir", "rename", "link"}
-    | {"unlink", "mkdir", "rmdir", "chmod", "fchmod", "copy_range"}
+    | {"unlink", "mkdir", "rmdir", "fchmod", "fchown", "copy_range"}
 )
 
 

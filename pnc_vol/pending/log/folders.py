@@ -21,6 +21,7 @@ import re
 import stat
 from contextlib import suppress
 
+from pnc_vol.pending.commit import neighbour
 from pnc_vol.system import System, exists, read_whole, write_whole
 
 __all__ = [
@@ -94,8 +95,14 @@ def _not_made(error: OSError, folder: str) -> OSError:
     return type(error)(error.errno, text, os.path.dirname(folder))
 
 
-def left_behind(system: System, path: str, parent: str) -> list[str]:
-    """Folders of logs of this file whose job is gone, oldest first: in `parent`, and where the note says."""
+def left_behind(system: System, path: str, parent: str, *, alive: bool = False) -> list[str]:
+    """Folders of logs of this file whose job is gone, oldest first: in `parent`, and where the note says.
+
+    Parameters
+    ----------
+    alive : bool
+        Those whose job still runs on this machine instead.
+    """
     key = _key(path)
     folders = [folder for folder in noted_folders(system, path) if os.path.basename(folder).startswith(key)]
     with suppress(OSError):
@@ -103,7 +110,7 @@ def left_behind(system: System, path: str, parent: str) -> list[str]:
     found = {}
     for folder in dict.fromkeys(folders):
         with suppress(OSError):
-            if _is_ours(system, folder) and not is_alive(system, folder):
+            if _is_ours(system, folder) and is_alive(system, folder) == alive:
                 found[folder] = system.stat(folder).st_mtime_ns
     return sorted(found, key=lambda folder: found[folder])
 
@@ -159,8 +166,7 @@ def remove_folder(system: System, folder: str) -> None:
 
 def pointer_path(path: str) -> str:
     """The name of the note beside a file that says where its logs are while they hold what the file does not."""
-    head, tail = os.path.split(path)
-    return os.path.join(head, f".{tail}.pncbb")
+    return neighbour(path, "pncbb")
 
 
 def noted_folders(system: System, path: str) -> list[str]:
