@@ -201,6 +201,22 @@ class File(Group):
         raise ValueError("It is not possible to forcibly switch SWMR mode off.")
 
     @property
+    def atomic(self) -> bool:
+        """True if a write is in the file when it returns, for other ranks to read. Setting it is collective.
+
+        It is MPI's atomic mode; by default writes wait for the flush.
+        """
+        self._check()
+        return self._id.handle.atomic
+
+    @atomic.setter
+    def atomic(self, value: bool) -> None:
+        from pnc_vol.api.atomic import set_atomic
+
+        self._check()
+        set_atomic(self._id.handle, bool(value))
+
+    @property
     def format(self) -> str:
         """``"CDF-5"``, ``"CDF-2"`` or ``"CDF-1"``."""
         return _FORMATS[self._check().version]

@@ -35,6 +35,7 @@ class Handle:
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
     collective : dict of uid to int, how many ``with ds.collective:`` are active.
+    atomic : bool, whether writes are carried out when they are posted (`atomic.py`).
     """
 
     session: Session
@@ -43,6 +44,7 @@ class Handle:
     libver: tuple[str, str]
     real: str = ""
     collective: dict[int, int] = field(default_factory=dict)
+    atomic: bool = False
 
 
 class AttributeID(NamedTuple):

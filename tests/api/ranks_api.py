@@ -93,7 +93,31 @@ def wrong_arguments() -> None:
         assert "mpi4py" in raised(TypeError, lambda comm=comm: h5py.File(path("bad"), "w", comm=comm))
 
 
+def what_is_atomic_is_there_at_once() -> None:
+    with h5py.File(path("atomic"), "w", driver=DRIVER, comm=COMM) as f:
+        x, z = f.create_dataset("x", (SIZE, 4), "i8"), f.create_dataset("z", (SIZE,), "c16")
+        x[RANK] = -1
+        assert not f.atomic
+        f.atomic = True
+        assert f.atomic
+        before = f.statistics()["bytes_written"]
+        x[RANK], x[RANK, 1:3], z[RANK] = np.arange(4), [7, 8], RANK + 1j
+        assert f.statistics()["bytes_written"] > before
+        assert not f.plan().nbytes
+        COMM.Barrier()
+        other = (RANK + 1) % SIZE
+        assert (x[other].tolist(), z[other]) == ([0, 7, 8, 3], other + 1j)
+        COMM.Barrier()
+        f.atomic = False
+        x[RANK] = 5
+        assert f.plan().nbytes == 32
+        COMM.Barrier()
+        assert x[other].tolist() == [0, 7, 8, 3]
+        COMM.Barrier()
+
+
 rank_dependent_writes()
+what_is_atomic_is_there_at_once()
 an_exception_on_one_rank_hangs_nobody()
 different_definitions_are_an_error_everywhere()
 wrong_arguments()

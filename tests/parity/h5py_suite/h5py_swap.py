@@ -11,8 +11,11 @@ Rules
 3. What is replaced in the tests themselves: the look at the private ``Dataset._fast_reader``, which checks h5py's own
    shortcut and not what users see.
 
-``PNC_VOL_SUITE_RESULTS`` names a file that gets a line for each test: outcome, id, reason.
-``PNC_VOL_SUITE_MODE``: ``reopen`` or ``check``, see `reopening` and `checking`.
+4. Tests for several ranks are skipped on one; on several nothing else is taken (``-k``), every rank writes its own
+   results, and the name of their file is the same on all.
+
+``PNC_VOL_SUITE_RESULTS`` names a file that gets a line for each test: outcome, id, reason; its name ends with the rank.
+``PNC_VOL_SUITE_MODE``: ``reopen``, ``check`` or ``mpi``, see `reopening` and `checking`.
 """
 
 from __future__ import annotations
@@ -141,11 +144,17 @@ def install() -> None:
 
 sys.path.insert(0, str(HERE))
 install()
-if os.environ.get("PNC_VOL_SUITE_MODE") == "reopen":
+MODE = os.environ.get("PNC_VOL_SUITE_MODE", "plain")
+RANK = SIZE = 0
+if MODE == "mpi":
+    from mpi4py import MPI
+
+    RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+if MODE == "reopen":
     import reopening
 
     reopening.install()
-elif os.environ.get("PNC_VOL_SUITE_MODE") == "check":
+elif MODE in ("check", "mpi"):
     import checking
 
     checking.install()
@@ -156,8 +165,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", name)
 
 
+@pytest.fixture
+def mpi_file_name(tmp_path: Path) -> Any:
+    """A path that is the same on all ranks, in a folder that rank 0 has."""
+    from mpi4py import MPI
+
+    yield MPI.COMM_WORLD.bcast(str(tmp_path / "shared.h5"))
+    MPI.COMM_WORLD.Barrier()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     import h5py.tests.common as common
+
+    for item in items:
+        if SIZE < 2 and item.get_closest_marker("mpi"):
+            item.add_marker(pytest.mark.skip(reason="needs several ranks"))
 
     original = common.TestCase.assertNumpyBehavior
 
@@ -181,7 +203,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Any:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     checking = sys.modules.get("checking")
     if checking is not None:
-        terminalreporter.write_line(f"{checking.counts['files']} files were checked")
+        terminalreporter.write_line("{files} files were checked, {validated} by ncvalidator".format(**checking.counts))
+    if MODE == "reopen":
+        terminalreporter.write_line("{reopened} reads of {reads} came after an opening".format(**reopening.counts))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -204,5 +228,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish() -> None:
     target = os.environ.get("PNC_VOL_SUITE_RESULTS")
     if target:
+        target += str(RANK)
         lines = (f"{outcome}\t{name}\t{reason}\n" for name, (outcome, reason) in sorted(results.items()))
         Path(target).write_text("".join(lines))

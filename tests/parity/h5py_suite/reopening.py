@@ -1,62 +1,92 @@
 """The reopen mode: what is read comes from the file.
 
-Before each read of data or attributes everything is flushed, and the session forgets what it knows: the definitions
-are read again from
-the header that is in the file, and each node takes over what was found there. So a test passes only if the file says
+Before each read of data, attributes or members, and each look at what a dataset is, the file is closed and opened anew:
+another session, with another descriptor, another tree from the bytes of the file, an empty queue. Then the objects
+that the test holds are told which node of the new tree they stand for, by path. So a test passes only if the file says
 the same as the objects did.
 
 Knows: sessions, trees, handles. Does not know: tests.
+
+Rules
+-----
+1. What is not in a file is not opened anew: files in memory, files of several ranks, files that are read (they were
+   opened from the file), and files with a dataset that has no name yet, which would be gone.
+2. Nothing goes over from the old session, neither values nor the storage options of h5py that it remembers.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any
 
+from pnc_vol import comm
+from pnc_vol.api import file, ids
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.dataset import Dataset
-from pnc_vol.format.decode import decode
-from pnc_vol.mapping.index import from_header
-from pnc_vol.mapping.tree import DatasetNode, walk
+from pnc_vol.api.group import Group
+from pnc_vol.mapping.links import TypeNode
+from pnc_vol.mapping.references import Reference
+from pnc_vol.mapping.tree import GroupNode, walk
+from pnc_vol.pending.session import Session, open_session
 
+counts = {"reads": 0, "reopened": 0}
 busy: list[int] = []
+moved: dict[int, tuple[Any, Any]] = {}
+"""By the address of a node that was: that node, kept alive, and the one that stands for it."""
 
 
-def reopen(session: Any) -> None:
-    """Flush, and take every node's definition from the file's header."""
-    if busy or session.closed or not session.writable or session.tree.loose or session.comm.size > 1:
+def reopen(session: Session) -> None:
+    """Complete the file, let go of it, and open it anew."""
+    counts["reads"] += 1
+    if busy or session.closed or session.forked or not session.writable or session.comm.size > 1:
+        return
+    if session.location is None or session.tree.loose:
         return
     busy.append(1)
     try:
-        session.flush()
-        header = decode(session.disk_bytes, file_size=session.driver.size()).header
-        found = from_header(header, separator=session.tree.separator)
-        assert not found.findings, found.findings
-        adopt(session.tree, found)
+        holders = [handle for handle in file._open if handle.session is session]
+        old = session.tree
+        session.close()
+        new = open_session(session.path, "r+", options=session.options, comm=comm.serial())
+        assert not new.tree.findings, new.tree.findings
+        follow(old, new.tree)
+        for handle in holders:
+            handle.session = new
+            weakref.finalize(handle, file._let_go, new, handle.filename)
+        counts["reopened"] += 1
     finally:
         busy.pop()
 
 
-def adopt(tree: Any, found: Any) -> None:
-    """Compare two trees, and let the nodes of `tree` have what `found` says."""
-    mine = {node.path: node for node in walk(tree.root)}
-    theirs = {node.path: node for node in walk(found.root)}
+def follow(old: Any, new: Any) -> None:
+    """Say for each node of a tree which node of the other one stands for it."""
+    mine = {node.path: node for node in walk(old.root)}
+    theirs = {node.path: node for node in walk(new.root)}
     assert mine.keys() == theirs.keys(), sorted(mine.keys() ^ theirs.keys())
     for path, node in mine.items():
         read = theirs[path]
         assert type(node) is type(read), path
-        node.attrs = read.attrs
-        if isinstance(node, DatasetNode):
-            assert node.shape == read.shape, f"{path}: {node.shape} and {read.shape} in the file"
-            node.element, node.maxshape, node.fillvalue = read.element, read.maxshape, read.fillvalue
-            node.scale = read.scale
-            node.rows = None
-        else:
+        moved[id(node)] = node, read
+        if isinstance(node, GroupNode):
             assert node.links.keys() == read.links.keys(), path
-            node.order = read.order
             for name, entry in node.links.items():
-                if hasattr(entry, "attrs"):
-                    entry.attrs, entry.dtype = read.links[name].attrs, read.links[name].dtype
+                assert type(entry) is type(read.links[name]), f"{path}/{name}"
+                if isinstance(entry, TypeNode):
+                    moved[id(entry)] = entry, read.links[name]
+
+
+def following(cls: type, name: str) -> None:
+    """Let an attribute that holds a node give the node that stands for it now."""
+    slot = vars(cls)[name]
+
+    def get(self: Any) -> Any:
+        node = slot.__get__(self)
+        while id(node) in moved:
+            node = moved[id(node)][1]
+        return node
+
+    setattr(cls, name, property(get, slot.__set__))
 
 
 def first(method: Any) -> Any:
@@ -70,6 +100,15 @@ def first(method: Any) -> Any:
 
 def install() -> None:
     """Put a reopening before each read."""
-    Dataset._read = first(Dataset._read)  # type: ignore[method-assign]
-    for name in ("__getitem__", "__iter__", "__len__", "__contains__"):
-        setattr(AttributeManager, name, first(getattr(AttributeManager, name)))
+    following(ids.ObjectID, "node")
+    following(Reference, "_node")
+    for cls, names in {
+        Dataset: ("_read",),
+        AttributeManager: ("__getitem__", "__iter__", "__len__", "__contains__"),
+        Group: ("__getitem__", "__iter__", "__len__", "__contains__"),
+    }.items():
+        for name in names:
+            setattr(cls, name, first(getattr(cls, name)))
+    for name in ("shape", "dtype", "maxshape", "fillvalue", "is_scale", "dims"):
+        told = vars(Dataset)[name]
+        setattr(Dataset, name, property(first(told.fget), told.fset))
