@@ -34,7 +34,7 @@ BLOCK_BYTES = 16 << 20
 """Bytes of a dataset that are read and posted at a time."""
 
 
-Made = dict[int, GroupNode | DatasetNode]
+Made = dict[int, tuple[GroupNode | DatasetNode, GroupNode | DatasetNode]]
 Expand = Callable[[GroupNode, Any], "tuple[Session, GroupNode | DatasetNode] | None"]
 
 
@@ -47,6 +47,7 @@ def copy_object(
     shallow: bool,
     with_attrs: bool,
     expand: Expand | None = None,
+    expand_refs: bool = False,
     made: Made | None = None,
 ) -> None:
     """Copy an object, and all below it, to a free place.
@@ -58,7 +59,8 @@ def copy_object(
     shallow : copy only the immediate members of a group
     with_attrs : copy attributes
     expand : gives the object to copy in the place of a soft or external link, or None to copy the link
-    made : what was copied already, by the id of the original: it becomes a hard link
+    expand_refs : copy what references in the copy name, and let them name the copies
+    made : original and copy of what was copied already, by the id of the original: it becomes a hard link
 
     Raises
     ------
@@ -76,26 +78,34 @@ def copy_object(
     links = [(found, dict(found.links)) for found in fresh if found.links]
     parent = slot.open()
     for found in listed:
-        above: Any = parent if found is node else made[id(found.parent)]
+        above: Any = parent if found is node else made[id(found.parent)][1]
         called = slot.leaf if found is node else found.name
         if id(found) in made:
-            _link(target, above, called, made[id(found)])
+            _link(target, above, called, made[id(found)][1])
         elif isinstance(found, DatasetNode):
-            made[id(found)] = _copy_dataset(source, found, target, above, called, with_attrs=with_attrs)
+            made[id(found)] = found, _copy_dataset(source, found, target, above, called, with_attrs=with_attrs)
         elif isinstance(found, GroupNode):
             group = target.tree.add_group(above, called)
             group.order = None if found.order is None else {}
-            made[id(found)] = group
+            made[id(found)] = found, group
             if with_attrs:
                 _copy_attrs(found, group)
         else:
             _copy_type(found, target, above, called, with_attrs=with_attrs)
     for found, entries in links:
-        above = made[id(found)]
+        above = made[id(found)][1]
         for name, entry in entries.items():
             place = slot._replace(group=above, missing=(), leaf=name, asked=name)
             _copy_link(source, found, entry, target, place, with_attrs=with_attrs, expand=expand, made=made)
     target.tree.touch()
+    if expand_refs:
+        # few copies ask for it
+        from pnc_vol.api.referring import expand_references
+
+        def copy(referred: Any, place: Slot) -> None:
+            copy_object(source, referred, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)
+
+        expand_references(source, target, made, parent, copy)
 
 
 def _copy_link(
@@ -120,7 +130,7 @@ def _copy_link(
     if origin is None:
         target.tree.add_link(place.group, place.leaf, entry)
     elif id(origin[1]) in made:
-        _link(target, place.group, place.leaf, made[id(origin[1])])
+        _link(target, place.group, place.leaf, made[id(origin[1])][1])
     else:
         session, node = origin
         copy_object(session, node, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)

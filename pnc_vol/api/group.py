@@ -313,7 +313,8 @@ class Group(Creating):
         expand_soft, expand_external : bool
             Copy what such links lead to in the place of the links.
         expand_refs : bool
-            Not supported: references in what is copied keep their paths.
+            Copy what references in the copy name, too, beside the copy unless it is part of it, and let them name
+            these copies. Otherwise they keep their paths.
         without_attrs : bool
             Leave the attributes behind.
 
@@ -328,8 +329,6 @@ class Group(Creating):
         """
         from pnc_vol.api.copying import copy_object
 
-        if expand_refs:
-            raise NotYetError("copy(expand_refs=True) is not supported; copy what is referred to as well")
         origin = source if isinstance(source, HLObject) else self
         if isinstance(dest, HLObject) and not isinstance(dest, Group):
             raise TypeError("Destination must be path or Group object")
@@ -347,7 +346,7 @@ class Group(Creating):
             if isinstance(node, paths.Outside):
                 found = self._wrap_rare(node)
                 name = name or _leaf(source)
-                target.copy(found, dest, name, shallow, expand_soft, expand_external, without_attrs=without_attrs)
+                target.copy(found, dest, name, shallow, expand_soft, expand_external, expand_refs, without_attrs)
                 return
             if isinstance(dest, Group):
                 dest = node.name if name is None else name
@@ -361,7 +360,16 @@ class Group(Creating):
                 from pnc_vol.api.linking import expander
 
                 expand = expander(origin.id, soft=expand_soft, external=expand_external)
-            copy_object(reading, node, writing, slot, shallow=shallow, with_attrs=not without_attrs, expand=expand)
+            copy_object(
+                reading,
+                node,
+                writing,
+                slot,
+                shallow=shallow,
+                with_attrs=not without_attrs,
+                expand=expand,
+                expand_refs=expand_refs,
+            )
 
     # --------------------------------------------------------------------------------------- visiting
 
