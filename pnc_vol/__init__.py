@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.datatype import Datatype
     from pnc_vol.api.recovery import replay
     from pnc_vol.extents.decomposition import Decomposition
+    from pnc_vol.interop.checking import check
     from pnc_vol.interop.repack import repack
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
@@ -136,6 +137,7 @@ __all__ = [
     "VirtualLayout",
     "VirtualSource",
     "__version__",
+    "check",
     "check_complex_dtype",
     "check_dtype",
     "check_enum_dtype",
@@ -167,6 +169,7 @@ _LATER = {
     "Datatype": "api.datatype",
     "Decomposition": "extents.decomposition",
     "MultiBlockSlice": "api.blocks",
+    "check": "interop.checking",
     "filters": "api.filters",
     "repack": "interop.repack",
     "replay": "api.recovery",

@@ -65,7 +65,7 @@ class AttributeManager(MutableMappingHDF5):
         if plain is not None:
             return plain
         with session.lock:
-            return _shown(self._find(attrs, text_of(name)))
+            return _shown(self._find(attrs, text_of(name, stored=True)))
 
     def _find(self, attrs: Attributes, name: str) -> Attribute:
         try:
@@ -92,7 +92,7 @@ class AttributeManager(MutableMappingHDF5):
         with session.lock:
             if not session.writable:
                 raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
-            text = text_of(name)
+            text = text_of(name, stored=True)
             self._find(attrs, text)
             del attrs[text]
             self._id.node.tree.touch()
@@ -179,7 +179,7 @@ class AttributeManager(MutableMappingHDF5):
         """
         session, attrs = self._open()
         with session.lock:
-            text = text_of(name)
+            text = text_of(name, stored=True)
             found = self._find(attrs, text)
         return AttributeID(text, found.dtype, found.shape)
 
@@ -196,7 +196,7 @@ class AttributeManager(MutableMappingHDF5):
 
     def __contains__(self, name: object) -> bool:
         _, attrs = self._open()
-        return text_of(name) in attrs
+        return text_of(name, stored=True) in attrs
 
     def clear(self) -> None:
         """Delete all attributes.

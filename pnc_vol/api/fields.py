@@ -96,13 +96,16 @@ def region_selection(shape: tuple[int, ...], reference: RegionReference) -> Sele
         axes = said["select"]
         if len(axes) != len(shape):
             raise ValueError("rank")
-        return select(shape, tuple(map(_axis, axes)))
-    except (ValueError, KeyError, TypeError, IndexError) as problem:
+        return select(shape, tuple(map(_axis, axes, shape)))
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as problem:
         raise SelectionValueError(f"{reference!r} does not fit a dataset of shape {shape}: {problem}") from None
 
 
-def _axis(said: Any) -> Any:
+def _axis(said: Any, n: int) -> Any:
     if isinstance(said, dict):
         return said["list"]
     first, count, step = said
+    if first < 0 or count < 0 or step < 1 or (count and first + (count - 1) * step >= n):
+        # numpy and HDF5 would cut such a slice, and show other elements than were meant
+        raise ValueError(f"{said} in an axis of {n}")
     return slice(first, first + (count - 1) * step + 1 if count else first, step)

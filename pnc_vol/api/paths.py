@@ -30,8 +30,14 @@ class Outside(NamedTuple):
     path: str
 
 
-def text_of(name: object) -> str:
+def text_of(name: object, *, stored: bool = False) -> str:
     """The name as text.
+
+    Parameters
+    ----------
+    stored : bool
+        A name that is looked for, not given: files of other programs have names that are no UTF-8, and lone surrogates
+        stand for their bytes.
 
     Raises
     ------
@@ -42,7 +48,7 @@ def text_of(name: object) -> str:
     """
     if isinstance(name, str):
         if not name.isascii():
-            name.encode("utf-8")
+            name.encode("utf-8", "surrogateescape" if stored else "strict")
     elif isinstance(name, bytes):
         name = name.decode("utf-8")
     else:
@@ -69,7 +75,7 @@ def _start(group: GroupNode, name: str) -> GroupNode:
 
 def lookup(group: GroupNode, name: object) -> Any:
     """The object of that name, or None; an `Outside` if it is in another file."""
-    text = text_of(name)
+    text = text_of(name, stored=True)
     if not text:
         return None
     node: Any = _start(group, text)
@@ -94,7 +100,7 @@ def find(group: GroupNode, name: object) -> Any:
         member = group.children.get(name)
         if member is not None:
             return member
-    text = text_of(name)
+    text = text_of(name, stored=True)
     if not text:
         raise NotFoundError("Unable to open object (the name is an empty string)")
     node: Any = _start(group, text)
@@ -147,10 +153,10 @@ def _through_links(group: GroupNode, text: str, steps: int) -> Any:
 
 def link_of(group: GroupNode, name: object) -> tuple[GroupNode, str] | None:
     """The group and the name of a link, which may lead nowhere; None if there is no such member."""
-    parts = components(text_of(name))
+    parts = components(text_of(name, stored=True))
     if not parts:
         return None
-    text = text_of(name)
+    text = text_of(name, stored=True)
     above = lookup(group, ("/" if text.startswith("/") else "./") + "/".join(parts[:-1]))
     if not isinstance(above, GroupNode) or not (parts[-1] in above.children or parts[-1] in above.links):
         return None

@@ -1,12 +1,10 @@
-"""``pnc-vol check``: whether files keep to the format.
+"""``pnc-vol check``: whether files keep to the format, and `_PncVol` to what is in them.
 
-Knows: exit codes. Does not know: the rules (`format.check`).
+Knows: exit codes. Does not know: the rules (`interop.checking`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import Annotated
 
 import typer
@@ -37,21 +35,13 @@ def command(
 
 def _one(file: str, *, quiet: bool) -> int:
     """Print what is to be said of one file; 1 if it breaks the format."""
-    from pnc_vol.cli.stored import with_header
-    from pnc_vol.format.check import check
-    from pnc_vol.pending.commit import check_place
-    from pnc_vol.system import REAL
+    from pnc_vol.interop.checking import check
 
-    check_place(REAL.stat(file), file, exclusive=False)
-    with contextlib.ExitStack() as stack:
-        fd = REAL.open(file, os.O_RDONLY)
-        stack.callback(REAL.close, fd)
-        findings = with_header(REAL, fd, check)
+    findings = check(file)
     errors = sum(finding.severity == "error" for finding in findings)
     for finding in findings[:SHOWN]:
-        print(
-            f"{safe(file)}: {finding.severity}: byte {finding.offset}: {safe(finding.field)}: {safe(finding.message)}"
-        )
+        place = "" if finding.offset < 0 else f"byte {finding.offset}: "
+        print(f"{safe(file)}: {finding.severity}: {place}{safe(finding.field)}: {safe(finding.message)}")
     if len(findings) > SHOWN:
         print(f"{safe(file)}: {len(findings) - SHOWN} findings more")
     if errors or not quiet:

@@ -10,55 +10,29 @@ Rules
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import NeedBytes
 from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
+from pnc_vol.interop.checking import with_header
 from pnc_vol.pending.commit import check_place
 from pnc_vol.system import REAL, System, read_at
 
-__all__ = ["StoredFile", "with_header"]
-
-T = TypeVar("T")
+__all__ = ["StoredFile"]
 
 BLOCK_BYTES = 1 << 20
 BLOCK_VALUES = 1 << 16
 
 #: Records are read with what lies between them if the variable has at least this part of each.
 DENSE = 8
-
-
-def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
-    """What `ask` says of the first bytes of a file; it is given more until it does not raise `NeedBytes`.
-
-    Parameters
-    ----------
-    system : System
-    fd : int
-    ask : callable
-        ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
-    """
-    nbytes = system.fstat(fd).st_size
-    wanted = min(nbytes, 1 << 16)
-    while True:
-        data = bytearray(wanted)
-        got = read_at(system, fd, data, 0)
-        try:
-            return ask(memoryview(data)[:got], file_size=nbytes)
-        except NeedBytes as more:
-            if got < wanted:
-                raise OSError(errno.EIO, "the file became shorter while it was read; try again") from None
-            wanted = more.nbytes
 
 
 class StoredFile:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pnc_vol.mapping.composite import Part, parts_of, ragged_base
+from pnc_vol.mapping.describe import describe
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.markers import shown
 from pnc_vol.mapping.tree import Axis, DatasetNode
@@ -42,8 +43,13 @@ def assemble(
         if node.shape and marker.get("record") is True:
             node.maxshape = (None, *node.shape[1:])
         limits = marker.get("max")
-        if isinstance(limits, list) and len(limits) == len(node.shape or ()) and _are_limits(limits):
-            node.maxshape = tuple(limits)
+        if "max" in marker:
+            if isinstance(limits, list) and len(limits) == len(node.shape or ()) and _are_limits(limits, node.shape):
+                node.maxshape = tuple(limits)
+            else:
+                findings.append(
+                    f"variable {shown(node.cdf_name)}: max {shown(limits)} of _PncVol does not fit; it is ignored"
+                )
     for node, marker in composites:
         found = _parts(node, marker, loose)
         if found is None:
@@ -56,22 +62,26 @@ def assemble(
             node.parts[name] = part
             del loose[part.cdf_name]
     # what cannot be put together is not a part either, so that its owner cannot be put together
-    broken = True
-    while broken:
-        broken = False
-        for node, marker in composites:
-            if node.element.kind == "composite" and not _whole(node, marker):
-                broken = True
-                for part in node.parts.values():
-                    part.owner, part.parent = None, None
-                    loose[part.cdf_name] = part
-                node.parts, node.element, node.shape, node.maxshape = {}, element_for("i1"), (), None
-                node.axes = []
+    by_uid = {node.uid: marker for node, marker in composites}
+    waiting = [node for node, _ in composites]
+    while waiting:
+        node = waiting.pop()
+        if node.element.kind != "composite" or _whole(node, by_uid[node.uid]):
+            continue
+        for part in node.parts.values():
+            part.owner, part.parent = None, None
+            loose[part.cdf_name] = part
+        node.parts, node.element, node.shape, node.maxshape = {}, element_for("i1"), (), None
+        node.axes = []
+        if node.owner is not None:
+            waiting.append(node.owner)
     return list(loose.values())
 
 
-def _are_limits(limits: list[Any]) -> bool:
-    return all(limit is None or (type(limit) is int and limit >= 0) for limit in limits)
+def _are_limits(limits: list[Any], shape: tuple[int, ...] | None) -> bool:
+    return all(
+        limit is None or (type(limit) is int and limit >= n) for limit, n in zip(limits, shape or (), strict=True)
+    )
 
 
 def _shape(marker: Marker) -> tuple[int, ...] | None:
@@ -100,9 +110,10 @@ def _parts(node: DatasetNode, marker: Marker, loose: dict[str, DatasetNode]) -> 
     for name, dtype, inner in _wanted(node):
         said = names.get(name)
         part = loose.get(said) if isinstance(said, str) else None
-        if part is None or part.owner is not None or part in found.values() or _above(node, part):
+        if part is None or part.owner is not None or part in found.values():
             return None
-        if not _same_type(part.element, element_for(dtype)):
+        # the type first: it ends a chain of parts that hold each other
+        if not _same_type(part.element, element_for(dtype)) or _above(node, part):
             return None
         if node.maxshape and not found and part.shape and node.shape:
             # records are counted by the file: another program may have added some
@@ -137,6 +148,9 @@ def _above(node: DatasetNode, part: DatasetNode) -> bool:
 def _same_type(found: Element, wanted: Element) -> bool:
     if found.kind != wanted.kind or found.nc_type != wanted.nc_type:
         return False
+    if found.kind == "composite":
+        # numpy's equality does not look at what objects are
+        return bool(describe(found.dtype) == describe(wanted.dtype))
     return found.kind == "vlen_string" or (found.file_dtype == wanted.file_dtype and found.dtype == wanted.dtype)
 
 

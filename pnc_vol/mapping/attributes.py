@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,6 +30,9 @@ from pnc_vol.mapping.plain import Plain, is_plain, listed, shown_plainly, with_p
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import LITERAL, spell, unspell
 from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping.markers import Sink
 
 __all__ = [
     "Attribute",
@@ -189,7 +192,7 @@ def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, A
     return spell(name, attribute.dtype, attribute.shape, attribute.value)
 
 
-def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[str] | None = None) -> Attribute:
+def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | None = None) -> Attribute:
     """Read an attribute of a header.
 
     Parameters
@@ -197,7 +200,7 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: list[st
     attr : Attr
     marker : dict or None
         A hint that is checked; what does not fit is ignored.
-    findings : list of str or None
+    findings : Sink or None
         Gets a sentence if the marker was ignored.
 
     Examples
@@ -242,7 +245,7 @@ class Attributes(MutableMapping[str, Attribute]):
         raw: tuple[Attr, ...] = (),
         markers: Mapping[str, Marker] = NO_MARKERS,
         renamed: Mapping[str, str] = NO_MARKERS,
-        findings: list[str] | None = None,
+        findings: Sink | None = None,
     ) -> None:
         self._raw: tuple[Attr, ...] | None = raw
         self.markers = markers

@@ -25,6 +25,9 @@ _PLAIN = re.compile(r"[<>|=](?:[biufcSV]\d{1,9}|[Mm]8(?:\[\d{0,9}[A-Za-z]{1,2}\]
 _DEEPEST = 16
 _MOST_FIELDS = 10_000
 _LARGEST = 1 << 31
+_PADDING = 1 << 10
+_SPARSE = 15
+"""Bytes between the fields of a compound that are believed, and as many times their own: each element takes them."""
 
 
 def describe(dtype: Any) -> Any:
@@ -54,6 +57,10 @@ def describe(dtype: Any) -> Any:
         return {"base": describe(dt.subdtype[0]), "shape": list(dt.subdtype[1])}
     if dt.names is not None:
         assert dt.fields is not None
+        if _too_sparse(dt):
+            dt = np.dtype([(name, dt.fields[name][0]) for name in dt.names])
+            assert dt.names is not None
+            assert dt.fields is not None
         fields = [[name, describe(dt.fields[name][0]), int(dt.fields[name][1])] for name in dt.names]
         return {"fields": fields, "size": dt.itemsize, **({"aligned": True} if dt.isalignedstruct else {})}
     return dt.str
@@ -63,7 +70,7 @@ def undescribe(said: Any) -> Dtype | None:
     """The dtype that `describe` was given; None for anything else."""
     try:
         return _read(said, 0)
-    except (TypeError, ValueError, KeyError, OverflowError):
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         return None
 
 
@@ -112,7 +119,7 @@ def _compound(said: Any, depth: int) -> Dtype:
         raise ValueError("fields")
     if size > _LARGEST or not all(isinstance(name, str) and type(at) is int and at >= 0 for name, _, at in fields):
         raise ValueError("fields")
-    return np.dtype(
+    made: Dtype = np.dtype(
         {
             "names": [name for name, _, _ in fields],
             "formats": [_read(kind, depth + 1) for _, kind, _ in fields],
@@ -121,3 +128,12 @@ def _compound(said: Any, depth: int) -> Dtype:
         },
         align=said.get("aligned") is True,
     )
+    if _too_sparse(made):
+        raise ValueError("padding")
+    return made
+
+
+def _too_sparse(dt: Dtype) -> bool:
+    """Whether a compound is so much larger than its fields that it is packed when it is stored."""
+    fields = sum(kind[0].itemsize for kind in (dt.fields or {}).values())
+    return dt.itemsize - fields > _PADDING + _SPARSE * fields

@@ -129,7 +129,10 @@ def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
 
 def read_orders(tree: Tree, orders: Any, findings: list[str]) -> None:
     """In which order the members of some groups are listed."""
-    for path, names in orders.items() if isinstance(orders, dict) else ():
+    if not isinstance(orders, dict):
+        findings.append("the file: listed of _PncVol is no object; it is ignored")
+        return
+    for path, names in orders.items():
         steps = [] if path == "/" else split_path(path)
         node = None if steps is None else _group(tree, steps)
         if node is None or not isinstance(names, list):

@@ -14,13 +14,14 @@ import gc
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+from pnc_vol.errors import warn_outside
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.names import MARKER
 
-__all__ = ["Findings", "dump_marker", "load_marker", "no_collections", "shown"]
+__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "no_collections", "shown"]
 
 Marker = dict[str, Any]
 
@@ -29,12 +30,50 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular
 
 
 class Findings(list[str]):
-    """Sentences about what was wrong; a hostile file cannot make it longer than `MOST_FINDINGS`."""
+    """Sentences about what was wrong; a hostile file cannot make it longer than `MOST_FINDINGS`.
+
+    path : str, the file's name once its user was told of the sentences so far. Those that come later, when an attribute
+        is looked at, are warnings at once: what is shown then is not what somebody once stored.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = ""
 
     def append(self, sentence: str) -> None:
-        """Add a sentence unless there are enough."""
-        if len(self) < MOST_FINDINGS:
-            super().append(sentence)
+        """Add a sentence unless it is there already, or there are enough."""
+        if len(self) >= MOST_FINDINGS or sentence in self:
+            return
+        super().append(sentence)
+        if self.path:
+            warn_outside(f"{self.path}: {sentence}")
+
+
+class Sink(Protocol):
+    """What takes sentences about what was wrong; a list is one."""
+
+    def append(self, sentence: str, /) -> None:
+        """Take a sentence."""
+
+
+class About:
+    """Findings about one object, whose name comes first in each sentence.
+
+    where : str, the object.
+    findings : Sink
+    """
+
+    __slots__ = ("findings", "where")
+
+    def __init__(self, where: str, findings: Sink) -> None:
+        self.where = where
+        self.findings = findings
+
+    def append(self, sentence: str) -> None:
+        """Add a sentence."""
+        self.findings.append(f"{self.where}: {sentence}")
 
 
 @contextmanager

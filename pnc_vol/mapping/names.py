@@ -129,9 +129,13 @@ def dataset_name(variable: str) -> str:
     return name if is_member_name(name) else f"_{name.strip('.')}"
 
 
+DEEPEST = 1000
+"""Steps of the longest path: the paths of groups within each other take the square of their number."""
+
+
 def split_path(path: object) -> list[str] | None:
     """The steps of an absolute path; None if it is not one."""
     if not isinstance(path, str) or not path.startswith("/"):
         return None
     steps = path[1:].split("/")
-    return steps if all(map(is_member_name, steps)) else None
+    return steps if len(steps) <= DEEPEST and all(map(is_member_name, steps)) else None

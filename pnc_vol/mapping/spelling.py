@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.conventions import element_marker, element_of_var
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, element_for
 from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping.markers import Sink
 
 __all__ = ["spell", "unspell"]
 
@@ -110,14 +113,14 @@ def _spell_strings(
 # ------------------------------------------------------------------------------------------------------ reading
 
 
-def unspell(attr: Attr, marker: Marker | None, findings: list[str] | None) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+def unspell(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple[Dtype, Shape, NDArray[Any] | None]:
     """Return type, shape and values; strings of varying length are still bytes.
 
     Parameters
     ----------
     attr : Attr
     marker : dict or None, not trusted
-    findings : list of str or None, gets a sentence if the marker does not fit
+    findings : Sink or None, gets a sentence if the marker does not fit
     """
     if marker:
         try:

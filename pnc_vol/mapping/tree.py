@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element, element_for
+from pnc_vol.mapping.names import DEEPEST
 
 __all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
 
@@ -176,7 +178,18 @@ class Tree:
         self.version += 1
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
-        """Hang a new, empty group below `parent`; the caller has checked the name."""
+        """Hang a new, empty group below `parent`; the caller has checked the name.
+
+        Raises
+        ------
+        DefinitionError
+            Its members would lie too deep to be found again.
+        """
+        depth, above = 1, parent.parent
+        while above is not None:
+            depth, above = depth + 1, above.parent
+        if depth >= DEEPEST:
+            raise DefinitionError(f"group {name[:60]!r}: a path has at most {DEEPEST} steps; use a flatter tree")
         node = GroupNode(self, name, parent, Attributes())
         parent.children[name] = node
         if parent.order is not None:

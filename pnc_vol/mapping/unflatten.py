@@ -14,17 +14,19 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
-from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import TYPE_KEYS, element_of_var, generated_attrs
 from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.markers import Findings, load_marker, no_collections, shown
+from pnc_vol.mapping.markers import About, Findings, load_marker, no_collections, shown
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
-from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Node, Tree
+from pnc_vol.mapping.owners import attr_markers, share_attrs
+from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Tree
 
 __all__ = ["from_header"]
 
@@ -68,8 +70,7 @@ class _Reader:
     def __init__(self, header: Header, separator: str) -> None:
         self.header = header
         self.tree = tree = Tree(separator=separator)
-        self.findings: list[str] = Findings()
-        tree.findings = self.findings
+        self.findings = tree.findings = Findings()
         tree.file_dims = header.dims
         self.names = NameBook()
         self.numrecs = max(0, header.numrecs)
@@ -116,7 +117,7 @@ class _Reader:
             from pnc_vol.mapping.links import read_orders
 
             read_orders(tree, marker["listed"], self.findings)
-        self._read_global_attrs(marker.get("attrs", {}))
+        share_attrs(header, tree, marker.get("attrs", {}))
         used = {index for var in header.vars for index in var.dims}
         tree.spare_dims = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
         tree.touch()
@@ -187,8 +188,11 @@ class _Reader:
                 self.marked.append((node, marker))
                 return visible  # type: ignore[no-any-return]
             self._mark_shape(node, marker)
-            if "scale" in marker and (marker["scale"] is None or isinstance(marker["scale"], str)):
-                node.scale = marker["scale"]
+            if "scale" in marker:
+                if marker["scale"] is None or isinstance(marker["scale"], str):
+                    node.scale = marker["scale"]
+                else:
+                    self._complain(node, "scale", marker["scale"])
             self.marked.append((node, marker))
         taken = self.names.taken
         if not marker and name not in taken and is_member_name(name):
@@ -344,32 +348,15 @@ class _Reader:
 
     def _shown_attrs(self, var: Var, element: Element, marker: Marker) -> Attributes:
         """The attributes of a variable without those that only spell its type."""
-        own = marker.get("own", ())
-        own = own if isinstance(own, list) else ()
+        own = marker.get("own", [])
+        if not isinstance(own, list):
+            self.findings.append(f"variable {shown(var.name)}: own {shown(own)} of _PncVol is no list; it is ignored")
+            own = []
         hidden = {attr for attr in generated_attrs(element) if attr.name not in own}
         raw = tuple(attr for attr in var.attrs if attr.name != MARKER and attr not in hidden)
-        markers, renamed = self._attr_markers(marker.get("attrs"), raw, f"variable {shown(var.name)}")
-        return Attributes(raw, markers, renamed, self.findings)
-
-    def _attr_markers(
-        self, about: Any, raw: tuple[Attr, ...], where: str
-    ) -> tuple[Mapping[str, Marker], Mapping[str, str]]:
-        """Markers and true names, by name in the file, of the attributes that are there."""
-        if about is None:
-            return NO_MARKERS, NO_MARKERS
-        if not isinstance(about, dict):
-            self.findings.append(f"{where}: attrs of _PncVol is no object; it is ignored")
-            return NO_MARKERS, NO_MARKERS
-        markers, renamed = {}, {}
-        for attr in raw:
-            marker = about.get(attr.name)
-            if not isinstance(marker, dict):
-                continue
-            markers[attr.name] = marker
-            name = marker.get("name", attr.name)
-            if name != attr.name and is_attr_name(name):
-                renamed[attr.name] = name
-        return markers, renamed
+        where = f"variable {shown(var.name)}"
+        markers, renamed = attr_markers(marker.get("attrs"), raw, where, self.findings)
+        return Attributes(raw, markers, renamed, About(where, self.findings))
 
     def _fill(self, var: Var, element: Element, marker: Marker) -> bytes | None:
         """The fill value of a variable, one element as in the file."""
@@ -390,36 +377,6 @@ class _Reader:
             self.findings.append(f"variable {shown(var.name)}: fill {shown(marker['fill'])} of _PncVol does not fit")
         return fill
 
-    def _read_global_attrs(self, about: Any) -> None:
-        """Hand each global attribute to its owner: the root, or a group."""
-        raw = tuple(attr for attr in self.header.attrs if attr.name != MARKER)
-        tree = self.tree
-        markers, renamed = self._attr_markers(about, raw, "the file")
-        if not markers:
-            tree.root.attrs = Attributes(raw, findings=self.findings)
-            return
-        owned: dict[int, tuple[Node, list[Attr]]] = {id(tree.root): (tree.root, [])}
-        for attr in raw:
-            owner = self._owner(markers.get(attr.name, NO_MARKERS), attr)
-            owned.setdefault(id(owner), (owner, []))[1].append(attr)
-        for group, attrs in owned.values():
-            mine = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
-            group.attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, self.findings)
-
-    def _owner(self, marker: Marker, attr: Attr) -> Node:
-        path = marker.get("owner", "/")
-        node: Any = self.tree.root
-        steps = [] if path == "/" else split_path(path)
-        for step in steps or ():
-            links = getattr(node, "links", None)
-            node = node.children.get(step, (links or {}).get(step)) if isinstance(node, GroupNode) else None
-        if steps is None or isinstance(node, DatasetNode) or not isinstance(node, Node):
-            self.findings.append(
-                f"global attribute {shown(attr.name)}: no group {shown(path)} owns it; the root shows it"
-            )
-            return self.tree.root
-        return node
-
 
 def _plan_key(var: Var, marker: Marker) -> Any:
     """What `_Reader._plan` depends on; variables that differ in nothing of it share a plan."""
@@ -429,19 +386,11 @@ def _plan_key(var: Var, marker: Marker) -> Any:
     return (var.type, var.dims, *said, *(attr for attr in var.attrs if attr.name in ("_Encoding", "dtype")))
 
 
-def _without_owner(marker: Marker) -> Marker:
-    return {key: value for key, value in marker.items() if key != "owner"} if "owner" in marker else marker
-
-
-def is_attr_name(name: object) -> bool:
-    """True if an attribute can have that name; unlike a step of a path it may hold ``/``."""
-    return isinstance(name, str) and (name == "" or is_member_name(name.replace("/", "_").replace(".", "_")))
-
-
 def _is_empty_shape(shape: Any, record: bool) -> bool:
     """True for the shape of a dataset without elements."""
     if not isinstance(shape, list) or not 0 < len(shape) <= MAX_RANK:
         return False
     if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
         return False
-    return 0 in (shape[1:] if record else shape)
+    # numpy multiplies what is not 0, and elements have some bytes
+    return 0 in (shape[1:] if record else shape) and prod(n or 1 for n in shape) < 1 << 48

@@ -135,7 +135,10 @@ def _read_references(session: Session, node: DatasetNode, selection: Selection) 
     texts = [path.decode("utf-8", "surrogateescape") for path in paths.ravel().tolist()]
     if "region" in node.parts:
         regions = session.read(node.parts["region"], selection).ravel().tolist()
-        made[:] = [RegionReference(path, None, region.decode()) for path, region in zip(texts, regions, strict=True)]
+        made[:] = [
+            RegionReference(path, None, region.decode("utf-8", "surrogateescape"))
+            for path, region in zip(texts, regions, strict=True)
+        ]
     else:
         made[:] = [Reference(path) for path in texts]
     return made.reshape(paths.shape)
@@ -215,7 +218,8 @@ def _stored_rows(session: Session, node: DatasetNode, selection: Selection) -> A
     counts = session.read(node.parts["count"], whole(node.shape or ())).ravel()
     values = node.parts["values"]
     total = (values.shape or (0,))[0]
-    if counts.size and (int(counts.min()) < 0 or int(counts.max()) > total or int(counts.sum()) > total):
+    # as floats the sum cannot overflow, and what it rounds off is less than what would overflow below
+    if counts.size and (int(counts.min()) < 0 or counts.sum(dtype=float) > 2**62 or int(counts.sum()) > total):
         raise FormatError(f"{node.path}: its rows take more values than the {total} of {values.cdf_name!r}")
     numbers = _numbers(selection)
     starts = np.cumsum(counts) - counts

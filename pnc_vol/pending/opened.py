@@ -39,6 +39,7 @@ from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.mapping.index import from_header
+from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.collector import without_collector
@@ -382,3 +383,5 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tre
     if tree.findings:
         more = f" (and {len(tree.findings) - 1} more)" if len(tree.findings) > 1 else ""
         warnings.warn(PncVolWarning(f"{path}: {tree.findings[0]}{more}"), stacklevel=2)
+    if isinstance(tree.findings, Findings):
+        tree.findings.path = path

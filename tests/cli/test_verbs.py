@@ -283,3 +283,18 @@ def test_plan_of_a_script_that_fails_shows_what_was_flushed(command, tmp_path):
     done = command("plan", tmp_path / "script.py", tmp_path / "out.nc", check=1)
     assert "ZeroDivisionError" in done.stderr
     assert len(done.stdout.splitlines()) == 3
+
+
+def test_check_says_what_pncvol_lies_about(tmp_path, verb):
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["g/a"] = 1
+        f["g/a"].attrs["m"] = np.arange(4).reshape(2, 2)
+    assert "valid, 0 errors, 0 warnings" in verb("check", tmp_path / "x.nc", code=0).out
+    raw = (tmp_path / "x.nc").read_bytes()
+    (tmp_path / "x.nc").write_bytes(raw.replace(b"[2,2]", b"[2,3]").replace(b'"/g/a"', b'"/../"'))
+    lines = verb("check", tmp_path / "x.nc", code=0).out.splitlines()
+    assert lines == [
+        f"{tmp_path}/x.nc: warning: _PncVol: variable 'g_a': cannot be at '/../'; it is in the root group",
+        f"{tmp_path}/x.nc: warning: _PncVol: variable 'g_a': attribute 'm': _PncVol does not fit its 4 values",
+        f"{tmp_path}/x.nc: valid, 0 errors, 2 warnings",
+    ]

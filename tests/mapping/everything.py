@@ -13,18 +13,23 @@ import numpy as np
 import pnc_vol as h5py
 
 
-def write(path: Any, **options: Any) -> None:
-    """Make the file."""
+def write(path: Any, only: str = "", **options: Any) -> None:
+    """Make the file.
+
+    Parameters
+    ----------
+    only : one of `SECTIONS`, or empty for all of them
+    """
     with h5py.File(path, "w", **options) as f:
-        _datasets(f)
-        _composites(f)
-        _attributes(f)
-        _groups_and_links(f)
+        a, t = f.require_group("A"), f.create_dataset("t", (4, 2), "f4", fillvalue=-1)
+        a["B"] = np.arange(3, dtype="i4")
+        t[...] = np.arange(8).reshape(4, 2)
+        for name, section in SECTIONS.items():
+            if only in ("", name):
+                section(f)
 
 
-def _datasets(f: h5py.File) -> None:
-    a = f.create_group("A")
-    a["B"] = np.arange(3, dtype="i4")
+def _axes(f: h5py.File) -> None:
     f["A_B"] = 7
     f["time"] = np.arange(4.0)
     f["time"].make_scale("the time")
@@ -32,8 +37,7 @@ def _datasets(f: h5py.File) -> None:
     f["lat"].make_scale()
     f["other"] = np.array([5.0, 6.0])
     f["other"].make_scale("other")
-    t = f.create_dataset("t", (4, 2), "f4", fillvalue=-1)
-    t[...] = np.arange(8).reshape(4, 2)
+    t = f["t"]
     t.dims[0].attach_scale(f["time"])
     t.dims[1].attach_scale(f["lat"])
     t.dims[1].attach_scale(f["other"])
@@ -45,9 +49,15 @@ def _datasets(f: h5py.File) -> None:
     f.create_dataset("zero", (4, 0), "i4")
     f.create_dataset("later", (0, 0), "i4", maxshape=(None, 0))
     f.create_dataset("null", data=h5py.Empty("f4"))
+    f.create_dataset("tracked", (1,), "i4", track_order=True).attrs["z"] = 1
+    f["tracked"].attrs["a"] = 2
+
+
+def _types(f: h5py.File) -> None:
     f["half"] = np.array([1.5, 2.5], "f2")
     f["big"] = np.array([1, 2], ">i4")
     f["flag"] = np.array([True, False])
+    f["flag"].attrs["dtype"] = "bool"
     f["z"] = np.array([1 + 2j, 3 - 4j])
     f["colour"] = np.array([0, 1, 1], h5py.enum_dtype({"RED": 0, "DARK GREEN": 1}, "i1"))
     f["big_enum"] = np.array([0, 1], h5py.enum_dtype({"NO": 0, "YES": 1}, ">i2"))
@@ -62,8 +72,6 @@ def _datasets(f: h5py.File) -> None:
     stamps = np.array(["2020-01-01", "NaT"], "M8[s]")
     f["stamps"] = stamps.astype(h5py.opaque_dtype(stamps.dtype))
     f.create_dataset("longdouble", (2,), "g")[...] = 1
-    f.create_dataset("tracked", (1,), "i4", track_order=True).attrs["z"] = 1
-    f["tracked"].attrs["a"] = 2
 
 
 def _composites(f: h5py.File) -> None:
@@ -99,7 +107,6 @@ def _attributes(f: h5py.File) -> None:
         attrs["compound"] = np.array([(1, 2.5), (3, 4)], [("a", "i4"), ("b", "f4")])
         attrs["opaque"] = np.void(b"abc")
         attrs["ref"] = f["t"].ref
-    f["flag"].attrs["dtype"] = "bool"
 
 
 def _groups_and_links(f: h5py.File) -> None:
@@ -115,6 +122,14 @@ def _groups_and_links(f: h5py.File) -> None:
     f["named"] = np.dtype([("a", "i4"), ("s", "S3")])
     f["named"].attrs["about"] = "a type"
 
+
+SECTIONS = {
+    "axes": _axes,
+    "types": _types,
+    "composites": _composites,
+    "attributes": _attributes,
+    "links": _groups_and_links,
+}
 
 # ------------------------------------------------------------------------------------------------ looking
 
@@ -182,6 +197,8 @@ def _said(obj: Any) -> Any:
 
 def _listed(values: Any) -> Any:
     """Values as text; those of a reference are its path and its region."""
+    if isinstance(values, np.ndarray) and not values.size:
+        return values.shape
     if isinstance(values, np.ndarray):
         return [_listed(item) for item in values.tolist()] if values.dtype.hasobject else repr(values.tolist())
     if isinstance(values, list):

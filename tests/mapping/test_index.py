@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pnc_vol.errors import DefinitionError
 from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Dim, Header, Var
@@ -19,7 +20,7 @@ from pnc_vol.format.placing import place
 from pnc_vol.mapping.attributes import make_attribute
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.index import from_header, numrecs_of, to_header
-from pnc_vol.mapping.names import MARKER
+from pnc_vol.mapping.names import DEEPEST, MARKER
 from pnc_vol.mapping.special import Empty, enum_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
 
@@ -465,8 +466,23 @@ def test_groups_and_owners_that_lie() -> None:
     assert {node.path for node in walk(tree.root)} >= {"/a/b", "/v", "/v/w", "/v_2"}
 
 
-def test_a_path_of_any_depth() -> None:
-    path = "/a" * 5000
+def test_a_path_of_a_thousand_steps_and_no_more() -> None:
+    path = "/a" * DEEPEST
     tree = from_header(marked({"path": path}))
-    assert tree.datasets[0].path == path
-    assert len(list(walk(tree.root))) == 5002
+    assert (tree.datasets[0].path, tree.findings) == (path, [])
+    assert len(list(walk(tree.root))) == DEEPEST + 2
+    tree = from_header(marked({"path": path + "/a"}))
+    assert tree.datasets[0].path == "/v"
+    assert len(tree.findings) == 1
+
+
+def test_groups_are_made_as_deep_as_they_can_be_read() -> None:
+    tree = Tree()
+    group = tree.root
+    with pytest.raises(DefinitionError, match="flatter"):
+        for _ in range(DEEPEST):
+            group = tree.add_group(group, "a")
+    tree.add_dataset(group, "x", element=element_for("i4"), shape=())
+    again = reread(tree)
+    assert again.findings == []
+    assert again.datasets[0].path == "/a" * (DEEPEST - 1) + "/x"

@@ -1,0 +1,145 @@
+"""Is this a good file, and does `_PncVol` speak of what is in it?
+
+Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.examine`).
+
+Rules
+-----
+1. What a file is as NetCDF comes first; a header that is wrong has no markers to look at.
+2. Values are looked at where a marker makes others depend on them: lengths of rows, paths of references. They are read
+   in blocks.
+3. Nothing that a marker says is an error: every other program reads the file as before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
+from pnc_vol.extents.selection import select
+from pnc_vol.format import check as rules
+from pnc_vol.format.decode import decode
+from pnc_vol.format.model import Finding
+from pnc_vol.interop.blocks import blocks
+from pnc_vol.mapping.composite import is_ragged
+from pnc_vol.mapping.examine import examine, warning
+from pnc_vol.mapping.markers import Findings, shown
+from pnc_vol.mapping.special import metadata_of
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.commit import check_place
+from pnc_vol.system import REAL, System, read_at
+
+__all__ = ["check", "with_header"]
+
+T = TypeVar("T")
+
+_BLOCK, _REFERENCE = 1 << 20, 128
+"""Bytes of references that are looked at together, and of one of them."""
+
+
+def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
+    """What `ask` says of the first bytes of a file; it is given more until it does not raise `NeedBytes`.
+
+    Parameters
+    ----------
+    system : System
+    fd : int
+    ask : callable
+        ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
+    """
+    nbytes = system.fstat(fd).st_size
+    wanted = min(nbytes, 1 << 16)
+    while True:
+        data = bytearray(wanted)
+        got = read_at(system, fd, data, 0)
+        try:
+            return ask(memoryview(data)[:got], file_size=nbytes)
+        except NeedBytes as more:
+            if got < wanted:
+                raise OSError(errno.EIO, "the file became shorter while it was read; try again") from None
+            wanted = more.nbytes
+
+
+def check(path: str | os.PathLike[str], *, values: bool = True, system: System = REAL) -> list[Finding]:
+    """List what is wrong with a file: as NetCDF, and in what `_PncVol` says of it.
+
+    Parameters
+    ----------
+    path : path-like
+    values : bool
+        Look at lengths of rows and at references too, which means to read them.
+    system : System
+
+    Returns
+    -------
+    list of Finding
+        ``severity`` is ``"error"`` for what makes readers refuse the file or read wrong values, else ``"warning"``.
+        What is said of `_PncVol` has the field ``"_PncVol"``, no offset (-1), and is a warning: it was ignored.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("good.nc", "w") as f:
+    ...     f["a/b"] = 1
+    >>> pnc_vol.check("good.nc")
+    []
+    """
+    check_place(system.stat(path), os.fspath(path), exclusive=False)
+    fd = system.open(path, os.O_RDONLY)
+    try:
+        findings = with_header(system, fd, rules.check)
+        if any(finding.severity == "error" for finding in findings):
+            return findings
+        decoded = with_header(system, fd, decode)
+    finally:
+        system.close(fd)
+    findings += examine(decoded.header)
+    if values:
+        findings += map(warning, _of_values(os.fspath(path), system))
+    return findings
+
+
+def _of_values(path: str, system: System) -> Findings:
+    """Rows that take more values than there are, and references to what is not there."""
+    from pnc_vol.api.file import File
+
+    found = Findings()
+    with warnings.catch_warnings():
+        # what they say is said already
+        warnings.simplefilter("ignore", PncVolWarning)
+        with File(path, "r", system=system) as f:
+            tree = f.id.node.tree
+            for node in [node for node in tree.datasets.values() if node.parts]:
+                try:
+                    for sentence in _of_dataset(f, node):
+                        found.append(f"dataset {shown(node.path)}: {sentence}")
+                except PncVolError as error:
+                    found.append(str(error))
+    return found
+
+
+def _of_dataset(f: Any, node: DatasetNode) -> Iterator[str]:
+    dtype, shape, session = node.element.dtype, node.shape or (), f.id.handle.session
+    if is_ragged(dtype):
+        if 0 not in shape:
+            # one row asks for the lengths of all
+            session.read(node, select(shape, (0,) * len(shape)))
+        return
+    kind = metadata_of(dtype).get("ref")
+    for block in blocks(shape, _REFERENCE, _BLOCK) if kind is not None else ():
+        for reference in session.read(node, select(shape, block)).ravel().tolist():
+            if reference and reference.path not in f:
+                yield f"a reference leads to {shown(reference.path)}, which is not there"
+            elif reference and kind is not None and kind.__name__ == "RegionReference":
+                try:
+                    f[reference.path].regionref.selection(reference)
+                except (PncVolError, AttributeError) as error:
+                    yield f"a reference does not fit {shown(reference.path)}: {error}"
