@@ -33,7 +33,7 @@ def set_atomic(handle: Handle, value: bool) -> None:
             vars(session).pop(name, None)
             if value:
                 setattr(session, name, _at_once(session, getattr(session, name)))
-        handle.atomic = value
+        session.atomic = value
 
 
 def _at_once(session: Session, post: Any) -> Any:

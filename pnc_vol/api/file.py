@@ -9,33 +9,35 @@ Rules
    (`Session.abort`), because the others may never come to close it.
 3. A file nobody holds any more is closed, at the latest when the interpreter exits; with several ranks nothing is said
    to the others then, and a warning tells what was not flushed.
-4. Within a process a path is written by one open file at a time; a second one is refused, as it could only lose data.
+4. A file that is opened twice in a process is one session with two handles; see `pending.sharing`.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
-from pnc_vol.errors import ForkedFileError, NotYetError, PncVolWarning
+from pnc_vol.errors import ForkedFileError, PncVolWarning
 from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api.opening import Wish
     from pnc_vol.pending.report import FlushReport
-    from pnc_vol.pending.session import Session
+    from pnc_vol.pending.sharing import Hold
 
 __all__ = ["File"]
 
 _FORMATS = {1: "CDF-1", 2: "CDF-2", 5: "CDF-5"}
 
-_open: weakref.WeakSet[Handle] = weakref.WeakSet()
+_in_memory = itertools.count()
 
 
 class File(Group):
@@ -45,12 +47,14 @@ class File(Group):
 
     Parameters
     ----------
-    name : str, bytes or path-like
+    name : str, bytes, path-like or file-like object
+        An object with ``read`` and ``seek`` (and ``write``, to be written), binary; it is the file, and stays open.
     mode : {"r", "r+", "w", "w-", "x", "a"}
         Read; read and write; create and replace; create a new one (``"w-"``, ``"x"``); read and write or create.
     driver : str or None
         None, ``"sec2"``, ``"stdio"`` and ``"posix"``: the operating system. ``"memory"``: no file at all.
-        ``"core"``: as in h5py. ``"mpio"``: MPI-IO over `comm`. Any other text is a stack of drivers,
+        ``"core"``: as in h5py, with ``backing_store=False`` in memory alone. ``"fileobj"``: a file-like object.
+        ``"mpio"``: MPI-IO over `comm`. Any other text is a stack of drivers,
         such as ``"trace | posix"``.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks that share the file; opening, flushing and closing are then collective.
@@ -118,7 +122,7 @@ class File(Group):
         # what opens files is loaded with the first file: `import pnc_vol` opens few files on a cluster's file system
         from pnc_vol.api.opening import check_keywords, file_name
 
-        path = file_name(name)
+        path, driver, target = file_name(name, driver, kwds)
         h5 = {
             "libver": libver,
             "userblock_size": userblock_size,
@@ -131,7 +135,7 @@ class File(Group):
             "track_order": track_order,
         }
         wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
-        handle = _opened(path, mode, wish, comm)
+        handle = _opened(path, mode, wish, comm, target)
         session = handle.session
         if session.created and (get_config().track_order if track_order is None else track_order):
             session.tree.root.order = {}
@@ -140,16 +144,39 @@ class File(Group):
 
     @classmethod
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
-        """A new file that is kept in memory and gone when it is closed.
+        """A file that is kept in memory and gone when it is closed.
+
+        Parameters
+        ----------
+        file_image : bytes-like, optional
+            What it holds at first; copied. ``f.id.get_file_image()`` gives such bytes.
+        **kwargs
+            As of `File`, but for the name, `mode`, `driver` and what has to do with files.
 
         Raises
         ------
-        NotYetError
-            `file_image` was given.
+        TypeError
+            A keyword that means nothing here, or `file_image` is no bytes-like object.
+        OSError
+            The image is no NetCDF file (`FormatError`).
+
+        Examples
+        --------
+        >>> with File.in_memory() as f:
+        ...     f["x"] = [1, 2]
+        ...     image = f.id.get_file_image()
+        >>> image[:4], File.in_memory(image)["x"][1].item()
+        (b'CDF\\x05', 2)
         """
-        if file_image:
-            raise NotYetError("File.in_memory(file_image=...) is not supported; write the bytes to a file and open it")
-        return cls("in_memory", "w", driver="memory", **kwargs)
+        from pnc_vol.api.opening import NOT_IN_MEMORY
+        from pnc_vol.drivers.memory import MemoryDriver
+
+        for key in kwargs:
+            if key in NOT_IN_MEMORY or (file_image and key in ("track_order", "track_times", "fs_strategy")):
+                raise TypeError(f"File.in_memory() got an unexpected keyword argument {key!r}")
+        root = MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
+        name = f"pnc_vol_in_memory_nonfile_{next(_in_memory)}"
+        return cls(name, "a", driver="core", backing_store=False, fileobj=root, **kwargs)
 
     # ---------------------------------------------------------------------------------- what it is
 
@@ -184,21 +211,26 @@ class File(Group):
 
     @property
     def swmr_mode(self) -> bool:
-        """False.
+        """Whether others read the file while it is written: it was opened so, or set to True. It changes nothing.
+
+        Each flush leaves a file that others can open, and who has it open for reading calls ``ds.refresh()``.
 
         Raises
         ------
-        NotYetError
-            When it is set to True.
+        RuntimeError
+            When it is set to True: the file is open for reading, or was created without ``libver="latest"``, or it is
+            True already.
+        ValueError
+            When it is set to False.
         """
-        self._check()
-        return False
+        return self._check().swmr or self._id.handle.swmr
 
     @swmr_mode.setter
     def swmr_mode(self, value: bool) -> None:
-        if value:
-            raise NotYetError("swmr_mode is not supported: flush() makes everything visible to who opens the file then")
-        raise ValueError("It is not possible to forcibly switch SWMR mode off.")
+        from pnc_vol.api.opening import start_swmr
+
+        session = self._check()
+        start_swmr(session, self._id.handle.libver, value)
 
     @property
     def atomic(self) -> bool:
@@ -206,8 +238,7 @@ class File(Group):
 
         It is MPI's atomic mode; by default writes wait for the flush.
         """
-        self._check()
-        return self._id.handle.atomic
+        return self._check().atomic
 
     @atomic.setter
     def atomic(self, value: bool) -> None:
@@ -317,9 +348,7 @@ class File(Group):
 
     def close(self) -> None:
         """Flush and close; every object of the file is false from then on. A second call does nothing."""
-        session = self._id.handle.session
-        if not session.closed:
-            session.close()
+        self._id.handle.close()
 
     # ------------------------------------------------------------------------------------- as an object
 
@@ -333,7 +362,7 @@ class File(Group):
         if kind is not None and session.comm.size > 1:
             session.abort(f"{kind.__name__}: {error}")
         else:
-            session.close()
+            self._id.handle.close()
 
     def __repr__(self) -> str:
         if not self:
@@ -341,52 +370,32 @@ class File(Group):
         return f'<HDF5 file "{os.path.basename(self.filename)}" (mode {self.mode})>'
 
 
-def _opened(path: str, mode: str, wish: Wish, comm: Any) -> Handle:
-    """Open a session, and see to it that it is let go of one day."""
+def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:
+    """Open a session or join one, and see to it that it is let go of one day."""
     from pnc_vol import comm as communicators
-    from pnc_vol.pending.session import open_session
+    from pnc_vol.api.opening import root_of
+    from pnc_vol.pending.sharing import open_shared
 
-    real = wish.options.system.realpath(os.path.abspath(path))
-    if wish.keeps_file:
-        refuse_second_writer(real, path, mode)
-    ranks = (
-        communicators.serial() if comm is None else communicators.over(comm, timeout=wish.options.collective_timeout)
-    )
-    session = open_session(path, mode, options=wish.options, comm=ranks)
-    handle = Handle(session, path, wish.driver, wish.libver, real if wish.keeps_file else "")
-    _open.add(handle)
-    weakref.finalize(handle, _let_go, session, path)
+    options = wish.options
+    real = options.system.realpath(os.path.abspath(path)) if wish.keeps_file else ""
+    root, target = root_of(target, mode)
+    ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=options.collective_timeout)
+    hold = open_shared(path, real, mode, options=options, comm=ranks, root=root, target=target)
+    handle = Handle(hold.session, path, wish.driver, wish.libver, real, hold=hold, swmr=wish.swmr)
+    weakref.finalize(handle, _let_go, hold, path)
     return handle
 
 
-def refuse_second_writer(real: str, path: str, mode: str) -> None:
-    """Complain if this process has the file open already and one of the two would overwrite the other.
-
-    Raises
-    ------
-    OSError
-        It has.
-    """
-    if mode == "r":
-        return
-    for other in list(_open):
-        if other.real == real and not other.session.closed and (other.session.writable or mode == "w"):
-            raise OSError(
-                f"Unable to open {path!r} with mode {mode!r}: this process has it open already "
-                f"(mode {'r+' if other.session.writable else 'r'}); close it first, or use the open file"
-            )
-
-
-def _let_go(session: Session, path: str) -> None:
-    """The last object of a file is gone, or the interpreter exits."""
-    if session.closed:
-        return
-    if session.comm.size == 1:
-        try:
-            session.close()
-        except ForkedFileError:
+def _let_go(hold: Hold, path: str) -> None:
+    """The last object of a handle is gone, or the interpreter exits."""
+    session = hold.session
+    if session.closed or session.comm.size == 1:
+        with suppress(ForkedFileError):
             # the process that opened it will close it
-            return
+            hold.release()
+        return
+    if not hold.last:
+        hold.drop()
         return
     lost = session.unflushed
     session.abort(f"{path!r} was not closed")

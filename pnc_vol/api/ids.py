@@ -4,9 +4,10 @@ Knows: sessions and nodes of the tree. Does not know: h5py's low-level functions
 
 Rules
 -----
-1. Two ids are equal if they name the same object of the same session, whatever handles they came from.
+1. Two ids are equal if they name the same object of the same file, whatever handles they came from.
 2. An id is true while its file is open and the object has not been deleted.
-3. `Handle` is one open file. When the last object that came from it is gone, the file is closed; see `file.py`.
+3. `Handle` is one opening of a file. When the last object that came from it is gone, it is closed; see `file.py`.
+   Several may share a session (`pending.sharing`): one that is closed has a closed session in its place.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
+    from pnc_vol.pending.sharing import Hold
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
@@ -30,12 +32,14 @@ __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID"
 class Handle:
     """An open file, with what `File` was asked for.
 
+    session : Session, what this handle may do with the file.
     filename : str, as it was given.
     driver : str, the word given for the driver.
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
     collective : dict of uid to int, how many ``with ds.collective:`` are active.
-    atomic : bool, whether writes are carried out when they are posted (`atomic.py`).
+    hold : Hold or None, its share in the session.
+    swmr : bool, what ``File(swmr=True)`` asked for.
     """
 
     session: Session
@@ -44,7 +48,19 @@ class Handle:
     libver: tuple[str, str]
     real: str = ""
     collective: dict[int, int] = field(default_factory=dict)
-    atomic: bool = False
+    hold: Hold | None = None
+    swmr: bool = False
+
+    def close(self) -> None:
+        """Let go of the file; the last handle closes it (collective). A second call does nothing."""
+        hold = self.hold
+        if hold is None:
+            return
+        try:
+            hold.release()
+        finally:
+            if not self.session.closed:
+                self.session = hold.left()
 
 
 class AttributeID(NamedTuple):
@@ -136,10 +152,10 @@ class ObjectID:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectID):
             return NotImplemented
-        return self.node is other.node and self.handle.session is other.handle.session
+        return self.node is other.node
 
     def __hash__(self) -> int:
-        return hash((id(self.handle.session), id(self.node)))
+        return hash(id(self.node))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.node.path!r}>"
@@ -155,6 +171,22 @@ class FileID(GroupID):
     """Names a file, and its root group."""
 
     __slots__ = ()
+
+    def get_file_image(self) -> bytes:
+        """The bytes of the whole file, as they are after a flush; `File.in_memory` opens them.
+
+        Raises
+        ------
+        OSError
+            The file cannot be flushed or read.
+        """
+        session = self.check()
+        with session.lock:
+            session.flush()
+            memory = np.zeros(session.driver.size(), np.uint8)
+            if memory.nbytes:
+                session.driver.read_one(memory, 0)
+            return memory.tobytes()
 
 
 class TypeID(ObjectID):

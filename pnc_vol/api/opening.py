@@ -5,56 +5,87 @@ Knows: keywords and what they may be. Does not know: sessions, how a file is ope
 Rules
 -----
 1. A keyword of h5py that means nothing for CDF is checked as h5py checks it and then accepted, so that a ported script
-   runs; what would change the file (a user block) or what readers see (SWMR) is refused by name.
+   runs; what would change the file (a user block) is refused by name.
 2. A keyword of ours goes to `pnc_vol.options`; a keyword of nobody is a `TypeError`.
 """
 
 from __future__ import annotations
 
+import operator
 import os
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol import options
 from pnc_vol.api.absent import registered_drivers
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.stack import registered, root_keeps_file
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError
+from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolWarning
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
 
 __all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name"]
 
+NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
+"""Keywords of `File` that `File.in_memory` does not take."""
 MODES = ("r", "r+", "w", "w-", "x", "a")
 LATEST = "v114"
 _LIBVER = ("earliest", "v108", "v110", "v112", "v114", "latest")
-_H5PY_DRIVERS = ("split", "family", "direct", "ros3", "fileobj", "windows")
+_H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What `File` was asked for, checked.
 
-    driver : str, the word to show; keeps_file : bool, whether there is a file.
+    driver : str, the word to show; keeps_file : bool, whether there is a file that others can open.
     """
 
     driver: str
     keeps_file: bool
     libver: tuple[str, str]
     options: options.Options
+    swmr: bool = False
 
 
-def file_name(name: Any) -> str:
-    """The path as text.
+def file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, Any, Any]:
+    """What the file is called, the word for its driver, and the object that is the file.
+
+    Parameters
+    ----------
+    name : str, bytes, path-like or file-like object
+    driver : as given
+    keywords : dict
+        ``fileobj`` is taken out.
+
+    Returns
+    -------
+    tuple
+        The path, or how the object shows itself; the driver; the object, or None if there is a path.
 
     Raises
     ------
     TypeError
-        Not str, bytes or path-like.
-    NotYetError
-        A file-like object.
+        The name is none of these, or the driver ``"fileobj"`` was given no object.
+    ValueError
+        An object with another driver, or two objects.
     """
-    if hasattr(name, "read") and hasattr(name, "seek"):
-        raise NotYetError("file-like objects are not supported; give a path, or use driver='memory'")
-    return os.fsdecode(name)
+    if is_file_object(name):
+        if driver not in (None, "fileobj"):
+            raise DefinitionError("Driver must be 'fileobj' for file-like object if specified.")
+        if keywords.pop("fileobj", name) is not name:
+            raise DefinitionError("fileobj= is another object than the one to be opened; give one of them")
+        return repr(name).encode("ascii", "replace").decode(), "fileobj", name
+    target = keywords.pop("fileobj", None)
+    if target is not None and not isinstance(target, Driver) and driver != "fileobj":
+        raise TypeError("fileobj= is for driver='fileobj'")
+    if driver == "fileobj" and not is_file_object(target):
+        raise TypeError(f"driver='fileobj' needs an object with read() and seek(), not {target if target else name!r}")
+    return os.fsdecode(name), driver, target
 
 
 def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str, str]:
@@ -75,9 +106,15 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
         ``"mpio"`` without a communicator.
     """
     if driver == "core":
-        keywords.pop("block_size", None)
+        block = _integer(keywords.pop("block_size", 1 << 16))
+        if not 0 <= block < 1 << 64:
+            raise OverflowError(f"block_size={block}: a number of bytes of at most 64 bits is needed")
         # HDF5's core driver puts the file on disk at close unless told otherwise: the same file, by a shorter way
-        return "core", "posix" if keywords.pop("backing_store", True) else "memory"
+        return "core", "posix" if _integer(keywords.pop("backing_store", True)) else "memory"
+    if driver == "fileobj":
+        if getattr(comm, "size", 1) > 1:
+            raise DefinitionError("a file-like object is one process's; several ranks cannot share it")
+        return "fileobj", "fileobj"
     if driver is None:
         return ("sec2", "") if comm is None else ("mpio", "")
     if driver in ("sec2", "stdio"):
@@ -127,7 +164,42 @@ def check_keywords(
     if interval != 1:
         others["alignment_interval"] = interval
     resolved = options.resolve({**others, "driver": stack, "hints": hints}, info=info)
-    return Wish(word, not resolved.driver or root_keeps_file(resolved.driver), libver, resolved)
+    if stack in ("fileobj", "memory"):
+        # the environment may have another stack in mind for files
+        resolved = replace(resolved, driver=stack)
+    keeps_file = stack != "fileobj" and (not resolved.driver or root_keeps_file(resolved.driver))
+    if h5.get("swmr") and mode != "r":
+        text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
+        warnings.warn(PncVolWarning(text), stacklevel=3)
+    return Wish(word, keeps_file, libver, resolved, bool(h5.get("swmr")) and mode == "r")
+
+
+def root_of(target: Any, mode: str) -> tuple[Driver | None, Any]:
+    """The driver that holds the bytes of a file that has no path, and the object that is the file."""
+    if target is None or isinstance(target, Driver):
+        return target, None
+    return FileObjectDriver(target, writable=mode != "r"), target
+
+
+def start_swmr(session: Session, libver: tuple[str, str], value: bool) -> None:
+    """Note that others read a file while it is written (collective); see `File.swmr_mode`."""
+    if not value:
+        raise DefinitionError("It is not possible to forcibly switch SWMR mode off.")
+    if not session.writable:
+        raise OperationError("Unable to start swmr writing (no write intent on file)")
+    if session.created and libver[0] in ("earliest", "v108"):
+        raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
+    if session.swmr:
+        raise OperationError("Unable to start swmr writing (file already in SWMR writing mode)")
+    session.flush()
+    session.swmr = True
+
+
+def _integer(value: Any) -> int:
+    try:
+        return int(value) if not isinstance(value, (str, bytes)) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"an integer is required, not {value!r}") from None
 
 
 def _libver(libver: Any) -> tuple[str, str]:
@@ -158,8 +230,6 @@ def _check_h5(mode: str, h5: Mapping[str, Any]) -> None:
             raise DefinitionError("User block size must be an integer") from None
         if block:
             raise NotYetError(f"userblock_size={block}: a CDF file begins with its header and has no user block")
-    if h5.get("swmr"):
-        raise NotYetError("swmr=True is not supported: readers see what was flushed; open the file again to see more")
     weight = h5.get("rdcc_w0")
     if weight is not None and not 0 <= weight <= 1:
         raise DefinitionError("Raw data cache w0 value must be between 0.0 and 1.0 inclusive")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol import comm as communicators
-from pnc_vol.api.file import refuse_second_writer
 from pnc_vol.options import Options, resolve
 
 if TYPE_CHECKING:
@@ -76,11 +75,12 @@ def replay(
     from pnc_vol.pending.log.opening import abandoned_logs
     from pnc_vol.pending.log.replay import replay_into
     from pnc_vol.pending.log.source import metas_of, named_logs
+    from pnc_vol.pending.sharing import refuse_open
 
     resolved = resolve(options)
     target = os.fspath(path)
     real = resolved.system.realpath(os.path.abspath(target))
-    refuse_second_writer(real, target, "r+")
+    refuse_open(real, target)
     ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=resolved.collective_timeout)
     left: list[str] = []
 

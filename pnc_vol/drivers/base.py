@@ -175,6 +175,30 @@ class Driver(abc.ABC):
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether `settle` has something to do."""
+        return False
+
+    def become(self, copy: Driver) -> bool:
+        """Hold what `copy` holds from now on, for good after `settle`; `copy` is this driver's then.
+
+        Returns
+        -------
+        bool
+            False if this driver cannot: then its user goes on with `copy`, which takes the file's name.
+        """
+        return False
+
+    def settle(self) -> None:  # noqa: B027
+        """A flush is complete: pass on what is held back for it; only a root that keeps no file may do so.
+
+        Raises
+        ------
+        OSError
+            What was written is still held, and a later call tries again.
+        """
+
     def statistics(self) -> dict[str, Any]:
         """What this driver and those below did: counts and seconds, named ``"posix.write_calls"``."""
         return {}
@@ -243,6 +267,16 @@ class Wrapper(Driver):
 
     def close(self) -> None:
         self.inner.close()
+
+    @property
+    def unsettled(self) -> bool:
+        return self.inner.unsettled
+
+    def become(self, copy: Driver) -> bool:
+        return self.inner.become(copy)
+
+    def settle(self) -> None:
+        self.inner.settle()
 
     def statistics(self) -> dict[str, Any]:
         return self.inner.statistics()

@@ -48,7 +48,7 @@ class MemoryDriver(Root):
     name = "memory"
     keeps_file = False
 
-    def __init__(self, content: bytes = b"", *, writable: bool = True) -> None:
+    def __init__(self, content: bytes | memoryview = b"", *, writable: bool = True) -> None:
         super().__init__(None, writable=writable)
         self._bytes: Memory = np.frombuffer(content, np.uint8).copy()
         self._nbytes = len(content)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.api.file import refuse_second_writer
 from pnc_vol.errors import CorruptHeaderError, LogRefusedError, NotYetError
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import Decoded
@@ -37,6 +36,7 @@ from pnc_vol.pending.commit import check_place
 from pnc_vol.pending.log.folders import left_behind
 from pnc_vol.pending.log.opening import abandoned_logs
 from pnc_vol.pending.opened import read_header
+from pnc_vol.pending.sharing import refuse_open
 from pnc_vol.system import REAL, System, exists
 
 __all__ = ["Repacked", "repack"]
@@ -202,7 +202,7 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
     there = system.stat(path)
     check_place(there, path, exclusive=False)
     # also one that is only read from: what is posted is not in it yet
-    refuse_second_writer(real, path, "r+")
+    refuse_open(real, path)
     _refuse_logs(path, real, options)
     if in_place:
         if there.st_nlink > 1:
@@ -215,7 +215,7 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
     if exists(system, target):
         if not overwrite:
             raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", goal)
-        refuse_second_writer(target, goal, "w")
+        refuse_open(target, goal, replaced=True)
         _refuse_logs(goal, target, options)
 
 

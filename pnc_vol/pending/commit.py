@@ -51,6 +51,7 @@ class Location:
     path : str, the file's name, symbolic links resolved.
     work : str, the name that drivers open: `path`, or a temporary one until `publish`.
     exclusive : bool, `publish` replaces nothing.
+    key : tuple of int or None, device and inode, on the rank that looked.
     """
 
     def __init__(self, system: System, path: str, work: str, *, exclusive: bool = False) -> None:
@@ -58,6 +59,7 @@ class Location:
         self.path = path
         self.work = work
         self.exclusive = exclusive
+        self.key: tuple[int, int] | None = None
         self._named_for_good = False
         self._torn: bytes | None = None
 
@@ -93,7 +95,7 @@ class Location:
             mode = mode_of_new(system, target, exclusive=exclusive)
         location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive)
         with _named(path):
-            _write_new(system, location.work, header, mode, durable=durable)
+            location.key = _write_new(system, location.work, header, mode, durable=durable)
         try:
             if publish:
                 location.publish(durable=durable)
@@ -136,7 +138,7 @@ class Location:
         made = Location(self.system, self.path, _beside(self.system, self.path, "pnctmp"), exclusive=self.exclusive)
         mode = self.system.stat(self.work).st_mode & 0o7777
         with _named(self.path):
-            _write_new(self.system, made.work, b"", mode)
+            made.key = _write_new(self.system, made.work, b"", mode)
         return made
 
     def discard(self) -> None:
@@ -345,7 +347,8 @@ def _beside(system: System, target: str, suffix: str) -> str:
     return os.path.join(head, f".{_cut(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
 
 
-def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> None:
+def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> tuple[int, int]:
+    """Make a file; its device and inode."""
     folder = os.path.dirname(path) or "."
     try:
         fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -362,12 +365,14 @@ def _write_new(system: System, path: str, content: bytes, mode: int, *, durable:
                 write_all(system, fd, content, 0)
             if durable:
                 system.fsync(fd)
+            made = system.fstat(fd)
         finally:
             system.close(fd)
     except OSError:
         with suppress(OSError):
             system.unlink(path)
         raise
+    return made.st_dev, made.st_ino
 
 
 def name_new(system: System, work: str, path: str) -> None:

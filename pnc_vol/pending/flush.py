@@ -159,6 +159,7 @@ def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
     location = session.location
     named = location is None or location.published or session.keep_unpublished
     settled = numrecs_of(session.tree) == session.disk_numrecs and not session.shrunk
+    settled &= location is not None or not session.driver.unsettled
     return (
         named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.cut or agreed.batches)
     )

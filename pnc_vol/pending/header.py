@@ -17,7 +17,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import encode, numrecs_bytes
 from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import data_end
+from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.mapping.index import to_header
 from pnc_vol.pending.commit import write_bytes
 
@@ -62,7 +62,9 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         for tell in session.before_header if encoded is not old or unnamed else ():
             tell(encoded)
         if comm.rank == 0 and (encoded != old or unnamed):
-            _extend(session.driver, data_end(new))
+            if new.numrecs or len(record_vars(new)) < len(new.vars):
+                # Without data a file ends with its header.
+                _extend(session.driver, data_end(new))
             if location is None:
                 write_bytes(session.driver, 0, encoded)
             elif location.published and len(encoded) == len(old) and encoded[4 + len(count) :] == old[4 + len(count) :]:
@@ -97,7 +99,10 @@ def cut_tail(session: Session) -> None:
 def _publish(session: Session, *, durable: bool) -> None:
     """Give a moved file its name, and bring the name to stable storage if asked (collective)."""
     location = session.location
-    if location is None or session.keep_unpublished or (location.published and not durable):
+    if location is None:
+        session.driver.settle()
+        return
+    if session.keep_unpublished or (location.published and not durable):
         return
     error: BaseException | None = None
     if session.comm.rank == 0:

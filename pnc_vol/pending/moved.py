@@ -87,6 +87,9 @@ def drop_copy(session: Session, driver: Driver) -> None:
 
 def use_copy(session: Session, driver: Driver) -> None:
     """Work on the copy from now on."""
+    session.disk_bytes = b""
+    if session.driver.become(driver):
+        return
     left, session.driver = session.driver, driver
     with suppress(OSError):
         # All that was written there has been read back already.
@@ -94,4 +97,3 @@ def use_copy(session: Session, driver: Driver) -> None:
     if session.location is not None and session.comm.rank == 0:
         session.location.discard()
     session.location, session.copy = session.copy, None
-    session.disk_bytes = b""

@@ -17,8 +17,12 @@ import os
 import struct
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pnc_vol.comm import Comm, on_root, ranks_text
 from pnc_vol.drivers.base import Driver
@@ -42,15 +46,17 @@ from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
+from pnc_vol.pending.batches import one_extent
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
 from pnc_vol.pending.log.opening import begin_log, look_after_leftovers, missing_folder
 from pnc_vol.pending.queue import Queue
-from pnc_vol.pending.recognise import kind_of, says_what
+from pnc_vol.pending.recognise import Read, kind_by, says_what
 from pnc_vol.system import read_at, scratch_folder
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
+    from pnc_vol.pending.sharing import Claim
 
 __all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill", "read_header"]
 
@@ -103,16 +109,29 @@ class Opened:
 
 
 @without_collector
-def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> Opened:
-    """Open or create a file (collective); see `session.open_session`."""
+def open_file(
+    path: str | None,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    claim: Claim | None = None,
+) -> Opened | None:
+    """Open or create a file (collective), or None if there is a session to join; see `session.open_session`."""
     spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
-    _same_on_all(comm, {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED})
-    keeps_file = root_keeps_file(spec)
+    wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
+    _same_on_all(comm, wishes, claim)
+    keeps_file = root is None and root_keeps_file(spec)
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
-    decided = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file))
+    decided = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file, root, claim))
+    if claim is not None:
+        decided, _, claim.token = decided.partition(b" ")
+        if decided == b"join":
+            return None
     create = decided != b"open"
     location: Location | None = None
     findings: tuple[Finding, ...] = ()
@@ -124,7 +143,7 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
             location = _create(path or "", first, decided == b"create", options, comm)
     else:
         seen: list[Decoded] = []
-        told = on_root(comm, "open header", lambda: read_header(path or "", mode, options, seen))
+        told = on_root(comm, "open header", lambda: read_header(path or "", mode, options, seen, root))
         (size,) = _SIZE.unpack_from(told)
         decoded = seen[0] if seen else decode(told[_SIZE.size :], file_size=size)
         header, findings = decoded.header, decoded.findings
@@ -132,10 +151,12 @@ def open_file(path: str | None, mode: str, *, options: Options, comm: Comm) -> O
         if keeps_file:
             target = options.system.realpath(path or "")
             location = Location(options.system, target, target)
+            location.key = claim.key if claim is not None else None
     writable = create or mode != "r"
     opened_path = None if create and not keeps_file else location.work if location else path
-    driver = _driver(spec, opened_path, writable, options, comm, location)
+    driver = root or _driver(spec, opened_path, writable, options, comm, location)
     if create and not keeps_file:
+        driver.resize(0)
         write_bytes(driver, 0, first)
     tree = from_header(header)
     tree.separator = options.separator
@@ -165,8 +186,8 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
     return records - max(ends, default=nbytes) >= _LEAST_GAP
 
 
-def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:
-    """Compare what ranks ask for (collective).
+def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: Claim | None) -> None:
+    """Compare what ranks ask for, and whether it clashes with what they have open (collective).
 
     Raises
     ------
@@ -175,7 +196,8 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:
     """
     if comm.size == 1:
         return
-    everyone = [json.loads(told) for told in comm.exchange("open", json.dumps(wishes).encode())]
+    clash = claim.clash() if claim is not None else None
+    everyone = [json.loads(told) for told in comm.exchange("open", json.dumps(wishes).encode(), error=clash)]
     for key in wishes:
         by_value: dict[str, list[int]] = {}
         for rank, told in enumerate(everyone):
@@ -186,14 +208,34 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any]) -> None:
             raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
 
 
-def _decide(options: Options, path: str | None, mode: str, keeps_file: bool) -> bytes:
-    """Whether to open the file, to create it where none is, or to put a new one in its place."""
+def _decide(
+    options: Options, path: str | None, mode: str, keeps_file: bool, root: Driver | None, claim: Claim | None
+) -> bytes:
+    """What is to be done; with a claim its token follows, behind a space."""
     there: os.stat_result | None = None
-    if path is not None:
-        try:
+    if root is None and path is not None:
+        with suppress(FileNotFoundError):
             there = options.system.stat(path)
-        except FileNotFoundError:
-            there = None
+    if claim is None:
+        return _way(options, path, mode, keeps_file, root, there)
+    joins = claim.finds(there)
+    return (b"join" if joins else _way(options, path, mode, keeps_file, root, there)) + b" " + claim.token
+
+
+def _way(
+    options: Options,
+    path: str | None,
+    mode: str,
+    keeps_file: bool,
+    root: Driver | None,
+    there: os.stat_result | None,
+) -> bytes:
+    """Whether to open the file, to create it where none is, or to put a new one in its place."""
+    if root is not None:
+        nbytes = root.size()
+        if nbytes and mode in ("w-", "x"):
+            raise FileExistsError(errno.EEXIST, f"it holds {nbytes} bytes already; open it with mode 'a' or 'w'", path)
+        return b"create" if mode not in ("r", "r+", "a") or (mode != "r" and not nbytes) else b"open"
     if there is not None:
         check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
     if mode in ("r", "r+") and there is None:
@@ -225,7 +267,7 @@ def _create(path: str, header: bytes, exclusive: bool, options: Options, comm: C
     return made[0] if made else Location(options.system, target, work)
 
 
-def read_header(path: str, mode: str, options: Options, seen: list[Decoded]) -> bytes:
+def read_header(path: str, mode: str, options: Options, seen: list[Decoded], root: Driver | None = None) -> bytes:
     """The file's size and the bytes of its header, after completing a header replacement that was cut short.
 
     What the bytes say is added to `seen`, so that the rank that looked does not decode them again.
@@ -237,38 +279,48 @@ def read_header(path: str, mode: str, options: Options, seen: list[Decoded]) -> 
     OSError
         It cannot be read.
     """
+    if root is not None:
+        return _decoded(path, root.size(), partial(_read_of, root), None, seen)
     system = options.system
     instead = recover(system, path, writable=mode != "r")
     fd = system.open(path, (os.O_RDONLY if mode == "r" else os.O_RDWR) | os.O_CLOEXEC)
     try:
-        size = system.fstat(fd).st_size
-        wanted = min(size, _FIRST_READ)
-        while True:
-            data = bytearray(wanted)
-            del data[read_at(system, fd, memoryview(data), 0) :]
-            if instead is not None:
-                data[: len(instead)] = instead
-            try:
-                decoded = decode(data, file_size=size)
-            except NeedBytes as need:
-                # Reading costs less than decoding anew what is known already.
-                wanted = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES)))
-                continue
-            except NotCDFError as error:
-                raise NotCDFError(
-                    f"{path}: {says_what(kind_of(system, fd)) or error}",
-                    offset=error.offset,
-                    field=error.field,
-                    value=error.value,
-                ) from None
-            except FormatError as error:
-                raise type(error)(
-                    f"{path}: {error}", offset=error.offset, field=error.field, value=error.value
-                ) from None
-            seen.append(decoded)
-            return _SIZE.pack(size) + bytes(data[: decoded.nbytes])
+        return _decoded(path, system.fstat(fd).st_size, partial(read_at, system, fd), instead, seen)
     finally:
         system.close(fd)
+
+
+def _read_of(root: Driver, buffer: bytearray | memoryview, offset: int) -> int:
+    """As `system.read_at`, of a driver."""
+    memory = np.frombuffer(buffer, np.uint8)
+    return root.read(one_extent(offset, len(memory)), memory) if len(memory) else 0
+
+
+def _decoded(path: str, size: int, read: Read, instead: bytes | None, seen: list[Decoded]) -> bytes:
+    """The size and the header's bytes; `instead` is the header where the file's own was not replaced in full."""
+    wanted = min(size, _FIRST_READ)
+    while True:
+        data = bytearray(wanted)
+        del data[read(memoryview(data), 0) :]
+        if instead is not None:
+            data[: len(instead)] = instead
+        try:
+            decoded = decode(data, file_size=size)
+        except NeedBytes as need:
+            # Reading costs less than decoding anew what is known already.
+            wanted = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES)))
+            continue
+        except NotCDFError as error:
+            raise NotCDFError(
+                f"{path}: {says_what(kind_by(read, size)) or error}",
+                offset=error.offset,
+                field=error.field,
+                value=error.value,
+            ) from None
+        except FormatError as error:
+            raise type(error)(f"{path}: {error}", offset=error.offset, field=error.field, value=error.value) from None
+        seen.append(decoded)
+        return _SIZE.pack(size) + bytes(data[: decoded.nbytes])
 
 
 def _driver(
@@ -313,7 +365,9 @@ def open_copy(session: Session) -> tuple[Location, Driver]:
 
 
 def memory_copy(session: Session) -> Driver:
-    """A driver of the same stack that holds nothing, for a file that is kept in memory."""
+    """A driver that holds nothing, for the new layout of a file that has no name: of the same stack, or in a file."""
+    if session.options.driver == "fileobj":
+        return open_spill(session)
     return open_stack(session.options.driver, None, writable=True, system=session.options.system)
 
 

@@ -5,9 +5,15 @@ Knows: the signatures of NetCDF classic, HDF5 and packed files. Does not know: h
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from pnc_vol.system import System, read_at
 
-__all__ = ["HDF5", "NETCDF", "kind_of", "says_what"]
+__all__ = ["HDF5", "NETCDF", "Read", "kind_by", "kind_of", "says_what"]
+
+Read = Callable[[bytearray | memoryview, int], int]
+"""``read(buffer, offset)`` fills the buffer as far as the file goes, and tells how far."""
 
 NETCDF = "netcdf"
 HDF5 = "hdf5"
@@ -30,9 +36,13 @@ def kind_of(system: System, fd: int) -> str:
     OSError
         It cannot be read.
     """
-    nbytes = system.fstat(fd).st_size
+    return kind_by(partial(read_at, system, fd), system.fstat(fd).st_size)
+
+
+def kind_by(read: Read, nbytes: int) -> str:
+    """The kind of what has `nbytes` bytes and is read by `read`; see `kind_of`."""
     first = bytearray(min(nbytes, 8))
-    del first[read_at(system, fd, first, 0) :]
+    del first[read(first, 0) :]
     if first[:3] == b"CDF" and len(first) > 3 and first[3] in (1, 2, 5):
         return NETCDF
     for signature, name in _PACKED.items():
@@ -41,7 +51,7 @@ def kind_of(system: System, fd: int) -> str:
     # HDF5 may keep a block of the user's own in front: the signature stands at 0, 512, 1024, 2048...
     at, found = 0, bytearray(8)
     while at + 8 <= nbytes:
-        if read_at(system, fd, found, at) == 8 and found == _HDF5_SIGNATURE:
+        if read(found, at) == 8 and found == _HDF5_SIGNATURE:
             return HDF5
         at = 2 * at or 512
     return ""

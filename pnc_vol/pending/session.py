@@ -15,7 +15,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
@@ -28,17 +28,20 @@ from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending import composite, direct, fetch, post, resizing
+from pnc_vol.pending.closing import abort, close
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
 from pnc_vol.pending.flush import flush
-from pnc_vol.pending.header import check_durable
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.opened import Opened, open_file, open_queue
 from pnc_vol.pending.placed import Placed
 from pnc_vol.pending.report import FlushReport
 from pnc_vol.pending.request import Request, as_out
 from pnc_vol.pending.transport import Transport
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.sharing import Claim, Hold
 
 __all__ = ["Session", "open_session"]
 
@@ -57,8 +60,16 @@ os.register_at_fork(after_in_child=_forked)
 
 
 @without_collector
-def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -> Session:
-    """Open or create a file (collective).
+def open_session(
+    path: str | None,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    claim: Claim | None = None,
+) -> Session:
+    """Open or create a file, or join the session of it that `claim` finds (collective).
 
     Parameters
     ----------
@@ -66,6 +77,8 @@ def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -
     mode : {"r", "r+", "w", "w-", "x", "a"}
     options : Options
     comm : Comm, owned by the session from now on
+    root : Driver, optional
+        What holds the bytes, where that is no file: `path` is then only what the file is called.
 
     Raises
     ------
@@ -73,7 +86,13 @@ def open_session(path: str | None, mode: str, *, options: Options, comm: Comm) -
         FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError, `FormatError`...; the same on all ranks.
     """
     try:
-        return Session(open_file(path, mode, options=options, comm=comm), options, comm)
+        opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
+        if opened is not None:
+            return Session(opened, options, comm)
+        assert claim is not None
+        session = claim.joined()
+        comm.close()
+        return session
     except BaseException as error:
         if comm.in_step(error):
             comm.close()
@@ -131,6 +150,10 @@ class Session:
         self.before_header = [self.queue.about_to_write] if isinstance(self.queue, LogQueue) else []
         """Told of a header before it is written."""
         self._forks = _forks[0]
+        self.holds: set[Hold] = set()
+        """Who has the file open: none if that is not `sharing`'s business."""
+        self.atomic = self.swmr = False
+        """What handles were told: that writes are carried out at once (`api.atomic`); that others read meanwhile."""
         self.copy: Location | None = None
         """Where the copy is that a new layout is made in."""
         self.adopt_header(opened.header, opened.header_bytes)
@@ -282,9 +305,10 @@ class Session:
         try:
             fetch.complete(self, mine)
         finally:
-            self._forget_reads({read.request.id for read in mine if read.request.test()})
+            self.forget_reads({read.request.id for read in mine if read.request.test()})
 
-    def _forget_reads(self, numbers: set[int]) -> None:
+    def forget_reads(self, numbers: set[int]) -> None:
+        """Drop posted reads."""
         self.reads = [read for read in self.reads if read.request.id not in numbers]
         for number in numbers:
             self.handles.pop(number, None)
@@ -378,66 +402,12 @@ class Session:
             is kept.
         """
         with self.lock:
-            if self.closed or self.forked:
-                self.closed = True
-                return
-            unread = self._read_last()
-            try:
-                self.keep_unpublished = False
-                if self.writable:
-                    composite.settle(self, closing=True)
-                    flush(self, durable=self.always_durable, closing=True)
-                else:
-                    self._close_reading()
-            except BaseException as error:
-                orderly = self.comm.in_step(error)
-                if not orderly:
-                    self.comm.abandon(f"{type(error).__name__}: {error}")
-                self._let_go(orderly=orderly, flushed=False)
-                raise
-            self._let_go(orderly=True, flushed=True)
-            if unread is not None:
-                raise unread
-            if self.always_durable:
-                check_durable(self)
-
-    def _read_last(self) -> OSError | None:
-        """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
-        if self.comm.size == 1:
-            try:
-                self.complete_reads()
-            except OSError as error:
-                self._forget_reads({read.request.id for read in self.reads})
-                return error
-        return None
-
-    def _close_reading(self) -> None:
-        error: BaseException | None = None
-        try:
-            self.complete_reads()
-        except Exception as reason:
-            error = reason
-        self.comm.exchange("close", error=error)
+            close(self)
 
     def abort(self, reason: str) -> None:
         """Let go of the file without a flush and without waiting; the other ranks are told why."""
         with self.lock:
-            if not self.closed and not self.forked:
-                self.comm.abandon(reason)
-                self._let_go(orderly=self.comm.size == 1, flushed=False)
-
-    def _let_go(self, *, orderly: bool, flushed: bool) -> None:
-        self.closed = True
-        # A log is removed only if all ranks' posts are in the file.
-        self.queue.close(flushed=flushed)
-        self.transport.close()
-        if self.location is not None and self.comm.rank == 0:
-            self.location.discard()
-        # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
-        if orderly or not self.collective_driver:
-            self.driver.close()
-        if orderly:
-            self.comm.close()
+            abort(self, reason)
 
     def log_hints(self) -> dict[str, str]:
         """PnetCDF's hints of the burst buffer, as they are in force."""

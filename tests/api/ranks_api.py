@@ -118,6 +118,87 @@ def what_is_atomic_is_there_at_once() -> None:
 
 rank_dependent_writes()
 what_is_atomic_is_there_at_once()
+
+
+def both_handles_of_a_file() -> None:
+    f = h5py.File(path("twice"), "w", driver=DRIVER, comm=COMM)
+    x = f.create_dataset("x", (SIZE, 4), "i4")
+    f["link"] = h5py.ExternalLink(path("twice"), "/x")
+    g = h5py.File(path("twice"), "r+", driver=DRIVER, comm=COMM)
+    reader = h5py.File(os.path.relpath(path("twice")), "r", driver=DRIVER, comm=COMM)
+    assert f == g == reader
+    assert f["link"] == x
+    x[RANK] = RANK + 1
+    g["x"][RANK, 0] = -1
+    assert reader["x"][RANK].tolist() == [-1] + [RANK + 1] * 3
+    assert "no write intent" in raised(OSError, lambda: reader.create_group("a"))
+    assert "already open" in raised(OSError, lambda: h5py.File(path("twice"), "w", driver=DRIVER, comm=COMM))
+    raised(FileExistsError, lambda: h5py.File(path("twice"), "x", driver=DRIVER, comm=COMM))
+    # others may read what is flushed, and not write
+    assert f"open already on {SIZE} rank(s)" in raised(OSError, lambda: h5py.File(path("twice"), "r+"))
+    with h5py.File(path("twice")) as alone:
+        assert alone != f
+        assert "x" not in alone
+    half = COMM.Split(RANK % 2, RANK)
+    assert "close it first" in raised(OSError, lambda: h5py.File(path("twice"), "a", driver=DRIVER, comm=half))
+    backwards = COMM.Split(0, -RANK)
+    raised(OSError, lambda: h5py.File(path("twice"), "r+", driver=DRIVER, comm=backwards))
+    for made in (half, backwards):
+        made.Free()
+    f.close()
+    assert not f
+    COMM.Barrier()
+    with h5py.File(path("twice")) as alone:
+        assert "x" not in alone, "g may go on writing"
+    COMM.Barrier()
+    g.close()
+    COMM.Barrier()
+    with h5py.File(path("twice")) as alone:
+        assert alone["x"][:, 1].tolist() == list(range(1, SIZE + 1)), "nobody writes any more"
+        assert (alone["x"][:, 0] == -1).all()
+    assert reader["x"][SIZE - 1, 1] == SIZE
+    reader.close()
+
+
+def a_file_that_one_rank_has_open() -> None:
+    for rank in (0, SIZE - 1):
+        if rank == RANK:
+            mine = h5py.File(path("mine"), "w")
+            mine["x"] = 1
+            mine.flush()
+        COMM.Barrier()
+        for mode in ("r+", "a"):
+            text = raised(OSError, lambda mode=mode: h5py.File(path("mine"), mode, driver=DRIVER, comm=COMM))
+            assert "close it first" in text, text
+        with h5py.File(path("mine"), "r", driver=DRIVER, comm=COMM) as f:
+            assert list(f) == ["x"]
+        COMM.Barrier()
+        if rank == RANK:
+            mine.close()
+        COMM.Barrier()
+
+
+def one_handle_fails_and_takes_the_other_along() -> None:
+    f = h5py.File(path("along"), "w", driver=DRIVER, comm=COMM, collective_timeout=30)
+
+    def work() -> None:
+        with h5py.File(path("along"), "r+", driver=DRIVER, comm=COMM):
+            if RANK == 0:
+                raise KeyError("only here")
+            f.flush()
+
+    text = raised(KeyError if RANK == 0 else h5py.RankError, work)
+    assert "only here" in text, text
+    assert not f
+    f.close()
+    COMM.Barrier()
+
+
+rank_dependent_writes()
+what_is_atomic_is_there_at_once()
+both_handles_of_a_file()
+a_file_that_one_rank_has_open()
+one_handle_fails_and_takes_the_other_along()
 an_exception_on_one_rank_hangs_nobody()
 different_definitions_are_an_error_everywhere()
 wrong_arguments()

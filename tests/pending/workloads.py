@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pnc_vol
+from pnc_vol.system import System
 
 BUDGET = 64 << 10
 
@@ -39,10 +40,10 @@ class Contents(NamedTuple):
 
 
 def contents(path: pathlib.Path) -> Contents | None:
-    """Read a file whole, by the real system."""
+    """Read a file whole, by the real system, as another process would see it."""
     if not path.exists():
         return None
-    with pnc_vol.File(path) as f:
+    with pnc_vol.File(path, system=System()) as f:
         attrs = {name: np.asarray(value).tolist() for name, value in f.attrs.items()}
         return Contents(attrs, {name: np.asarray(f[name][...]) for name in f})
 

@@ -28,10 +28,13 @@ from pnc_vol.api.group import Group
 from pnc_vol.mapping.links import TypeNode
 from pnc_vol.mapping.references import Reference
 from pnc_vol.mapping.tree import GroupNode, walk
+from pnc_vol.pending import sharing
 from pnc_vol.pending.session import Session, open_session
+from pnc_vol.pending.sharing import Hold
 
 counts = {"reads": 0, "reopened": 0}
 busy: list[int] = []
+handles: weakref.WeakSet[ids.Handle] = weakref.WeakSet()
 moved: dict[int, tuple[Any, Any]] = {}
 """By the address of a node that was: that node, kept alive, and the one that stands for it."""
 
@@ -45,15 +48,17 @@ def reopen(session: Session) -> None:
         return
     busy.append(1)
     try:
-        holders = [handle for handle in file._open if handle.session is session]
+        holders = [handle for handle in handles if vars(handle.session) is vars(session)]
         old = session.tree
         session.close()
         new = open_session(session.path, "r+", options=session.options, comm=comm.serial())
         assert not new.tree.findings, new.tree.findings
         follow(old, new.tree)
         for handle in holders:
-            handle.session = new
-            weakref.finalize(handle, file._let_go, new, handle.filename)
+            handle.hold = Hold(new, handle.hold._token, writable=handle.hold.writable)
+            handle.session = handle.hold.session
+            weakref.finalize(handle, file._let_go, handle.hold, handle.filename)
+            sharing.enter(handle.hold._token, new)
         counts["reopened"] += 1
     finally:
         busy.pop()
@@ -100,6 +105,14 @@ def first(method: Any) -> Any:
 
 def install() -> None:
     """Put a reopening before each read."""
+    opened = file._opened
+
+    def remembered(*args: Any) -> ids.Handle:
+        handle = opened(*args)
+        handles.add(handle)
+        return handle
+
+    file._opened = remembered  # type: ignore[assignment]
     following(ids.ObjectID, "node")
     following(Reference, "_node")
     for cls, names in {

@@ -1,0 +1,259 @@
+"""The root whose file is a Python object: `io.BytesIO`, what `open` returns, whatever can be read and sought.
+
+Knows: the methods of file-like objects. Does not know: paths, descriptors.
+
+Rules
+-----
+1. Bytes are not kept here: each verb seeks, and reads or writes the object. Whoever uses the object beside us finds its
+   position changed.
+2. Whatever the object raises is an `OSError` that names the object and what was called.
+3. An object cannot be replaced by a rename. A new layout is held in a temporary file (`become`) until `settle` brings
+   it to the object; if that fails the temporary file goes on being the truth, and the next `settle` tries again.
+4. `close` lets go of the object and does not close it: it is the caller's.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver, Memory
+from pnc_vol.drivers.moves import get_extents, put_extents
+from pnc_vol.drivers.root import Root
+from pnc_vol.extents.model import Extents
+from pnc_vol.system import REAL, System
+
+__all__ = ["FileObjectDriver", "is_file_object"]
+
+_BLOCK = 8 << 20
+
+
+def is_file_object(thing: Any) -> bool:
+    """Whether `thing` is taken for a file-like object, as h5py does it.
+
+    Examples
+    --------
+    >>> is_file_object(io.BytesIO()), is_file_object("name.nc")
+    (True, False)
+    """
+    return hasattr(thing, "read") and hasattr(thing, "seek")
+
+
+class FileObjectDriver(Root):
+    """A file that is a Python object.
+
+    Parameters
+    ----------
+    target : file-like object
+        Binary, with ``read`` and ``seek``; to be written also ``write``. ``readinto``, ``truncate``, ``flush`` and
+        ``fileno`` are used if it has them.
+    writable : bool
+    system : System
+        For `sync`, where the object has a descriptor.
+
+    Raises
+    ------
+    io.UnsupportedOperation
+        The object says that it cannot be read, sought or, with `writable`, written. It is an OSError and a ValueError.
+    TypeError
+        The object gives text.
+
+    Examples
+    --------
+    >>> target = io.BytesIO(b"hello")
+    >>> driver = FileObjectDriver(target)
+    >>> driver.write(Extents(*np.array([[5], [1], [0]])), np.frombuffer(b"!", np.uint8))
+    >>> driver.close()
+    >>> target.getvalue()
+    b'hello!'
+    """
+
+    name = "fileobj"
+    keeps_file = False
+
+    def __init__(self, target: Any, *, writable: bool = True, system: System = REAL) -> None:
+        super().__init__(None, writable=writable)
+        self._target = target
+        self._text = repr(target)
+        self._system = system
+        self._lock = threading.Lock()
+        self._copy: Driver | None = None
+        self._touched = False
+        if isinstance(target, io.TextIOBase):
+            raise TypeError(f"{self._text} is a text file; open it in binary mode")
+        for wanted, method in (("read", "readable"), ("sought", "seekable"), ("written", "writable")):
+            able = getattr(target, method, None)
+            if able is not None and (writable or wanted != "written") and not able():
+                raise io.UnsupportedOperation(
+                    f"{self._text} cannot be {wanted}: a file is read and written at any place of it; "
+                    "open it with mode 'rb', 'r+b' or 'w+b'"
+                )
+
+    @property
+    def target(self) -> Any:
+        """The object; None after `close`."""
+        return self._target
+
+    # ------------------------------------------------------------------------------------ a new layout
+
+    @property
+    def unsettled(self) -> bool:
+        return self._touched or self._copy is not None
+
+    def become(self, copy: Driver) -> bool:
+        """All verbs go to `copy` until `settle` has brought it to the object."""
+        left, self._copy = self._copy, copy
+        if left is not None:
+            left.close()
+        return True
+
+    def settle(self) -> None:
+        """Bring what is held elsewhere to the object, and let the object write what it buffers.
+
+        Raises
+        ------
+        OSError
+            The object failed; nothing is lost, and a later call tries again.
+        """
+        with self._use, self._lock:
+            if self._copy is not None:
+                self._put_back(self._copy)
+                self._copy.close()
+                self._copy = None
+            if self._touched and hasattr(self._target, "flush"):
+                with self._calling("flush"):
+                    self._target.flush()
+            self._touched = False
+
+    def _put_back(self, copy: Driver) -> None:
+        nbytes = copy.size()
+        room = np.empty(min(_BLOCK, nbytes), np.uint8)
+        for at in range(0, nbytes, _BLOCK):
+            part = room[: min(_BLOCK, nbytes - at)]
+            part[:] = 0
+            copy.read(Extents(*np.array([[at], [len(part)], [0]])), part)
+            self._put(part.data, at)
+        if self._end() > nbytes:
+            self._cut(nbytes)
+
+    # -------------------------------------------------------------------------------------- the verbs
+
+    def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
+        with self._lock:
+            if self._copy is not None:
+                return self._copy.read(extents, memory), 1
+            return get_extents(extents, memory, self._get)
+
+    def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
+        with self._lock:
+            if self._copy is not None:
+                self._copy.write(extents, memory)
+                return 1
+            return put_extents(extents, memory, self._put)
+
+    def _size(self) -> int:
+        with self._lock:
+            return self._end() if self._copy is None else self._copy.size()
+
+    def _resize(self, nbytes: int) -> None:
+        with self._lock:
+            if self._copy is not None:
+                self._copy.resize(nbytes)
+                return
+            end = self._end()
+            if nbytes > end:
+                self._put(memoryview(b"\0"), nbytes - 1)
+            elif nbytes < end:
+                self._cut(nbytes)
+
+    def _sync(self) -> None:
+        self.settle()
+        fileno = getattr(self._target, "fileno", None)
+        try:
+            fd = None if fileno is None else fileno()
+        except (OSError, ValueError):
+            # of `io.BytesIO` and its like: there is no stable storage
+            return
+        if isinstance(fd, int):
+            self._system.fsync(fd)
+
+    def _close(self) -> None:
+        self._target = None
+        if self._copy is not None:
+            self._copy.close()
+
+    # ------------------------------------------------------------------------------------- the object
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno:
+                raise
+            raise self._failed(method, str(error)) from error
+        except Exception as error:
+            raise self._failed(method, f"{type(error).__name__}: {error}") from error
+
+    def _failed(self, method: str, why: str) -> OSError:
+        return OSError(errno.EIO, f"the file-like object {self._text} failed in {method}(): {why}")
+
+    def _end(self) -> int:
+        with self._calling("seek"):
+            end = self._target.seek(0, os.SEEK_END)
+            return int(self._target.tell() if end is None else end)
+
+    def _get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        into = getattr(self._target, "readinto", None)
+        moved = 0
+        for view in [buffers] if isinstance(buffers, memoryview) else buffers:
+            with self._calling("seek"):
+                self._target.seek(offset + moved)
+            done = 0
+            while done < view.nbytes:
+                with self._calling("read" if into is None else "readinto"):
+                    if into is not None:
+                        some = into(view[done:])
+                    else:
+                        found = self._target.read(view.nbytes - done)
+                        some = len(found)
+                        view[done : done + some] = found
+                if not some:
+                    return moved + done
+                done += some
+            moved += done
+        return moved
+
+    def _put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        calls = 0
+        self._touched = True
+        for view in [buffers] if isinstance(buffers, memoryview) else buffers:
+            with self._calling("seek"):
+                self._target.seek(offset)
+            while view.nbytes:
+                with self._calling("write"):
+                    done = self._target.write(view)
+                if not done:
+                    raise self._failed("write", f"it took none of {view.nbytes} bytes at offset {offset}")
+                offset, view, calls = offset + done, view[done:], calls + 1
+            if self._where() != offset:
+                raise self._failed("write", "it does not write where it was sought to; do not open it with mode 'a'")
+        return calls
+
+    def _where(self) -> int:
+        with self._calling("tell"):
+            return int(self._target.tell() if hasattr(self._target, "tell") else self._target.seek(0, os.SEEK_CUR))
+
+    def _cut(self, nbytes: int) -> None:
+        if not hasattr(self._target, "truncate"):
+            raise self._failed("truncate", "there is no such method, and it holds more than is to be left")
+        self._touched = True
+        with self._calling("truncate"):
+            self._target.truncate(nbytes)

@@ -1,0 +1,89 @@
+"""How a session ends: flushed, or let go of.
+
+Knows: the session's parts. Does not know: users' objects.
+
+Rules
+-----
+1. Closing is flushing, and whatever fails the file is closed in the end.
+2. A rank that leaves alone says so and waits for nobody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pnc_vol.pending import composite
+from pnc_vol.pending.flush import flush
+from pnc_vol.pending.header import check_durable
+
+if TYPE_CHECKING:
+    from pnc_vol.pending.session import Session
+
+__all__ = ["abort", "close"]
+
+
+def close(session: Session) -> None:
+    """See `Session.close`."""
+    if session.closed or session.forked:
+        session.closed = True
+        return
+    unread = _read_last(session)
+    try:
+        session.keep_unpublished = False
+        if session.writable:
+            composite.settle(session, closing=True)
+            flush(session, durable=session.always_durable, closing=True)
+        else:
+            _close_reading(session)
+    except BaseException as error:
+        orderly = session.comm.in_step(error)
+        if not orderly:
+            session.comm.abandon(f"{type(error).__name__}: {error}")
+        _let_go(session, orderly=orderly, flushed=False)
+        raise
+    _let_go(session, orderly=True, flushed=True)
+    if unread is not None:
+        raise unread
+    if session.always_durable:
+        check_durable(session)
+
+
+def _read_last(session: Session) -> OSError | None:
+    """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
+    if session.comm.size == 1:
+        try:
+            session.complete_reads()
+        except OSError as error:
+            session.forget_reads({read.request.id for read in session.reads})
+            return error
+    return None
+
+
+def _close_reading(session: Session) -> None:
+    error: BaseException | None = None
+    try:
+        session.complete_reads()
+    except Exception as reason:
+        error = reason
+    session.comm.exchange("close", error=error)
+
+
+def abort(session: Session, reason: str) -> None:
+    """See `Session.abort`."""
+    if not session.closed and not session.forked:
+        session.comm.abandon(reason)
+        _let_go(session, orderly=session.comm.size == 1, flushed=False)
+
+
+def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
+    session.closed = True
+    # A log is removed only if all ranks' posts are in the file.
+    session.queue.close(flushed=flushed)
+    session.transport.close()
+    if session.location is not None and session.comm.rank == 0:
+        session.location.discard()
+    # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
+    if orderly or not session.collective_driver:
+        session.driver.close()
+    if orderly:
+        session.comm.close()
