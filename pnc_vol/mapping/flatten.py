@@ -28,6 +28,8 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, walk
 __all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
 
 FILL = "_FillValue"
+SAMPLE_DIMENSION, SAMPLES = "sample_dimension", "sample"
+"""CF's attribute of contiguous ragged arrays, and the end of the names of their dimensions."""
 _AMBIGUOUS = (BYTE, CHAR)
 """Types whose meaning depends on the attributes of a variable."""
 
@@ -129,6 +131,8 @@ _make = tuple.__new__
 def _variable(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     """One variable with its attributes and marker."""
     element = node.element
+    if node.owner is not None:
+        _name_samples(node)
     visible = book.place(node)
     book.remember(node, visible)
     dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
@@ -197,6 +201,8 @@ def _variable_attrs(
 ) -> tuple[Attr, ...]:
     """All attributes of a variable; what they do not say of its type goes to the marker."""
     spelled = written = _spelled(node.attrs, marker)
+    if node.owner is not None:
+        written = _with_samples(node, written, book)
     generated = generated_attrs(element)
     if generated:
         present = {attr.name: attr for attr in written}
@@ -223,6 +229,38 @@ def _variable_attrs(
     if marker:
         written += (dump_marker(marker),)
     return written
+
+
+def _name_samples(node: DatasetNode) -> None:
+    """Give the values of rows a dimension of their own, unless the file has one."""
+    owner = node.owner
+    if owner is not None and _is_row_part(node, "values") and node.axes:
+        node.axes[0].dim_name = node.axes[0].dim_name or f"{owner.cdf_name}_{SAMPLES}"
+
+
+def _is_row_part(node: DatasetNode, name: str) -> bool:
+    """Whether a part is that one of an array of varying length."""
+    owner = node.owner
+    if owner is None or owner.parts.get(name) is not node:
+        return False
+    from pnc_vol.mapping.composite import is_ragged
+
+    # a compound may have fields of these names
+    return is_ragged(owner.element.dtype)
+
+
+def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -> tuple[Attr, ...]:
+    """CF's attribute of the lengths of rows: the dimension of their values."""
+    if node.owner is None or not _is_row_part(node, "count"):
+        return written
+    written = tuple(attr for attr in written if attr.name != SAMPLE_DIMENSION)
+    values = node.owner.parts["values"]
+    _name_samples(values)
+    dims = book.place(values)
+    if not dims:
+        return written
+    name = book.dims[dims[0]].name.encode("utf-8", "surrogateescape")
+    return (*written, Attr(SAMPLE_DIMENSION, CHAR, len(name), name))
 
 
 def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:

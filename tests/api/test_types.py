@@ -272,3 +272,23 @@ def test_copies_between_files(impl: Any, tmp_path: pathlib.Path) -> None:
         assert [row.tolist() for row in g["w"][:]] == [[], [1, 2]]
     with impl.open() as f:
         assert [row.tolist() for row in f["again"][:]] == [[], [1, 2]]
+
+
+def test_arrays_of_varying_length_are_contiguous_ragged_arrays_of_cf(tmp_path: pathlib.Path) -> None:
+    netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it is the independent reader")
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["dim"] = np.arange(3)
+        f.create_dataset("empty", (2,), pnc_vol.vlen_dtype("f4"))
+        f.create_dataset("fields", (2,), [("count", "i4"), ("values", "i4")])["values"] = 7
+        rows = f.create_dataset("g/rows", (3,), pnc_vol.vlen_dtype("f4"))
+        rows[0], rows[2] = [1, 2, 3], [4]
+    for length in (4, 6):
+        with netCDF4.Dataset(tmp_path / "x.nc") as ds:
+            count = ds["g_rows_count"]
+            assert ds["g_rows_values"].dimensions == (count.sample_dimension,) == ("g_rows_sample",)
+            assert len(ds.dimensions["g_rows_sample"]) == sum(count[:]) == length
+            assert "sample_dimension" not in [*ds["empty_count"].ncattrs(), *ds["fields_count"].ncattrs()]
+        with pnc_vol.File(tmp_path / "x.nc", "r+") as f:
+            assert [row.tolist() for row in f["g/rows"][[0, 2]]] == [[1, 2, 3], [4]]
+            assert list(f["g/rows"].attrs) == []
+            f["g/rows"][1] = [8, 9]

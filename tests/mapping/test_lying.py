@@ -88,8 +88,9 @@ def said(tree: Tree) -> dict[str, Any]:
     """What a tree says, for comparison."""
     found: dict[str, Any] = {}
     for node in walk(tree.root):
-        # a fill value is shown as an attribute once it is in a file
-        told: list[Any] = [{name: repr(node.attrs[name]) for name in node.attrs if name != "_FillValue"}]
+        # a fill value is shown as an attribute once it is in a file, and the lengths of rows name their dimension
+        made = ("_FillValue", "sample_dimension")
+        told: list[Any] = [{name: repr(node.attrs[name]) for name in node.attrs if name not in made}]
         if isinstance(node, DatasetNode):
             axes = [(axis.label, [scale.path for scale in axis.scales]) for axis in node.axes]
             limits = None if node.maxshape == node.shape else node.maxshape
