@@ -21,8 +21,9 @@ from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError
 from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
-from pnc_vol.mapping.plain import is_plain
+from pnc_vol.mapping.plain import PLAIN_TYPES, is_plain
 from pnc_vol.mapping.special import Empty
+from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -76,15 +77,19 @@ class AttributeManager(MutableMappingHDF5):
     def __setitem__(self, name: str | bytes, value: Any) -> None:
         """Make the attribute, or replace it; type and shape are the value's."""
         oid = self._id
-        if type(name) is str and name.isascii() and name and "\0" not in name and is_plain(value):
-            # What most attributes are: nothing is wrong with the name nor the value.
+        if type(value) in PLAIN_TYPES and type(name) is str:
             session = oid.check_for_name()
             if session.writable and session.version == 5:
                 node = oid.node
                 with session.lock:
-                    node.attrs.put(name, value)
-                    node.tree.version += 1
-                return
+                    # What most attributes are: nothing is wrong with the name nor the value.
+                    if node.attrs.put_again(name, value):
+                        node.tree.version += 1
+                        return
+                    if name.isascii() and name and "\0" not in name and is_plain(value):
+                        node.attrs.put(name, value)
+                        node.tree.version += 1
+                        return
         self.create(name, value)  # type: ignore[arg-type]
 
     def __delitem__(self, name: str | bytes) -> None:
@@ -184,15 +189,20 @@ class AttributeManager(MutableMappingHDF5):
         return AttributeID(text, found.dtype, found.shape)
 
     def __iter__(self) -> Iterator[str]:
-        session, attrs = self._open()
+        oid = self._id
+        session, node = oid.check_for_name(), oid.node
+        if type(node) is DatasetNode and not node.echo:
+            # A list that is never changed: what is assigned meanwhile makes another one.
+            return iter(node.attrs.names())
         with session.lock:
-            node = self._id.node
             kept = getattr(node, "order", None) is not None or "track_order" in getattr(node, "echo", ())
-            names = list(attrs.entries()) if kept else attrs.names()
+            names = list(node.attrs.entries()) if kept else node.attrs.names()
         return iter(names)
 
     def __len__(self) -> int:
-        return len(self._open()[1])
+        oid = self._id
+        oid.check_for_name()
+        return len(oid.node.attrs)
 
     def __contains__(self, name: object) -> bool:
         _, attrs = self._open()

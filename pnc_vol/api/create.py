@@ -26,7 +26,7 @@ from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 
-__all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plan"]
+__all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plain", "plan"]
 
 Shape = tuple[int, ...]
 MAX_RANK = 32
@@ -68,17 +68,6 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     NotYetError
         A type or a storage that this version does not have.
     """
-    if data is None and not options and type(dtype) is str and type(shape) is tuple:
-        # Programs make many datasets of a few kinds.
-        try:
-            return _plain_plan(shape, dtype)
-        except TypeError:
-            pass
-    elif shape is None and dtype is None and not options and type(data) is np.ndarray and data.dtype.kind in "iuf":
-        # As it is; so is its shape.
-        element = element_for(data.dtype)
-        if element.kind == "number" and data.ndim <= MAX_RANK:
-            return Plan(element, data.shape, None, None, {}, data)
     _known(options)
     wanted = None if dtype is None else np.dtype(dtype)
     if data is None and shape is None:
@@ -121,10 +110,39 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     return Plan(element, full, limits, fill, echo, array)
 
 
+def plain(shape: Any, dtype: Any, data: Any) -> tuple[Element, Shape] | None:
+    """Element and shape of a dataset of numbers that has no options, where they are plain to see; else None.
+
+    Parameters
+    ----------
+    shape, dtype, data
+        As in ``create_dataset``: the data as an array, or type and shape.
+    """
+    if data is None:
+        if type(dtype) is not str or type(shape) is not tuple:
+            return None
+        try:
+            return _plain_kind(shape, dtype)
+        except (TypeError, ValueError):
+            # a mistake, which is told as others are
+            return None
+    if shape is not None or dtype is not None or type(data) is not np.ndarray:
+        return None
+    found = data.dtype
+    if found.kind not in "iuf" or data.ndim > MAX_RANK:
+        return None
+    element = element_for(found)
+    return (element, data.shape) if element.kind == "number" and element.dtype == found else None
+
+
 @functools.lru_cache(maxsize=256, typed=True)
-def _plain_plan(shape: Shape, dtype: str) -> Plan:
-    """The plan of a dataset without data and options; what it remembers of options must not be changed."""
-    return plan(shape, np.dtype(dtype), None, {})
+def _plain_kind(shape: Shape, dtype: str) -> tuple[Element, Shape] | None:
+    """Programs make many datasets of a few kinds."""
+    found = plan(shape, np.dtype(dtype), None, {})
+    alone = found.fillvalue is None and not found.echo and found.maxshape is None
+    return (
+        (found.element, found.shape) if found.element.kind == "number" and alone and found.shape is not None else None
+    )
 
 
 def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:

@@ -82,7 +82,14 @@ class Group(Creating):
         KeyError
             There is none.
         """
-        if not isinstance(name, (str, bytes)):
+        if type(name) is str:
+            # What most names are: a dataset's of this group. One look at a table, which needs no lock.
+            oid = self._id
+            oid.check_for_name()
+            member = oid.node.children.get(name)
+            if type(member) is DatasetNode:
+                return Dataset(DatasetID(oid.handle, member))
+        elif not isinstance(name, bytes):
             if type(name).__name__ in ("Reference", "RegionReference"):
                 return self._referred(name)
             raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
@@ -175,6 +182,8 @@ class Group(Creating):
                 from pnc_vol.api.linking import make_link
 
                 make_link(self, name, obj)
+                return
+            if self._made_plainly(session, name, None, None, obj) is not None:
                 return
             slot = paths.slot(self._node, name, "create link")
             plan = create.plan(None, None, obj, {})

@@ -166,6 +166,19 @@ class GroupID(ObjectID):
 
     __slots__ = ()
 
+    def check(self) -> Session:
+        """As `ObjectID.check`, with fewer calls for the root, where most names are looked up."""
+        session = self.handle.session
+        if self.node is session.tree.root and not (session.closed or session.forked):
+            return session
+        return super().check()
+
+    def check_for_name(self) -> Session:
+        session = self.handle.session
+        if self.node is session.tree.root and not (session.closed or session.forked):
+            return session
+        return super().check_for_name()
+
 
 class FileID(GroupID):
     """Names a file, and its root group."""

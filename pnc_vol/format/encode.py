@@ -12,15 +12,19 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
-from collections import Counter
+from struct import pack_into
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.limits import check_limits, check_names
-from pnc_vol.format.model import Attr, Header
-from pnc_vol.format.sizes import inner_sizes
+from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.sizes import inner_bytes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, VARIABLE, WIDTHS, Widths
 
-__all__ = ["check_limits", "check_names", "encode", "header_size", "numrecs_bytes"]
+__all__ = ["check_limits", "check_names", "encode", "header_size", "numrecs_bytes", "unplaced"]
 
 _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 """Padding by the length modulo 4 of what it follows."""
@@ -39,33 +43,12 @@ def header_size(header: Header) -> int:
     >>> header_size(Header(5))
     48
     """
-    w = WIDTHS[header.version]
-    width = w.width
-    # Padded bytes of names, with their length field.
-    known: dict[str, int] = {}
+    return len(_frame(header).body)
 
-    def name(text: str) -> int:
-        n = len(text) if text.isascii() else len(_raw(text))
-        n = known[text] = width + ((n + 3) & -4)
-        return n
 
-    def attributes(attrs: tuple[Attr, ...]) -> int:
-        total = (4 + width) + len(attrs) * (4 + width)
-        for attr in attrs:
-            total += (known.get(attr[0]) or name(attr[0])) + ((len(attr[3]) + 3) & -4)
-        return total
-
-    total = 4 + width + 2 * (4 + width) + attributes(header.attrs)
-    for dim in header.dims:
-        total += name(dim[0]) + width
-    total += len(header.vars) * (width + width + w.tail.size)
-    names = [var[0] for var in header.vars]
-    lengths = map(len, names if "".join(names).isascii() else [_raw(text) for text in names])
-    total += sum([(n + 3) & -4 for n in lengths]) + width * sum([len(var[1]) for var in header.vars])
-    # Variables often share one tuple of attributes.
-    lists = {id(var[2]): var[2] for var in header.vars}
-    counts = Counter([id(var[2]) for var in header.vars])
-    return total + sum(counts[key] * attributes(attrs) for key, attrs in lists.items())
+def unplaced(header: Header) -> bytearray:
+    """The bytes of a header whose number of records and begins are 0; not to be changed."""
+    return _frame(header).body
 
 
 def _raw(name: str) -> bytes:
@@ -99,11 +82,42 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     check_limits(header)
     if check:
         check_names(header)
-    return _Writer(WIDTHS[header.version]).header(header)
+    w, frame = WIDTHS[header.version], _frame(header)
+    # It is filled in, so it serves once.
+    del header.derived["frame"]
+    begins = np.array([var[4] for var in header.vars], np.int64)
+    if begins.size and int(begins.min()) < 0:
+        name = header.vars[int(begins.argmin())].name
+        raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
+    pack_into(w.number.format, frame.body, 4, header.numrecs)
+    words, at = np.frombuffer(frame.body, ">u4"), frame.begin_at >> 2
+    if w.begin == 8:
+        words[at] = begins >> 32
+        at += 1
+    words[at] = begins & 0xFFFFFFFF
+    return bytes(frame.body)
 
 
 _MOST_KNOWN = 1 << 12
 """Entries from which on nothing more is remembered: memory."""
+
+
+class _Frame(NamedTuple):
+    """All bytes of a header but for the number of records and the begins, which are 0.
+
+    begin_at : int64[variables], where the begins are; multiples of 4, as all fields.
+    """
+
+    body: bytearray
+    begin_at: npt.NDArray[np.int64]
+
+
+def _frame(header: Header) -> _Frame:
+    """The frame of a header: made when its size is asked for, and used when it is encoded."""
+    found: _Frame | None = header.derived.get("frame")
+    if found is None:
+        found = header.derived["frame"] = _Writer(WIDTHS[header.version]).frame(header)
+    return found
 
 
 class _Writer:
@@ -112,23 +126,24 @@ class _Writer:
     def __init__(self, widths: Widths) -> None:
         self.w = widths
         self.names: dict[str, bytes] = {}
-        self.pieces: list[bytes] = []
+        self.shapes: dict[tuple[int, ...], bytes] = {}
 
-    def header(self, header: Header) -> bytes:
-        w, put = self.w, self.pieces.append
-        put(b"CDF" + bytes([header.version]) + w.number.pack(header.numrecs))
-        put(self.listing(DIMENSION, len(header.dims)))
-        for dim in header.dims:
-            put(self.name(dim.name) + w.number.pack(dim.size))
-        put(self.attributes(header.attrs))
-        self.variables(header)
-        return b"".join(self.pieces)
+    def frame(self, header: Header) -> _Frame:
+        w = self.w
+        pieces = [b"CDF" + bytes([header.version]) + w.number.pack(0), self.listing(DIMENSION, len(header.dims))]
+        pieces += [self.name(dim.name) + w.number.pack(dim.size) for dim in header.dims]
+        pieces.append(self.attributes(header.attrs))
+        pieces.append(self.listing(VARIABLE, len(header.vars)))
+        first = sum(map(len, pieces))
+        variables = self.variables(header)
+        ends = np.cumsum(np.fromiter(map(len, variables), np.int64, len(variables)))
+        return _Frame(bytearray().join(pieces + variables), ends + (first - w.begin))
 
     def listing(self, tag: int, n: int) -> bytes:
         return self.w.listing.pack(tag if n else ABSENT, n)
 
     def name(self, text: str) -> bytes:
-        raw = text.encode("utf-8", "surrogateescape")
+        raw = _raw(text)
         return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
 
     def attributes(self, attrs: tuple[Attr, ...]) -> bytes:
@@ -141,31 +156,42 @@ class _Writer:
             pieces += (head, pack(code, nelems), data, _NUL[len(data) & 3])
         return b"".join(pieces)
 
-    def variables(self, header: Header) -> None:
-        w, put = self.w, self.pieces.append
-        put(self.listing(VARIABLE, len(header.vars)))
-        shapes: dict[tuple[int, ...], bytes] = {}
-        # Variables often share one tuple of attributes.
-        between: dict[tuple[tuple[int, ...], int], bytes] = {}
+    def variables(self, header: Header) -> list[bytes]:
+        """The variables one by one."""
+        pieces: list[bytes] = []
+        put, number = pieces.append, self.w.number.pack
+        # Variables often have all but the name in common.
+        known: dict[tuple[tuple[int, ...], int, int], tuple[bytes, ...]] = {}
         lengths: dict[int, bytes] = {}
-        small = w.width == 4
-        number, tail = w.number.pack, w.tail.pack
-        for (name, dims, attrs, code, begin), size in zip(header.vars, inner_sizes(header), strict=True):
-            if begin < 0:
-                raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
+        dims: tuple[int, ...] | None = None
+        attrs: tuple[Attr, ...] | None = None
+        code = -1
+        endings: tuple[bytes, ...] = ()
+        for var in header.vars:
+            name = var[0]
+            if var[1] is not dims or var[2] is not attrs or var[3] != code:
+                _, dims, attrs, code, _ = var
+                met = known.get((dims, id(attrs), code))
+                if met is None:
+                    met = self.endings(header, var)
+                    if len(known) < _MOST_KNOWN:
+                        known[dims, id(attrs), code] = met
+                endings = met
             raw = name.encode() if name.isascii() else _raw(name)
             n = len(raw)
             length = lengths.get(n)
             if length is None:
                 length = lengths[n] = number(n)
-            middle = between.get((dims, id(attrs)))
-            if middle is None:
-                shape = shapes.get(dims)
-                if shape is None:
-                    shape = shapes[dims] = b"".join(map(number, (len(dims), *dims)))
-                middle = shape + self.attributes(attrs)
-                if len(between) < _MOST_KNOWN:
-                    between[dims, id(attrs)] = middle
-            vsize = (size + 3) & -4
-            end = tail(code, 0xFFFFFFFF if small and vsize > 0xFFFFFFFC else vsize, begin)
-            put(length + raw + _NUL[n & 3] + middle + end)
+            put(length + raw + endings[n & 3])
+        return pieces
+
+    def endings(self, header: Header, var: Var) -> tuple[bytes, ...]:
+        """What comes behind the name of a variable, by the name's length modulo 4."""
+        w, dims = self.w, var.dims
+        shape = self.shapes.get(dims)
+        if shape is None:
+            shape = self.shapes[dims] = b"".join(map(w.number.pack, (len(dims), *dims)))
+        vsize = (inner_bytes(header, var) + 3) & -4
+        last = w.tail.pack(var.type, 0xFFFFFFFF if w.width == 4 and vsize > 0xFFFFFFFC else vsize, 0)
+        rest = shape + self.attributes(var.attrs) + last
+        return tuple(nul + rest for nul in _NUL)

@@ -111,25 +111,35 @@ def check_limits(header: Header) -> None:
         raise DefinitionError(
             f"{header.numrecs} records: CDF-{version} holds at most {_DIM_MAX[version]}.{_hint(version)}"
         )
+    if header.derived.get("within_limits"):
+        # Who gives places to definitions that were checked looks at where they end.
+        return
     for kind, entries in (("dimensions", header.dims), ("variables", header.vars)):
         if len(entries) > MAX_COUNT:
             raise DefinitionError(f"{len(entries)} {kind}: a file holds at most {MAX_COUNT}.")
     _check_dims(header)
     _check_attrs("The file", header.attrs, version)
     codes = WIDTHS[version].sizes
+    # Variables often share dimensions, and one tuple of attributes with the one before.
     checked: set[tuple[int, ...]] = set()
-    # Variables often share one tuple of attributes.
     seen: set[int] = set()
+    shape: tuple[int, ...] | None = None
+    last: tuple[Attr, ...] | None = None
     for name, dims, attrs, code, _ in header.vars:
         if code not in codes:
             check_type(f"Variable {name!r}", code, version)
-        if dims not in checked:
-            _check_shape(header, name, dims)
-            checked.add(dims)
-        if attrs and id(attrs) not in seen:
-            _check_attrs(f"Variable {name!r}", attrs, version)
-            seen.add(id(attrs))
+        if dims is not shape:
+            shape = dims
+            if dims not in checked:
+                _check_shape(header, name, dims)
+                checked.add(dims)
+        if attrs is not last:
+            last = attrs
+            if attrs and id(attrs) not in seen:
+                _check_attrs(f"Variable {name!r}", attrs, version)
+                seen.add(id(attrs))
     _check_sizes(header)
+    header.derived["within_limits"] = True
 
 
 def _hint(version: int) -> str:

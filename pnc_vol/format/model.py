@@ -9,8 +9,10 @@ Source: NetCDF classic format specification (CDF-1, CDF-2) and PnetCDF's CDF-5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any, NamedTuple
 
 __all__ = ["Attr", "Dim", "Finding", "Header", "Var"]
 
@@ -65,6 +67,8 @@ class Header:
 
     version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
     numrecs : int, records that the file holds.
+    derived : dict, what other modules found out about the definitions, so that nobody has to find it again; one for all
+        headers made of each other by `with_numrecs` and `with_begins`, so nothing in it may depend on these.
     """
 
     version: int
@@ -72,6 +76,27 @@ class Header:
     dims: tuple[Dim, ...] = ()
     attrs: tuple[Attr, ...] = ()
     vars: tuple[Var, ...] = ()
+    derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def with_numrecs(self, numrecs: int) -> Header:
+        """The same definitions with another number of records."""
+        return self if numrecs == self.numrecs else self._of_these(replace(self, numrecs=numrecs))
+
+    def with_begins(self, begins: Iterable[int]) -> Header:
+        """The same definitions with variables that begin there.
+
+        Examples
+        --------
+        >>> Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6))).with_begins([80, 88]).vars[1].begin
+        88
+        """
+        name, dims, attrs, code = ([var[i] for var in self.vars] for i in range(4))
+        made = map(tuple.__new__, repeat(Var), zip(name, dims, attrs, code, begins, strict=True))
+        return self._of_these(replace(self, vars=tuple(made)))
+
+    def _of_these(self, made: Header) -> Header:
+        object.__setattr__(made, "derived", self.derived)
+        return made
 
 
 class Finding(NamedTuple):

@@ -17,7 +17,8 @@ Source: NetCDF classic format specification; the alignment hints of PnetCDF.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from itertools import accumulate
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size
@@ -89,8 +90,8 @@ def _align(offset: int, step: int) -> int:
     return -(-offset // step) * step
 
 
-def _var_step(var: Var) -> int:
-    return 8 if TYPES[var.type].size == 8 else 4
+def _step_of(code: int) -> int:
+    return 8 if TYPES[code].size == 8 else 4
 
 
 def first_begin(header: Header) -> int | None:
@@ -134,13 +135,24 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
     begins = [0] * len(header.vars)
     if len(records) < len(sizes):
         at = _align(at, how.var_align)
-        for i, var in enumerate(header.vars):
-            if i not in in_record:
-                begins[i] = at = _align(at, _var_step(var))
-                at = pad4(at + sizes[i])
+        steps = {} if records else {code: _step_of(code) for code in {var[3] for var in header.vars}}
+        if len(set(steps.values())) == 1:
+            # What keeps one step keeps the next.
+            begins, at = _packed(sizes, _align(at, next(iter(steps.values()))))
+        else:
+            for i, var in enumerate(header.vars):
+                if i not in in_record:
+                    begins[i] = at = _align(at, _step_of(var[3]))
+                    at = pad4(at + sizes[i])
         at += how.var_free
     _pack_records(header, sizes, records, _align(at, how.record_align), begins)
     return _with_begins(header, begins, sizes)
+
+
+def _packed(sizes: list[int], start: int) -> tuple[list[int], int]:
+    """Begins of variables one behind the other, and where the last one ends."""
+    ends = list(accumulate([(n + 3) & -4 for n in sizes], initial=start))
+    return ends[:-1], ends[-1]
 
 
 def _pack_records(header: Header, sizes: list[int], records: list[int], start: int, begins: list[int]) -> None:
@@ -161,12 +173,7 @@ def _with_begins(header: Header, begins: list[int], sizes: list[int]) -> Header:
             )
         if begin + pad4(size) > MAX_OFFSET:
             raise DefinitionError(f"Variable {var.name!r} would end beyond 2**63 - 1 bytes; make it smaller.")
-    make = tuple.__new__
-    placed = [
-        var if var[4] == begin else make(Var, (var[0], var[1], var[2], var[3], begin))
-        for var, begin in zip(header.vars, begins, strict=True)
-    ]
-    return replace(header, vars=tuple(placed))
+    return header.with_begins(begins)
 
 
 def grow(
@@ -267,7 +274,7 @@ class _Keeper:
                 continue
             before = self._carried(i)
             if before is None:
-                begin = _align(self.start if end is None else end, _var_step(var))
+                begin = _align(self.start if end is None else end, _step_of(var.type))
             elif not self._same_rows(i, before) or (end is not None and before.begin < end):
                 return None
             else:

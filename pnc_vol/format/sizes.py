@@ -69,9 +69,13 @@ def inner_bytes(header: Header, var: Var) -> int:
 
 
 def inner_sizes(header: Header) -> list[int]:
-    """Return `inner_bytes` of every variable; each pair of dimensions and type is multiplied once."""
-    known = _Sizes(header.dims)
-    return [known[dims, code] for _, dims, _, code, _ in header.vars]
+    """Return `inner_bytes` of every variable, in a list that is not to be changed: it is kept with the header."""
+    found: list[int] | None = header.derived.get("inner_sizes")
+    if found is None:
+        # Each pair of dimensions and type is multiplied once.
+        known = _Sizes(header.dims)
+        found = header.derived["inner_sizes"] = [known[var[1], var[3]] for var in header.vars]
+    return found
 
 
 class _Sizes(dict[tuple[tuple[int, ...], int], int]):

@@ -26,7 +26,7 @@ from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.plain import Plain, is_plain, listed, shown_plainly, with_plain
+from pnc_vol.mapping.plain import Plain, is_plain, listed, met_before, shown_plainly, with_plain
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import LITERAL, spell, unspell
 from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
@@ -110,6 +110,12 @@ def make_attribute(
         simple = _simple(value)
         if simple is not None:
             return simple
+        if type(value) is np.ndarray or isinstance(value, np.generic):
+            # Numbers that are stored as they are.
+            found: Dtype = value.dtype
+            element = element_for(found) if found.kind in "iuf" and found.metadata is None else None
+            if element is not None and element.kind == "number" and element.dtype == found:
+                return Attribute(element.dtype, value.shape, frozen(np.array(value, order="C")))
     wanted = None if dtype is None else np.dtype(dtype)
     if isinstance(shape, (int, np.integer)):
         shape = (int(shape),)
@@ -238,7 +244,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_entries", "_findings", "_raw", "_renamed", "markers")
+    __slots__ = ("_entries", "_findings", "_raw", "_renamed", "_shown", "markers")
 
     def __init__(
         self,
@@ -252,6 +258,8 @@ class Attributes(MutableMapping[str, Attribute]):
         self._renamed = renamed
         self._findings = findings
         self._entries: Table | None = None
+        # Of all objects with the same attributes in the header: what a user sees of them.
+        self._shown: dict[str, Any] | None = None
 
     @property
     def untouched(self) -> tuple[Attr, ...] | None:
@@ -261,7 +269,7 @@ class Attributes(MutableMapping[str, Attribute]):
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
         """Take the header's spelling of these same attributes in place of the values, so that it is made only once."""
         renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker} if markers else {}
-        self._raw, self._entries = raw, None
+        self._raw, self._entries, self._shown = raw, None, None
         self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
 
     def entries(self) -> Mapping[str, Attribute | Attr]:
@@ -273,7 +281,10 @@ class Attributes(MutableMapping[str, Attribute]):
         if self._entries is None:
             raw = self._raw or ()
             if not self._renamed:
-                self._entries = listed(raw).table
+                found = listed(raw)
+                self._entries = found.table
+                # Markers may say otherwise of the same bytes.
+                self._shown = None if self.markers else found.shown
                 return self._entries
             table: Table = {}
             for attr in raw:
@@ -287,7 +298,7 @@ class Attributes(MutableMapping[str, Attribute]):
         table = self._table()
         if self._raw is not None:
             table = self._entries = dict(table)
-            self._raw = None
+            self._raw = self._shown = None
         return table
 
     def names(self) -> Sequence[str]:
@@ -302,9 +313,30 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def plain(self, name: str) -> Any:
         """The value as a user sees it, if it is spelled in the header as one text or number; else None."""
+        shown = self._shown
+        if shown is not None:
+            found = shown.get(name)
+            if found is not None:
+                return found
         table = self._entries
         entry = (self._table() if table is None else table).get(name)
-        return shown_plainly(entry) if type(entry) is Attr and entry[0] not in self.markers else None
+        if type(entry) is not Attr or entry[0] in self.markers:
+            return None
+        found = shown_plainly(entry)
+        if self._shown is not None and found is not None:
+            self._shown[name] = found
+        return found
+
+    def put_again(self, name: str, value: Any) -> bool:
+        """As `put`, if the same was put to the same attributes not long ago; False if not."""
+        raw = self._raw
+        if raw is None or self.markers:
+            return False
+        made = met_before(raw, name, value)
+        if made is None:
+            return False
+        self._raw, self._entries, self._shown = made, None, None
+        return True
 
     def put(self, name: str, value: Plain) -> None:
         """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value."""
@@ -313,7 +345,7 @@ class Attributes(MutableMapping[str, Attribute]):
             self[name] = _of_plain(value)
         else:
             # As it will be in the header: nothing is left to do there.
-            self._raw, self._entries = made, None
+            self._raw, self._entries, self._shown = made, None, None
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         self._change()[name] = value
@@ -330,7 +362,8 @@ class Attributes(MutableMapping[str, Attribute]):
         return iter(self._table())
 
     def __len__(self) -> int:
-        return len(self._table())
+        table = self._entries
+        return len(self._table() if table is None else table)
 
     def __repr__(self) -> str:
         return f"<Attributes {list(self)!r}>"

@@ -73,7 +73,12 @@ class DimBook:
         records = []
         for node in nodes:
             shape = node.shape or ()
-            if (len(shape) != 1 and node.maxshape is None) or node.is_placeholder:
+            if node.maxshape is None and (len(shape) != 1 or node.scale is None):
+                # What most are.
+                if len(shape) == 1 and shape[0] and node.element.kind != "composite":
+                    self._plain.add(node.cdf_name)
+                continue
+            if node.is_placeholder:
                 continue
             record = node.is_record
             if record:

@@ -23,7 +23,7 @@ from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, walk
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
 
 __all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
 
@@ -72,9 +72,8 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     nodes = list(tree.datasets.values())
     _name_variables(nodes, tree)
     book = DimBook(nodes)
-    numrecs = numrecs_of(tree)
     with no_collections():
-        variables = [_plain_variable(node, book) or _variable(node, book, numrecs) for node in nodes]
+        variables = _variables(nodes, book, tree)
     dims, moved = book.in_order(tree.file_dims, tree.spare_dims)
     if moved is not None:
         known = {var.dims for var in variables}
@@ -85,45 +84,98 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
 
 
 def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
+    names = [node.cdf_name for node in nodes]
+    taken = set(names)
+    taken.discard("")
+    fresh = [node for node, name in zip(nodes, names, strict=True) if not name]
     book = NameBook()
-    fresh = []
-    for node in nodes:
-        name = node.cdf_name
-        if not name or name in book.taken:
-            fresh.append(node)
-        else:
-            book.taken.add(name)
+    if len(taken) + len(fresh) == len(nodes):
+        book.taken = taken
+    else:
+        fresh = []
+        for node in nodes:
+            name = node.cdf_name
+            if not name or name in book.taken:
+                fresh.append(node)
+            else:
+                book.taken.add(name)
+    taken, root = book.taken, tree.root
     for node in fresh:
-        in_root = node.parent is tree.root
-        wanted = legal_name(node.name) if in_root else variable_name(node.path, tree.separator)
-        node.cdf_name = book.take(wanted)
+        name = node.name
+        in_root = node.parent is root
+        # What most names are, said without asking `legal_name`.
+        if in_root and len(name) < _SHORT and name.isidentifier() and name.isascii() and name not in taken:
+            taken.add(name)
+            node.cdf_name = name
+        else:
+            wanted = legal_name(name) if in_root else variable_name(node.path, tree.separator)
+            node.cdf_name = book.take(wanted)
 
 
-def _plain_variable(node: DatasetNode, book: DimBook) -> Var | None:
-    """As `_variable`, for numbers in the root with nothing to say of their axes, which most datasets are; else None."""
-    element, shape, name = node.element, node.shape, node.cdf_name
-    if (
-        element.kind != "number"
-        or node.made_axes is not None
-        or node.maxshape is not None
-        or node.fillvalue is not None
-        or node.scale is not None
-        or not shape
-        or node.name != name
-        or node.parent is not node.tree.root
-        or element.nc_type in _AMBIGUOUS
-        or not element.dtype.isnative
-        or node.attrs.markers
-    ):
+def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]:
+    """The variables of all datasets; most are numbers in the root with nothing to say of their axes, and told at once.
+
+    Of those, datasets of one element, shape and names of axes have the same dimensions and type.
+    """
+    numrecs, root = numrecs_of(tree), tree.root
+    known: dict[tuple[int, tuple[int, ...], int], tuple[tuple[int, ...], int]] = {}
+    made: list[Var] = []
+    put = made.append
+    before: DatasetNode | None = None
+    dims: tuple[int, ...] = ()
+    code = 0
+    for node in nodes:
+        attrs, name, shape = node.attrs, node.cdf_name, node.shape
+        if (
+            not shape
+            or node.maxshape is not None
+            or node.fillvalue is not None
+            or node.made_axes is not None
+            or node.scale is not None
+            or node.name != name
+            or node.parent is not root
+            or attrs.markers
+        ):
+            put(_variable(node, book, numrecs))
+            continue
+        element = node.element
+        if before is None or element is not before.element or shape != before.shape or node.names is not before.names:
+            # Their nodes keep them, so their identity is theirs.
+            key = id(element), shape, id(node.names)
+            found = known.get(key)
+            if found is None:
+                found = _plain_kind(node, book)
+                if found is None:
+                    put(_variable(node, book, numrecs))
+                    continue
+                known[key] = found
+            before, (dims, code) = node, found
+        raw = attrs.untouched
+        if raw is None:
+            marker: dict[str, Any] = {}
+            raw = _spelled(attrs, marker)
+            if marker:
+                # What `_spelled` has to say in a marker, it says again.
+                put(_variable(node, book, numrecs))
+                continue
+        put(_make(Var, (name, dims, raw, code, -1)))
+    return made
+
+
+def _plain_kind(node: DatasetNode, book: DimBook) -> tuple[tuple[int, ...], int] | None:
+    """Dimensions and type, if they say all there is to say of a dataset that nobody said more of; else None."""
+    element = node.element
+    if element.kind != "number" or element.nc_type in _AMBIGUOUS or not element.dtype.isnative:
         return None
-    dims = book.plain(shape, node.names)
+    assert node.shape is not None
+    dims = book.plain(node.shape, node.names)
     if dims is None or book.dims[dims[-1]].name == COMPLEX_DIM:
         return None
-    marker: dict[str, Any] = {}
-    attrs = _spelled(node.attrs, marker)
-    # What `_spelled` has to say in a marker, it says again.
-    return None if marker else _make(Var, (name, dims, attrs, element.nc_type, -1))
+    return dims, element.nc_type
 
+
+_SHORT = 60
+"""Characters of a name that is surely short enough."""
 
 _make = tuple.__new__
 
@@ -318,7 +370,7 @@ def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker:
 def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
-    groups = [node for node in walk(tree.root) if isinstance(node, GroupNode) and node.parent is not None]
+    groups = _groups_below(tree.root)
     marker: dict[str, Any] = {}
     written = list(_spelled(root, marker))
     if groups:
@@ -338,6 +390,17 @@ def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
         marker["version"] = 1
         written.append(dump_marker(marker))
     return tuple(written)
+
+
+def _groups_below(root: GroupNode) -> list[GroupNode]:
+    """All groups below one, parents first, in the order of creation."""
+    found = []
+    stack = [node for node in root.children.values() if isinstance(node, GroupNode)][::-1]
+    while stack:
+        group = stack.pop()
+        found.append(group)
+        stack += [node for node in group.children.values() if isinstance(node, GroupNode)][::-1]
+    return found
 
 
 def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from hashlib import blake2s
 
 from pnc_vol.format.names import MAX_NAME, is_legal_name, normalise
 
@@ -54,6 +53,9 @@ def _shortened(bent: str, name: str, room: int = _LONGEST) -> str:
     coded = bent.encode("utf-8", "surrogateescape")
     if len(coded) <= room:
         return bent
+    # few names are so long, and what makes digests takes a tenth of the time to import the package
+    from hashlib import blake2s
+
     digest = blake2s(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
     return f"{coded[: room - _DIGEST - 1].decode(errors='ignore').rstrip()}_{digest}"
 

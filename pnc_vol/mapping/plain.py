@@ -19,10 +19,22 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
 from pnc_vol.mapping.names import MARKER, legal_name
 
-__all__ = ["Listed", "Plain", "encode_plain", "is_plain", "listed", "shown_plainly", "with_plain"]
+__all__ = [
+    "PLAIN_TYPES",
+    "Listed",
+    "Plain",
+    "encode_plain",
+    "is_plain",
+    "listed",
+    "met_before",
+    "shown_plainly",
+    "with_plain",
+]
 
 Plain = str | float | int
 """A text or a number of Python's of which nothing but itself is to be stored."""
+
+PLAIN_TYPES = frozenset((str, float, int))
 
 _LEAST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -41,11 +53,13 @@ class Listed(NamedTuple):
 
     table : by name; not to be changed.
     names : sorted.
+    shown : values as a user sees them, of those that were looked at; all of them immutable.
     """
 
     raw: tuple[Attr, ...]
     table: dict[str, Any]
     names: list[str]
+    shown: dict[str, Any]
 
 
 # By the tuple's identity, which is its own as long as the entry keeps it alive.
@@ -114,6 +128,12 @@ def shown_plainly(attr: Attr) -> Any:
     return None if scalar is None else scalar[1](scalar[0](data)[0])
 
 
+def met_before(raw: tuple[Attr, ...], name: str, value: Any) -> tuple[Attr, ...] | None:
+    """What `with_plain` returned for the same arguments, if it remembers; `value` is of `PLAIN_TYPES`."""
+    met = _more.get((id(raw), name, type(value), value))
+    return None if met is None or met[0] is not raw else met[1]
+
+
 def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
     """The attributes with a plain one more, or in the place of that of its name; None if it is spelled otherwise.
 
@@ -124,10 +144,9 @@ def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ..
     >>> with_plain((), "units", "K") is with_plain((), "units", "K"), with_plain((), "a/b", 1)
     (True, None)
     """
-    key = id(raw), name, type(value), value
-    met = _more.get(key)
-    if met is not None and met[0] is raw:
-        return met[1]
+    met = met_before(raw, name, value)
+    if met is not None:
+        return met
     if len(raw) >= _FEW or legal_name(name) != name or name == MARKER:
         return None
     attr = encode_plain(name, value)
@@ -139,7 +158,7 @@ def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ..
     if value != 0 and (type(value) is not str or len(value) <= _SHORT):
         if len(_more) >= _MOST_KNOWN:
             _more.clear()
-        _more[key] = raw, made
+        _more[id(raw), name, type(value), value] = raw, made
     return made
 
 
@@ -150,7 +169,7 @@ def listed(raw: tuple[Attr, ...]) -> Listed:
         table: dict[str, Any] = {}
         for attr in raw:
             table.setdefault(attr[0], attr)
-        found = Listed(raw, table, sorted(table))
+        found = Listed(raw, table, sorted(table), {})
         if len(_listed) >= _MOST_KNOWN:
             _listed.clear()
         _listed[id(raw)] = found

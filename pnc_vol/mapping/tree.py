@@ -40,6 +40,8 @@ class Axis:
 NAMELESS: tuple[tuple[str, str | None], ...] = (("", None),) * 64
 """Labels and names of axes that have none; more than any dataset has axes."""
 
+_NAMELESS = tuple(NAMELESS[:n] for n in range(65))
+
 
 @dataclass(slots=True, eq=False)
 class Node:
@@ -219,6 +221,18 @@ class Tree:
             self._add_parts(node)
         return node
 
+    def add_plain(self, parent: GroupNode, name: str, element: Element, shape: tuple[int, ...]) -> DatasetNode:
+        """As `add_dataset` for numbers of a fixed shape, in fewer steps."""
+        uid = self.next_uid
+        node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, None, None, _NAMELESS[len(shape)])
+        self.next_uid = uid + 1
+        self.datasets[uid] = parent.children[name] = node
+        self.history.append(node)
+        if parent.order is not None:
+            parent.note(name)
+        self.version += 1
+        return node
+
     def _new(
         self,
         parent: Any,
@@ -238,7 +252,7 @@ class Tree:
             shape=shape,
             maxshape=maxshape,
             fillvalue=fillvalue,
-            names=NAMELESS[: len(shape or ())],
+            names=_NAMELESS[len(shape or ())],
         )
         self.next_uid += 1
         self.datasets[node.uid] = node

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from pnc_vol.format.model import Header, Var
+from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import TYPE_KEYS, element_of_var, generated_attrs
@@ -91,7 +91,7 @@ class _Reader:
         if marker and marker.get("version") != 1:
             self.findings.append(f"_PncVol has version {shown(marker.get('version'))}; this library knows version 1")
         self._read_groups(marker.get("groups", []))
-        visible = [self._read_variable(var) for var in header.vars]
+        visible = self._read_variables()
         if self.composites or self.loose:
             from pnc_vol.mapping.assembling import assemble
 
@@ -151,15 +151,55 @@ class _Reader:
             group = child
         return group
 
+    def _read_variables(self) -> list[tuple[int, ...]]:
+        """Hang a dataset for each variable into the tree; return the dimensions of their axes.
+
+        Most are like the one before them and need no closer look.
+        """
+        tree, root, taken, findings = self.tree, self.tree.root, self.names.taken, self.findings
+        datasets, children = tree.datasets, root.children
+        found: list[tuple[int, ...]] = []
+        dims: tuple[int, ...] | None = None
+        attrs: tuple[Attr, ...] | None = None
+        code, plan = -1, None
+        for var in self.header.vars:
+            name = var[0]
+            if var[1] is not dims or var[2] is not attrs or var[3] != code:
+                _, dims, attrs, code, _ = var
+                plan = None if self._is_special(attrs) else self.plans.get((code, dims))
+            # A name that is like this is a member's; see `is_member_name`.
+            if plan is None or name in taken or not (name.isidentifier() and name.isascii()):
+                found.append(self._read_variable(var))
+                plan = None if self._is_special(attrs) else self.plans.get((code, dims))
+                continue
+            element, visible, names, shape, maxshape = plan
+            if len(names) == 1 and names[0][1] == name:
+                found.append(self._read_variable(var))
+                continue
+            uid = tree.next_uid
+            tree.next_uid = uid + 1
+            taken.add(name)
+            datasets[uid] = children[name] = DatasetNode(
+                tree, name, root, Attributes(attrs, NO_MARKERS, NO_MARKERS, findings), uid, element, shape, maxshape,
+                None, names, None, name,
+            )  # fmt: skip
+            found.append(visible)
+        return found
+
+    def _is_special(self, attrs: tuple[Attr, ...]) -> bool:
+        """Whether a variable with these attributes needs a closer look."""
+        found = self.special.get(id(attrs))
+        if found is None:
+            found = self.special[id(attrs)] = any(attr[0] in SPECIAL for attr in attrs)
+        return found
+
     def _read_variable(self, var: Var) -> tuple[int, ...]:
         """Hang a dataset for `var` into the tree; return the dimensions of its axes."""
         name, dims, attrs, code, _ = var
         tree = self.tree
         marker: Marker = NO_MARKERS
         fill = None
-        special = self.special.get(id(attrs))
-        if special is None:
-            special = self.special[id(attrs)] = any(attr[0] in SPECIAL for attr in attrs)
+        special = self._is_special(attrs)
         key: Any = (code, dims)
         if special:
             marker = self._marker_of(var)

@@ -20,6 +20,7 @@ from typing import Any
 
 from pnc_vol.comm import Comm, ranks_text
 from pnc_vol.errors import DefinitionMismatchError, RequestFailure
+from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
 from pnc_vol.mapping.tree import Tree
 
@@ -61,10 +62,16 @@ class Agreement:
 
 
 def digest(header: Header) -> bytes:
-    """16 bytes that tell one set of definitions from another; begins and widths play no part in it."""
-    return hashlib.blake2b(
-        repr((header.version, header.numrecs, header.dims, header.attrs, header.vars)).encode(), digest_size=16
-    ).digest()
+    """16 bytes that tell one set of definitions from another; begins play no part in it.
+
+    Raises
+    ------
+    Exception
+        The definitions are beyond the limits that `check_limits` knows.
+    """
+    found = hashlib.blake2b(numrecs_bytes(header), digest_size=16)
+    found.update(unplaced(header))
+    return found.digest()
 
 
 def agree(

@@ -20,7 +20,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.pieces import copy_pieces
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.pending.plan import COLUMNS, Item, Listed, Rows
+from pnc_vol.pending.plan import COLUMNS, Item, Listed, Rows, Tables
 
 __all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome"]
 
@@ -63,7 +63,7 @@ class RowsOf:
     """Rows by variable."""
 
     def __init__(self, rows: Mapping[int, Rows]) -> None:
-        self._rows = dict(rows)
+        self._rows: Mapping[int, Rows] = rows
 
     def uids(self) -> list[int]:
         return list(self._rows)
@@ -83,7 +83,11 @@ class RowsOf:
         raise NotImplementedError
 
     def change(self, rows: Mapping[int, Rows]) -> Batch:
-        return self.keep({uid: found for uid, found in (self._rows | dict(rows)).items() if len(found)})
+        return self.keep(_changed(self._rows, rows))
+
+
+def _changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
+    return {uid: found for uid, found in (dict(rows) | dict(others)).items() if len(found)}
 
 
 class MemoryBatch(RowsOf):
@@ -102,7 +106,7 @@ class MemoryBatch(RowsOf):
         self.listed = dict(listed or {})
 
     def uids(self) -> list[int]:
-        return list(self._rows | self.listed)
+        return list(self._rows) + [uid for uid in self.listed if uid not in self._rows]
 
     def rows(self, uid: int) -> Rows:
         found = self.listed.get(uid) if self.listed else None
@@ -120,8 +124,12 @@ class MemoryBatch(RowsOf):
 
     def change(self, rows: Mapping[int, Rows]) -> MemoryBatch:
         listed = {uid: found for uid, found in self.listed.items() if uid not in rows}
-        changed = {uid: found for uid, found in (self._rows | dict(rows)).items() if len(found)}
-        return MemoryBatch(changed, self.arena, listed)
+        return MemoryBatch(_changed(self._rows, rows), self.arena, listed)
+
+    @property
+    def whole(self) -> Tables | None:
+        """All of it as it was posted, if nothing was taken out and nothing is a list."""
+        return self._rows if isinstance(self._rows, Tables) and not self.listed else None
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         copy_pieces(target, target_place, self.arena, address, nbytes)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,9 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
-from pnc_vol.pending.batches import Batch, LentBatch
+from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch
 from pnc_vol.pending.overlay import same_width
-from pnc_vol.pending.plan import NO_ROWS, Item, Listed, Place, Plan, Relative, Rows, unmerged
+from pnc_vol.pending.plan import NO_ROWS, Item, Listed, Place, Plan, Relative, Rows, Tables, unmerged
 from pnc_vol.pending.queue import MOST_RUNS
 from pnc_vol.pending.stream import write_lent
 
@@ -87,7 +88,14 @@ def meeting(write: Write, rounds: int) -> Iterator[Write]:
 
 def rounds_of(batches: list[Batch]) -> int:
     """Writes that `carry` makes at most, if all variables have a place."""
-    return sum(len(_groups(batch, batch.uids())) for batch in batches if not isinstance(batch, LentBatch))
+    counted = [batch for batch in batches if not isinstance(batch, LentBatch)]
+    return sum(1 if _in_one(batch) is not None else len(_groups(batch, batch.uids())) for batch in counted)
+
+
+def _in_one(batch: Batch) -> Tables | None:
+    """What a batch in memory holds, if it is planned and written at once; see `_groups`."""
+    found = batch.whole if isinstance(batch, MemoryBatch) else None
+    return found if found is not None and 0 < len(found.rows) <= MOST_RUNS else None
 
 
 def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
@@ -167,9 +175,12 @@ def carry(
     work = _Work(places, record_size, driver, write or driver.write, room, result)
     held: dict[int, Rows] = {}
     for batch in batches:
-        mine = [uid for uid in batch.uids() if uid in places]
+        uids = batch.uids()
+        mine = [uid for uid in uids if uid in places]
         failed = work.lent(batch, mine) if isinstance(batch, LentBatch) else work.groups(batch, mine)
         result.failed.update(failed)
+        if not failed and not held and len(mine) == len(uids):
+            continue
         changed: dict[int, Rows] = {}
         for uid in mine:
             before = held.get(uid)
@@ -235,6 +246,17 @@ class _Work:
         """Write a part of a batch after the other; the errors of requests that failed, by (request, uid)."""
         failed: Failed = {}
         memory: Bytes | None = None
+        tables = _in_one(batch)
+        if tables is not None and len(uids) == len(tables):
+            where = np.fromiter(chain.from_iterable(map(self.places.__getitem__, uids)), np.int64, 3 * len(uids))
+            plan = Plan.at_once(where.reshape(-1, 3), tables, self.record_size)
+            if plan is not None:
+                try:
+                    self.write(plan.extents, batch.load(self.room))
+                except OSError as error:
+                    return self.one_by_one(batch, list(tables.items()), error)
+                self.count(plan.requests, plan.extents)
+                return failed
         for group in _groups(batch, uids):
             items = [(uid, batch.items(uid)[i]) for uid, i in group]
             try:

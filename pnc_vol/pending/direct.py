@@ -194,8 +194,11 @@ def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -
     run = one_run(node.shape, index) if node.shape and node.element.kind == "number" else None
     if run is None or not run[1]:
         return None
-    array = as_out(out, run[2], node.element.dtype)
-    request = session.handle(session.next_number(), "read", run[1] * node.element.itemsize, array)
+    element = node.element
+    array = as_out(out, run[2], element.dtype)
+    number = session.next_request
+    session.next_request = number + 1
+    request = session.handles[number] = Request(session, number, "read", run[1] * element.file_dtype.itemsize, array)
     session.reads.append(PostedRead(request, node, (node.shape, index), array, run))
     return request
 
@@ -265,9 +268,10 @@ def _in_groups(
                 values.byteswap(inplace=True)
             at = 0
             for posted, n in zip(group, counts[first:last].tolist(), strict=True):
-                out, part = posted.out, values[at : at + n]
+                out, request = posted.out, posted.request
+                part = values[at : at + n]
                 out[...] = part if out.ndim == 1 else part.reshape(out.shape)
-                posted.request._complete()
+                request.status, request.error = "done", None
                 at += n
         first = last
     return left

@@ -28,7 +28,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.direct import PostedRead, complete_runs, facts_of, read_run
 from pnc_vol.pending.plan import Place
 from pnc_vol.pending.post import whole_extents
-from pnc_vol.pending.straight import read_straight
+from pnc_vol.pending.straight import LEAST, read_straight
 from pnc_vol.pending.strided import reach, read_hyperslab
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     if not reads:
         return
     try:
-        reads = complete_runs(session, [posted for posted in reads if not read_straight(session, posted)])
+        small = [posted for posted in reads if posted.out.nbytes < LEAST or not read_straight(session, posted)]
+        reads = complete_runs(session, small)
         raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
         for posted in reads:

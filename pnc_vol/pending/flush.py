@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -191,7 +190,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         at = placed.places.get(uid)
         tree.datasets[uid].element = element.widened(at.itemsize if at else 1)
     flat = to_header(tree, version=session.version)
-    flat = flat._replace(header=replace(flat.header, numrecs=numrecs_of(tree)))
+    flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
     for uid, element in grown.items():
         tree.datasets[uid].element = element
     check_limits(flat.header)
@@ -237,7 +236,7 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     else:
         # Never where a longer header was: its bytes would shine through.
         new = place(flat.header, alignment, header_extent=max(size + reserve, len(session.disk_bytes)))
-    new = replace(new, numrecs=numrecs_of(session.tree))
+    new = new.with_numrecs(numrecs_of(session.tree))
     session.laid_out = (flat, new)
     return new
 
@@ -333,7 +332,8 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
                 with transport.writing(session.driver, agreed, writer(session)) as write:
                     batches = queue.batches()
                     room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
-                    done = carry(batches, target.places, target.record_size, session.driver, room, write=write)
+                    places = target.places if batches else {}
+                    done = carry(batches, places, target.record_size, session.driver, room, write=write)
                 queue.replace(done.left)
             except Exception as reason:
                 error = reason

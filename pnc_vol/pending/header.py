@@ -125,7 +125,7 @@ def with_records(session: Session, header: Header, numrecs: int) -> Header:
             node.shape = shape
         placed = zip(flat.vars, header.vars, strict=True)
         header = replace(flat, vars=tuple(var._replace(begin=at.begin) for var, at in placed))
-    return replace(header, numrecs=numrecs)
+    return header.with_numrecs(numrecs)
 
 
 def _same_but_numrecs(one: Header, other: Header) -> bool:

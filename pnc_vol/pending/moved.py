@@ -6,7 +6,6 @@ Knows: layouts, drivers, ranks, which share the copying. Does not know: requests
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +33,7 @@ def moved(session: Session, target: Placed) -> Driver | None:
     at = {uid: i for i, uid in enumerate(base_uids)}
     origin = [at.get(uid) for uid in target.uids]
     # Only records that are in the file are carried along.
-    new = replace(target.header, numrecs=base.numrecs)
+    new = target.header.with_numrecs(base.numrecs)
     if not base.vars or not needs_move(base, new, origin):
         return None
     driver = _copy_driver(session)

@@ -18,6 +18,7 @@ Rules
 from __future__ import annotations
 
 import math
+from itertools import repeat
 from typing import Any
 
 from pnc_vol.format.model import Dim, Header, Var
@@ -78,13 +79,13 @@ class Placed:
     def places(self) -> dict[int, Place]:
         """Made when somebody first asks: whoever only looks at definitions never does."""
         if self._places is None:
-            found = self._places = {}
-            make = tuple.__new__
-            records = self.record_uids
-            sizes = inner_sizes(self.header)
-            for var, uid, nbytes, itemsize in zip(self.header.vars, self.uids, sizes, self._itemsizes, strict=True):
-                inner = max(1, nbytes // itemsize) if uid in records else 0
-                found[uid] = make(Place, (var[4], itemsize, inner))
+            begins, inner = [var[4] for var in self.header.vars], [0] * len(self.uids)
+            if self.record_uids:
+                sizes = inner_sizes(self.header)
+                for i in record_vars(self.header):
+                    inner[i] = max(1, sizes[i] // self._itemsizes[i])
+            columns = zip(begins, self._itemsizes, inner, strict=True)
+            self._places = dict(zip(self.uids, map(tuple.__new__, repeat(Place), columns), strict=True))
         return self._places
 
     def spoil(self) -> None:

@@ -13,7 +13,7 @@ other requests may have as well, is `Listed`: the runs stand once for all that h
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ __all__ = [
     "Plan",
     "Relative",
     "Rows",
-    "all_rows",
+    "Tables",
     "make_rows",
 ]
 
@@ -95,15 +95,38 @@ def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
     return rows
 
 
-def all_rows(tables: Mapping[int, array[int]]) -> dict[int, Rows]:
-    """Copies of the rows of all variables, made in one, since many have but a row or two."""
-    whole: Rows = np.frombuffer(bytearray(b"".join(tables.values())), np.int64).reshape(-1, COLUMNS)
-    found, first = {}, 0
-    for uid, table in tables.items():
-        last = first + len(table) // COLUMNS
-        found[uid] = whole[first:last]
-        first = last
-    return found
+class Tables(Mapping[int, Rows]):
+    """Rows of variables, in one table: many variables have but a row or two.
+
+    uids : list of int, the variables.
+    rows : Rows of all of them, one variable's behind the other's.
+    counts : int64[variables], rows of each; None if each has one.
+    """
+
+    def __init__(self, tables: Mapping[int, array[int]]) -> None:
+        self.uids = list(tables)
+        self.rows: Rows = np.frombuffer(bytearray(b"".join(tables.values())), np.int64).reshape(-1, COLUMNS)
+        self.counts: Int64 | None = None
+        if len(self.rows) != len(self.uids) or not all(tables.values()):
+            self.counts = np.fromiter(map(len, tables.values()), np.int64, len(self.uids)) // COLUMNS
+        self._index: dict[int, int] = {}
+        self._ends: Int64 | None = None
+
+    def __getitem__(self, uid: int) -> Rows:
+        if self.uids and not self._index:
+            self._index = {uid: i for i, uid in enumerate(self.uids)}
+        i = self._index[uid]
+        if self.counts is None:
+            return self.rows[i : i + 1]
+        if self._ends is None:
+            self._ends = np.cumsum(self.counts)
+        return self.rows[int(self._ends[i] - self.counts[i]) : int(self._ends[i])]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.uids)
+
+    def __len__(self) -> int:
+        return len(self.uids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,23 @@ class Plan:
         nbytes = sum(chunk.nbytes for chunk in chunks)
         columns = zip(*_in_order(chunks), strict=True)
         return cls(last_wins(Extents(*map(np.concatenate, columns))), requests, len(places), nbytes)
+
+    @classmethod
+    def at_once(cls, where: Int64, tables: Tables, record_size: int) -> Plan | None:
+        """As `of`, for all rows of some variables; None if an element is not as wide as the file has it.
+
+        Parameters
+        ----------
+        where : int64[variables, 3], the `Place` of each.
+        """
+        rows = tables.rows
+        if tables.counts is not None:
+            where = np.repeat(where, tables.counts, axis=0)
+        if not np.array_equal(rows[:, 4], where[:, 1]):
+            return None
+        offset, nbytes = place_many(where[:, 0], rows[:, 4], where[:, 2], record_size, rows[:, 1], rows[:, 2])
+        extents = Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3]))
+        return cls(last_wins(extents), len(rows), len(tables), extents.nbytes)
 
     def __str__(self) -> str:
         count = len(self.extents.offset)

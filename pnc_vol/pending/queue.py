@@ -30,7 +30,7 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent
 from pnc_vol.pending.overlay import LEAST_TAIL, Sorted, lay_over, near
-from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, all_rows, make_rows
+from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, Tables, make_rows
 
 __all__ = ["Queue"]
 
@@ -242,8 +242,9 @@ class Queue:
         """Add one run of elements."""
         table = self.tables.get(uid)
         if table is None:
-            table = self.tables[uid] = array("q")
-        table.extend((request, start, count, address, itemsize))
+            self.tables[uid] = array("q", (request, start, count, address, itemsize))
+        else:
+            table.extend((request, start, count, address, itemsize))
         self.rows += 1
 
     def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
@@ -275,7 +276,7 @@ class Queue:
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
         if self.tables or self.listed:
-            self.closed.append(MemoryBatch(all_rows(self.tables), self.arena, self.listed))
+            self.closed.append(MemoryBatch(Tables(self.tables), self.arena, self.listed))
             self.tables, self.listed = {}, {}
             self._sorted = {}
 
@@ -347,11 +348,9 @@ class Queue:
 
     def forget(self, uids: set[int]) -> None:
         """Drop all rows of variables that are gone."""
-        left = []
-        for batch in self.batches():
-            gone = uids.intersection(batch.uids())
-            left.append(batch.change(dict.fromkeys(gone, NO_ROWS)) if gone else batch)
-        self.replace(left)
+        found = [(batch, uids.intersection(batch.uids())) for batch in self.batches()] if uids else []
+        if found:
+            self.replace([batch.change(dict.fromkeys(gone, NO_ROWS)) if gone else batch for batch, gone in found])
 
     def spill(self) -> None:
         """Move all that is in memory to the spill file.

@@ -309,6 +309,10 @@ class Session:
 
     def forget_reads(self, numbers: set[int]) -> None:
         """Drop posted reads."""
+        if len(numbers) == len(self.reads) and numbers == self.handles.keys():
+            self.reads = []
+            self.handles.clear()
+            return
         self.reads = [read for read in self.reads if read.request.id not in numbers]
         for number in numbers:
             self.handles.pop(number, None)

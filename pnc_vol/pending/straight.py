@@ -20,12 +20,12 @@ from pnc_vol.pending.stream import blocks_of, in_parallel
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["read_straight"]
+__all__ = ["LEAST", "read_straight"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_LEAST = 256 << 10
+LEAST = 256 << 10
 """Bytes of a read from which on it is worth calls of its own."""
 
 _LEAST_RUN = 4096
@@ -49,7 +49,7 @@ def read_straight(session: Session, posted: PostedRead) -> bool:
     from pnc_vol.pending.fetch import records_in_file
 
     node, out = posted.node, posted.out
-    if out.nbytes < _LEAST or not out.flags.c_contiguous:
+    if out.nbytes < LEAST or not out.flags.c_contiguous:
         return False
     facts = facts_of(session, node)
     if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.queue.has(node.uid):

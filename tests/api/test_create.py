@@ -313,3 +313,67 @@ def test_a_copy_that_the_format_cannot_hold_makes_nothing(tmp_path: pathlib.Path
         assert list(old) == []
         new.copy("h", old, without_attrs=True)
         assert old["h"][()].tolist() == [1]
+
+
+KINDS = ["i1", "u2", "i4", "u8", "f4", "f8", ">i2", ">f8", "f2", "b1", "c8", "S3"]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_the_short_way_makes_the_same_file_as_the_long_one(tmp_path: pathlib.Path, tracked: bool) -> None:
+    """Most datasets are made in few steps; a keyword that says nothing makes it all of them."""
+    rng = np.random.default_rng(0)
+    made = []
+    for said in ({}, {"chunks": None}):
+        path = tmp_path / f"{len(said)}.nc"
+        with pnc_vol.File(path, "w", track_order=tracked) as f:
+            rng = np.random.default_rng(0)
+            for i, kind in enumerate(KINDS):
+                for shape in ((), (3,), (0,), (2, 5), (2, 0), (1, 2, 3)):
+                    data = (rng.random(shape) * 100).astype(kind)
+                    at = f.require_group("g") if i % 3 == 0 else f
+                    name = f"{kind.strip('>')}_{i}_" + "x".join(map(str, shape))
+                    ds = at.create_dataset(name, data=data, **said)
+                    assert (ds.shape, ds.dtype, ds.maxshape) == (data.shape, data.dtype, data.shape)
+                    np.testing.assert_array_equal(ds[()], data)
+                    if kind not in ("f2", "S3"):
+                        at.create_dataset(f"{name}_empty", shape, kind, **said).attrs["n"] = i
+            listed = list(f)
+        made.append((path.read_bytes(), listed))
+    assert made[0] == made[1]
+
+
+def test_the_short_way_refuses_what_the_long_one_refuses(tmp_path: pathlib.Path) -> None:
+    one = np.arange(3.0)
+    with pnc_vol.File(tmp_path / "f.nc", "w") as f:
+        f["a"] = one
+        f["s"] = pnc_vol.SoftLink("/a")
+        for taken in ("a", "s"):
+            with pytest.raises(ValueError, match="name already exists"):
+                f.create_dataset(taken, data=one)
+            with pytest.raises(OSError, match="name already exists"):
+                f[taken] = one
+        with pytest.raises(OverflowError, match="negative"):
+            f.create_dataset("b", (-1,), "f4")
+        with pytest.raises(TypeError):
+            f.create_dataset("b", (3,), "nonsense")
+        loose = f.create_group(None)
+        with pytest.raises(NotImplementedError, match="without a name"):
+            loose.create_dataset("b", data=one)
+        assert list(f) == ["a", "s"]
+        assert (f["a"][:] == one).all()
+    for call in ("create_dataset('b', data=one)", "__setitem__('b', one)"):
+        with pnc_vol.File(tmp_path / "f.nc") as f, pytest.raises(OSError, match="no write intent"):
+            eval(f"f.{call}")
+        with pytest.raises(ValueError, match="closed"):
+            eval(f"f.{call}")
+    with pnc_vol.File(tmp_path / "old.nc", "w", format="CDF-1") as f, pytest.raises(ValueError, match="CDF-5"):
+        f.create_dataset("b", data=np.arange(3))
+
+
+def test_data_larger_than_the_queue_are_written_whole(tmp_path: pathlib.Path) -> None:
+    data = np.arange(40_000.0)
+    with pnc_vol.File(tmp_path / "f.nc", "w", hints={"pnc_buffer_size": "65536"}) as f:
+        for i in range(3):
+            f.create_dataset(f"x{i}", data=data + i)
+    with pnc_vol.File(tmp_path / "f.nc") as f:
+        assert all((f[f"x{i}"][:] == data + i).all() for i in range(3))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pnc_vol.errors import DefinitionError, NameExistsError, NeedBytes, RangeError, TruncatedHeaderError
 from pnc_vol.format.check import check
 from pnc_vol.format.decode import decode
-from pnc_vol.format.encode import encode, header_size, numrecs_bytes
+from pnc_vol.format.encode import encode, header_size, numrecs_bytes, unplaced
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.names import check_name, is_legal_name, normalise
@@ -67,6 +67,40 @@ def test_what_is_encoded_is_decoded(header: Header) -> None:
     if header.vars:
         # The begin of the last variable ends the header.
         assert int.from_bytes(raw[got.var_at[-1] - 4 :], "big") == header.vars[-1].begin % 2**32
+
+
+@given(headers(), st.integers(0, 10**6))
+def test_one_definition_is_encoded_with_any_begins_and_records(header: Header, move: int) -> None:
+    raw = encode(header)
+    begins = [var.begin + 4 * move for var in header.vars]
+    moved = header.with_begins(begins)
+    assert moved == replace(header, vars=tuple(v._replace(begin=b) for v, b in zip(header.vars, begins, strict=True)))
+    # What was found out of the definitions serves all three, in any order, and none spoils it for the others.
+    assert header_size(moved) == len(raw)
+    fresh = replace(moved)
+    assert fresh.derived is not moved.derived
+    assert encode(moved) == encode(fresh)
+    assert encode(header) == raw
+    counted = header.with_numrecs(header.numrecs // 2)
+    assert encode(counted) == encode(replace(header, numrecs=header.numrecs // 2))
+    assert unplaced(header) == unplaced(moved)
+    assert unplaced(header) == unplaced(replace(header))
+
+
+def test_a_variable_without_a_place_is_not_encoded() -> None:
+    header = Header(5, vars=(Var("a", (), (), 6, 200), Var("b", (), (), 6)))
+    with pytest.raises(DefinitionError, match="'b' has no place"):
+        encode(header)
+    assert header_size(header) == len(encode(header.with_begins([200, 208])))
+
+
+def test_limits_are_looked_at_again_where_records_and_begins_are_others() -> None:
+    header = place(Header(1, 0, (Dim("t", 0),), (), (Var("a", (0,), (), 6),)))
+    check_limits(header)
+    with pytest.raises(DefinitionError, match="records"):
+        check_limits(header.with_numrecs(2**32))
+    with pytest.raises(DefinitionError, match="begin at byte"):
+        place(header, header_extent=2**31)
 
 
 @settings(max_examples=40)

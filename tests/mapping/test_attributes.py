@@ -304,3 +304,20 @@ def test_nothing_is_decoded_before_it_is_asked_for() -> None:
     assert [(name, seen(attrs[name])) for name in attrs] == [("units", "s"), ("m", 1)]
     with pytest.raises(KeyError):
         del attrs["n"]
+
+
+def test_values_that_many_objects_share_are_shown_by_each_as_its_marker_says() -> None:
+    raw = (Attr("a", 2, 1, b"K"), Attr("n", 6, 1, b"\0" * 8))
+    plain, other = Attributes(raw), Attributes(raw)
+    assert plain.plain("a") == other.plain("a") == "K"
+    assert plain.plain("n") == 0.0
+    marked = Attributes(raw, {"a": {"type": "string"}})
+    assert marked.plain("a") is None
+    assert marked.plain("n") == 0.0
+    other.put("a", "m")
+    assert (plain.plain("a"), other.plain("a"), other.plain("n")) == ("K", "m", 0.0)
+    del other["a"]
+    assert other.plain("a") is None
+    other["a"] = make_attribute([1, 2])
+    assert other.plain("a") is None
+    assert plain.plain("a") == "K"
