@@ -1,12 +1,17 @@
 """Sphinx configuration: ``sphinx-build -W docs docs/_build``."""
 
+import os
+import sys
 from importlib.metadata import version as installed
+
+# dumps.py stands beside this file
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 project = "pnc_vol"
 author = "the pnc_vol developers"
 release = version = installed("pnc-vol")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "dumps"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["deflist", "colon_fence"]
@@ -20,6 +25,7 @@ default_role = "code"
 
 html_theme = "furo"
 html_title = f"pnc_vol {version}"
+html_static_path = ["_static"]
 
 
 def setup(app):

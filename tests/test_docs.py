@@ -4,6 +4,7 @@ The blocks of a page run in order, in one empty folder, ``examples`` beside them
 
 * ``python``: executed, all blocks of a page in one namespace; with ``>>>`` as a doctest.
 * ``shell``: run by bash.
+* ``{dumps} NAME``: the program of `docs/dumps.py`: executed with pnc_vol as `h5py` and ``NAME.nc`` as `path`.
 * ``text`` straight after one of these, under ``<!-- output -->``: what it must have printed.
 
 A comment before a block may say ``<!-- file: name.py -->`` (saved under that name, not executed) or
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib.metadata
+import importlib.util
 import io
 import os
 import re
@@ -25,10 +27,12 @@ import traceback
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import pnc_vol
 from pnc_vol import errors, options
 from pnc_vol.errors import PncVolWarning
 
@@ -128,6 +132,8 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
         try:
             if block.language == "python":
                 printed = run_python(block, names, where)
+            elif block.language.startswith("{dumps}"):
+                run_python(block, {"h5py": pnc_vol, "path": f"{block.language.split()[1]}.nc"}, where)
             elif block.language in ("shell", "bash", "sh", "console"):
                 printed = run_shell(block, tmp_path)
         except AssertionError as error:
@@ -148,6 +154,39 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if not re.match(r"[a-z]+:", target):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def _dumps() -> ModuleType:
+    pytest.importorskip("sphinx", reason="sphinx is not installed (pip install 'pnc-vol[docs]')")
+    spec = importlib.util.spec_from_file_location("dumps", DOCS / "dumps.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no-tools"])
+def test_dumps_are_made_of_both_files(tools: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build shows what tools say; without them what ours say, and tells so."""
+    pytest.importorskip("h5py", reason="h5py is not installed: it writes the HDF5 files")
+    dumps = _dumps()
+    if not tools:
+        monkeypatch.setattr(dumps.shutil, "which", lambda name: None)
+    found = {
+        b.language.split()[1]: b.text for b in blocks(DOCS / "explain/mapping.md") if b.language.startswith("{dumps}")
+    }
+    assert len(found) >= 8
+    for name in found if tools else ("sea",):
+        hdf5, netcdf = dumps.both(name, found[name])
+        assert name + ".h5" in hdf5.caption
+        assert name + ".nc" in netcdf.caption
+        assert netcdf.text.startswith(f"netcdf {name} {{")
+        assert ("_PncVol" in netcdf.text) == (name not in ("sea", "waves"))
+        assert ("not installed" in netcdf.caption) == (shutil.which("ncdump") is None or not tools)
+        assert ("not installed" in hdf5.caption) == (shutil.which("h5dump") is None or not tools)
+        assert hdf5.text.startswith("HDF5" if shutil.which("h5dump") and tools else "")
+        assert hdf5.text
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import is_nameless
-from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.mapping.special import check_string_dtype, string_dtype
 
 __all__ = [
     "STRING_BYTES",
@@ -29,6 +29,7 @@ __all__ = [
     "bytes_in_memory",
     "chosen_fill",
     "is_hdf5",
+    "is_netcdf4",
     "kind_of_object",
     "members",
     "names_of",
@@ -177,6 +178,9 @@ def bookkeeping(obj: Any) -> frozenset[str]:
 def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtype[Any]]:
     """The value, shape and type of an attribute; the shape is None for an empty one.
 
+    Of a file that the netCDF-4 library wrote, a single value is a scalar and characters are a text: NetCDF has no other
+    attributes, and the library stores them with an axis, and as bytes of fixed length.
+
     Raises
     ------
     NotYetError
@@ -192,7 +196,12 @@ def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtyp
     if dtype.subdtype is not None:
         base, inner = dtype.subdtype
         return obj.attrs[name], (*shape, *inner), base
-    return obj.attrs[name], tuple(shape), dtype
+    value = obj.attrs[name]
+    if shape in ((), (1,)) and is_netcdf4(obj):
+        value, shape = value if shape == () else value[0], ()
+        if dtype.kind == "S":
+            value, dtype = bytes(value).decode("utf-8", "surrogateescape"), string_dtype()
+    return value, tuple(shape), dtype
 
 
 # ------------------------------------------------------------------------------------------- scales and labels
@@ -216,6 +225,11 @@ def scale_name(dataset: Any) -> str | None:
     if not h5py.h5ds.is_scale(dataset.id):
         return None
     return bytes(h5py.h5ds.get_scale_name(dataset.id)).decode("utf-8", "replace")
+
+
+def is_netcdf4(obj: Any) -> bool:
+    """Whether an object is in an HDF5 file that the netCDF-4 library wrote."""
+    return is_hdf5(obj) and "_NCProperties" in obj.file.attrs
 
 
 def bare_dimension(dataset: Any) -> str:

@@ -247,6 +247,9 @@ class Transfer:
         name = inspect_hdf5.scale_name(source)
         if name is None:
             return
+        if self.to_netcdf and name == path.rpartition("/")[2] and inspect_hdf5.is_netcdf4(source):
+            # netCDF-4 names every scale after its variable, which a coordinate variable says by itself
+            name = ""
         try:
             self.target[path].make_scale(name)
         except (*REFUSALS, RuntimeError) as error:
