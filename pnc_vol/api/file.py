@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import warnings
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
-from pnc_vol.errors import ForkedFileError, PncVolWarning
+from pnc_vol.errors import ForkedFileError, warn_outside
 from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
@@ -400,9 +399,7 @@ def _let_go(hold: Hold, path: str) -> None:
     lost = session.unflushed
     session.abort(f"{path!r} was not closed")
     if lost:
-        warnings.warn(
+        warn_outside(
             f"{path!r} was not closed: what rank {session.comm.rank} posted or defined since the last flush is lost; "
             "call close() on every rank, or use a with block",
-            PncVolWarning,
-            stacklevel=2,
         )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from pnc_vol.api.absent import registered_drivers
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.stack import registered, root_keeps_file
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolWarning
+from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -170,7 +169,7 @@ def check_keywords(
     keeps_file = stack != "fileobj" and (not resolved.driver or root_keeps_file(resolved.driver))
     if h5.get("swmr") and mode != "r":
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
-        warnings.warn(PncVolWarning(text), stacklevel=3)
+        warn_outside(text)
     return Wish(word, keeps_file, libver, resolved, bool(h5.get("swmr")) and mode == "r")
 
 

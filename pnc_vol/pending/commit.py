@@ -18,7 +18,6 @@ import errno
 import os
 import stat
 import struct
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,7 +25,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import PncVolWarning
+from pnc_vol.errors import warn_outside
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.system import System, read_at, write_all
 
@@ -258,10 +257,8 @@ def recover(system: System, path: str, *, writable: bool) -> bytes | None:
             now = bytearray(size)
             del now[read_at(system, fd, memoryview(now), 0) :]
             if system.fstat(fd).st_ino != inode or not _is_mix(bytes(now), old, new):
-                warnings.warn(
+                warn_outside(
                     f"{path}: the journal {journal} belongs to another state of the file and is not used; remove it",
-                    PncVolWarning,
-                    stacklevel=2,
                 )
                 return None
             if not writable:

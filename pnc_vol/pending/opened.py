@@ -15,7 +15,6 @@ import errno
 import json
 import os
 import struct
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,8 +33,8 @@ from pnc_vol.errors import (
     FormatWarning,
     NeedBytes,
     NotCDFError,
-    PncVolWarning,
     ShortFileWarning,
+    warn_outside,
 )
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
@@ -416,7 +415,7 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tre
         total = sum(nbytes for _, nbytes in missing)
         names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        warnings.warn(
+        warn_outside(
             ShortFileWarning(
                 f"{path}: {total} bytes of data are missing at the end of the file, of {names}{more}; "
                 "they read as the fill value (strict=True makes reading them an error)",
@@ -424,18 +423,16 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tre
                 field="file_size",
                 value=size,
             ),
-            stacklevel=2,
         )
     odd = [finding for finding in findings if finding.severity == "warning" and finding.field != "file_size"]
     if odd:
         first = odd[0]
         more = f" (and {len(odd) - 1} more: 'pnc-vol check' lists them)" if len(odd) > 1 else ""
-        warnings.warn(
+        warn_outside(
             FormatWarning(f"{path}: {first.message}{more}", offset=first.offset, field=first.field, value=first.value),
-            stacklevel=2,
         )
     if tree.findings:
         more = f" (and {len(tree.findings) - 1} more)" if len(tree.findings) > 1 else ""
-        warnings.warn(PncVolWarning(f"{path}: {tree.findings[0]}{more}"), stacklevel=2)
+        warn_outside(f"{path}: {tree.findings[0]}{more}")
     if isinstance(tree.findings, Findings):
         tree.findings.path = path

@@ -23,13 +23,12 @@ import itertools
 import os
 import threading
 import time
-import warnings
 from dataclasses import fields
 from typing import Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import DefinitionError, PncVolWarning
+from pnc_vol.errors import DefinitionError, warn_outside
 from pnc_vol.options import Options
 from pnc_vol.pending.session import Session, open_session
 
@@ -313,10 +312,7 @@ class Claim:
         other = self._unheeded(session)
         if other:
             told = ", ".join(f"{name}={value!r}" for name, value in other.items())
-            warnings.warn(
-                PncVolWarning(f"{self.path}: this process has it open; the options of then are in force, not {told}"),
-                stacklevel=2,
-            )
+            warn_outside(f"{self.path}: this process has it open; the options of then are in force, not {told}")
 
 
 def _wait_for(session: Session) -> None:

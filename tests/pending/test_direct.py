@@ -140,8 +140,9 @@ def test_a_short_file_reads_as_the_fill_value_or_is_an_error(path):
     os.truncate(path, os.path.getsize(path) - 4096 * 8 - 8)
     (199, (slice(None), 4095), (slice(None, None, 3), slice(None, None, 5)), slice(100, None), ...)
     for strict in (False, True):
-        with pytest.warns(pnc_vol.errors.ShortFileWarning):
+        with pytest.warns(pnc_vol.errors.ShortFileWarning) as caught:
             f = pnc_vol.File(path, strict=strict)
+        assert caught[0].filename == __file__
         with f:
             ds = f["x"]
             assert ds[197].tolist() == (np.arange(4096) + 197 * 4096 + 1).tolist()

@@ -230,8 +230,9 @@ def test_what_a_killed_job_left_is_said_and_kept(mode: str, tmp_path: pathlib.Pa
     path = tmp_path / "x.nc"
     job(path, logs)
     left = folders(logs)
-    with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name):
+    with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name) as caught:
         pnc_vol.File(path, mode).close()
+    assert caught[0].filename == __file__
     with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name):
         open_logged(path, logs, mode).close()
     assert folders(logs) == left
