@@ -18,6 +18,7 @@ from typing import Any
 __all__ = [
     "AlreadyDoneError",
     "AlreadyFlushedError",
+    "BlockedPathError",
     "ClosedFileError",
     "ClosedKeyError",
     "CollectiveMismatchError",
@@ -167,8 +168,15 @@ class NameExistsError(PncVolError, ValueError):
     """The name is taken."""
 
 
-class LinkExistsError(NameExistsError, OSError):
-    """The name is taken, in ``group[name] = value``, where h5py raises OSError."""
+class LinkExistsError(NameExistsError, OSError, RuntimeError):
+    """The name is taken, in ``group[name] = value``, where h5py raises OSError, for external links RuntimeError."""
+
+
+class BlockedPathError(LinkExistsError, TypeError):
+    """On the way to a new object is something that is no group: a dataset, or a link that leads nowhere.
+
+    h5py raises any of these for it, by what is in the way, how deep, and what is to be made.
+    """
 
 
 class OperationError(PncVolError, RuntimeError):

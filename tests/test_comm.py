@@ -70,7 +70,7 @@ def travelled(error: BaseException, failed: list[int], size: int) -> Exception:
     [
         ValueError("a"), KeyError("a"), TypeError("a"), MemoryError("a"), errors.NotFoundError("a"),
         errors.RangeError("a"), errors.ConversionError("a"), errors.ReadOnlyError("a"), errors.SelectionIndexError("a"),
-        errors.ClosedFileError("a"), errors.LinkExistsError("a"), errors.NotYetError("a"), errors.DefinitionError("a"),
+        errors.ClosedFileError("a"), errors.BlockedPathError("a"), errors.NotYetError("a"), errors.DefinitionError("a"),
     ],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip

@@ -79,8 +79,8 @@ class AttributeManager(MutableMappingHDF5):
         oid = self._id
         if type(value) in PLAIN_TYPES and type(name) is str:
             session = oid.check_for_name()
-            if session.writable and session.version == 5:
-                node = oid.node
+            node = oid.node
+            if session.writable and session.version == 5 and not _ordered(node):
                 with session.lock:
                     # What most attributes are: nothing is wrong with the name nor the value.
                     if node.attrs.put_again(name, value):
@@ -143,6 +143,7 @@ class AttributeManager(MutableMappingHDF5):
                     encode_attribute(text, made)[0].type,
                     session.version,
                 )
+            _make_way(self._id.node, text)
             attrs[text] = made
             self._id.node.tree.touch()
 
@@ -171,6 +172,8 @@ class AttributeManager(MutableMappingHDF5):
                 raise TypeError(
                     f"Shape of data {array.shape} is incompatible with existing attribute {text!r} of shape {old.shape}"
                 )
+            if array.dtype.kind == "U" or (array.dtype.kind == "S") != (old.dtype.kind == "S"):
+                raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {old.dtype!r}")
             attrs[text] = make_attribute(array.reshape(old.shape), dtype=old.dtype)
             self._id.node.tree.touch()
 
@@ -195,8 +198,7 @@ class AttributeManager(MutableMappingHDF5):
             # A list that is never changed: what is assigned meanwhile makes another one.
             return iter(node.attrs.names())
         with session.lock:
-            kept = getattr(node, "order", None) is not None or "track_order" in getattr(node, "echo", ())
-            names = list(node.attrs.entries()) if kept else node.attrs.names()
+            names = list(node.attrs.entries()) if _ordered(node) else node.attrs.names()
         return iter(names)
 
     def __len__(self) -> int:
@@ -230,6 +232,19 @@ class AttributeManager(MutableMappingHDF5):
         if not self._id:
             return "<Attributes of closed HDF5 object>"
         return f"<Attributes of HDF5 object at {id(self._id)}>"
+
+
+def _ordered(node: Any) -> bool:
+    """Whether the attributes are listed in the order in which they were made."""
+    if type(node) is DatasetNode:
+        return "track_order" in node.echo
+    return getattr(node, "order", None) is not None
+
+
+def _make_way(node: Any, name: str) -> None:
+    """HDF5 replaces an attribute by another one, which is then the last."""
+    if name in node.attrs.entries() and _ordered(node):
+        del node.attrs[name]
 
 
 def _named(name: object) -> str:

@@ -145,7 +145,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 create.check_version("without a name", plan.element, plan.shape, session.version)
                 session.check_writable("create dataset")
                 return self._make(None, plan)
-            slot = paths.slot(self._node, name, "create dataset", below_dataset=TypeError)
+            slot = paths.slot(self._node, name, "create dataset")
             plan = create.plan(shape, dtype, data, kwds)
             if session.version != 5:
                 create.check_version(slot.asked, plan.element, plan.shape, session.version)

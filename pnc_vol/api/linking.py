@@ -50,9 +50,9 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
     slot.check_free("create link", as_link=True)
     session.check_writable("create link")
     if isinstance(obj, SoftLink):
-        entry: Any = Soft(obj.path)
+        entry: Any = Soft(_short(obj.path))
     elif isinstance(obj, ExternalLink):
-        entry = External(obj.filename, obj.path)
+        entry = External(obj.filename, _short(obj.path))
     elif isinstance(obj, np.dtype):
         dtype = element_for(obj).dtype
         above = slot.open()
@@ -70,6 +70,11 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
             raise OperationError(f"{target.path!r} is a named type: it can have one name only")
         entry = Hard(target)
     session.tree.add_link(slot.open(), slot.leaf, entry)
+
+
+def _short(path: str) -> str:
+    """As HDF5 keeps it: without a slash too many."""
+    return ("/" if path.startswith("/") else "") + "/".join(part for part in path.split("/") if part)
 
 
 def link_at(group: Group, name: Any) -> Any:
@@ -126,7 +131,7 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None) -> HL
         raise DefinitionError(f"elink_mode={mode!r}: the file that has the link is open for reading")
     filename = outside.filename
     beside = os.path.join(os.path.dirname(handle.real), filename)
-    last: Exception | None = None
+    problem: Exception | None = None
     for path in dict.fromkeys((beside, filename)):
         if handle.session.comm.size > 1 and os.path.realpath(path) == handle.real:
             # one rank alone may follow a link, and could not open the file that all share
@@ -134,10 +139,10 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None) -> HL
         try:
             file = File(path, mode)
         except OSError as error:
-            last = error
+            problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
             continue
         return file[outside.path or "/"]  # type: ignore[no-any-return]
-    raise NotFoundError(f"Unable to open the external link to {filename!r}: {last}")
+    raise NotFoundError(f"Unable to open the external link to {filename!r}: {problem}")
 
 
 def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:

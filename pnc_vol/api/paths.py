@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pnc_vol.errors import DefinitionError, LinkExistsError, NameExistsError, NotFoundError, NotYetError
+from pnc_vol.errors import (
+    BlockedPathError,
+    DefinitionError,
+    LinkExistsError,
+    NameExistsError,
+    NotFoundError,
+    NotYetError,
+)
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 __all__ = ["Outside", "Slot", "components", "find", "link_of", "lookup", "slot", "text_of"]
@@ -204,26 +211,26 @@ def _linked_group(node: GroupNode, part: str, what: str, text: str) -> Any:
 
     Raises
     ------
-    NameExistsError
+    BlockedPathError
         The link leads nowhere, or to no group of this file.
     """
     if part not in node.links:
         return None
     found = lookup(node, part)
     if not isinstance(found, (GroupNode, DatasetNode)):
-        raise NameExistsError(f"Unable to {what} {text!r}: the link {part!r} leads to no group of this file")
+        raise BlockedPathError(f"Unable to {what} {text!r}: the link {part!r} leads to no group of this file")
     return found
 
 
-def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Exception] = NameExistsError) -> Slot:
+def slot(group: GroupNode, name: object, what: str) -> Slot:
     """Where an object of that name would go.
 
     Raises
     ------
     ValueError
         An empty name.
-    Exception
-        `below_dataset`, if a dataset stands in the way.
+    BlockedPathError
+        A dataset stands in the way, or a link that leads nowhere.
     """
     text = text_of(name)
     if not text:
@@ -241,7 +248,7 @@ def slot(group: GroupNode, name: object, what: str, *, below_dataset: type[Excep
         if child is None and node.links:
             child = _linked_group(node, part, what, text)
         if isinstance(child, DatasetNode):
-            raise below_dataset(
+            raise BlockedPathError(
                 f"Unable to {what} {text!r}: Incompatible object (Dataset {child.path!r}) already exists"
             )
         if child is None:

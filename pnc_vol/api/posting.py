@@ -58,7 +58,10 @@ def target(shape: Shape | None, args: Any) -> Selection:
     """
     if shape is None:
         raise ConversionError("Empty datasets cannot be written to; delete it and create one with a shape")
-    return _selected(shape, args, SelectionTypeError("Illegal slicing argument (not a compound dataset)"))
+    for_text = SelectionTypeError("Illegal slicing argument (not a compound dataset)")
+    if not shape and has_text(args):
+        raise for_text
+    return _selected(shape, args, for_text)
 
 
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:

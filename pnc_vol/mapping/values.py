@@ -25,8 +25,10 @@ def as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
         if element_for(wanted).kind in LITERAL:
             return _literal(value, wanted)
         if element_for(wanted).kind in ("number", "enum", "complex", "float16"):
+            if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
+                value = value.astype(wanted)
             return numbers(value, wanted), wanted
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) or (wanted.kind == "S" and value.dtype.kind != "O"):
             return np.asarray(value, dtype=wanted, order="C"), wanted
         return np.asarray(value, order="C"), wanted
     item = _item_type(value)

@@ -1,0 +1,169 @@
+"""What random calls, clients and h5py's users brought to light, each by itself: the same on h5py and pnc_vol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+
+Case = Callable[[Any, Any], Any]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    CASES[function.__name__] = function
+    return function
+
+
+def raised(call: Callable[[], Any]) -> BaseException:
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+# ------------------------------------------------------------------------------------------------- types
+
+
+@case
+def an_array_as_an_attribute_of_strings(module: Any, file: Any) -> Any:
+    for name, values in {"n": [1, 2], "b": [True, False], "u": ["a", "bc"], "f": [0.5]}.items():
+        file.attrs.create(name, np.array(values), dtype="S3")
+    return {name: value.tolist() for name, value in file.attrs.items()}
+
+
+@case
+def strings_as_an_attribute_of_numbers(module: Any, file: Any) -> Any:
+    file.attrs.create("n", np.array([b"1", b"25"]), dtype="f4")
+    return file.attrs["n"].tolist(), raised(lambda: file.attrs.create("m", np.array([b"x"]), dtype="i4"))
+
+
+@case
+def an_attribute_is_modified_by_its_own_kind_alone(module: Any, file: Any) -> Any:
+    file.attrs.create("s", [b"ab"], dtype="S3")
+    return [raised(lambda value=value: file.attrs.modify("s", value)) for value in (np.array(["x"]), np.array([1]))]
+
+
+# ------------------------------------------------------------------------------------------------- order
+
+
+@case
+def a_replaced_attribute_is_the_last(module: Any, file: Any) -> Any:
+    for made in (file.create_group("g", track_order=True), file.create_dataset("d", data=1, track_order=True)):
+        for name in "zay":
+            made.attrs[name] = 1
+        made.attrs["z"] = 2
+        made.attrs.create("a", 3)
+        made.attrs.modify("y", 4)
+    return [list(made.attrs.items()) for made in file.values()]
+
+
+@case
+def groups_list_members_in_the_order_of_creation(module: Any, file: Any) -> Any:
+    for name, tracked in (("a", True), ("b", False)):
+        group = file.create_group(name, track_order=tracked)
+        for member in "zya":
+            group.create_group(member)
+        group.move("y", "b")
+        group.copy("z", "c")
+        group["d"], group["0"] = module.SoftLink("/a"), group["a"]
+        del group["z"]
+        group["z"] = 1
+    found: list[str] = []
+    file.visit_links(found.append)
+    return [(list(group), list(reversed(group))) for group in file.values()], found
+
+
+# ------------------------------------------------------------------------------------------------- paths
+
+
+@case
+def links_are_kept_without_a_slash_too_many(module: Any, file: Any) -> Any:
+    file["a"], file["b"] = module.SoftLink("/z//a/./b/"), module.SoftLink("z//a")
+    file["c"] = module.ExternalLink("o.h5", "z//a/")
+    return [file.get(name, getlink=True).path for name in file]
+
+
+@case
+def a_taken_name(module: Any, file: Any) -> Any:
+    file["a"] = 1
+    others = (module.SoftLink("/b"), module.ExternalLink("o.h5", "/b"), 2, file["a"])
+    return [raised(lambda other=other: file.__setitem__("a", other)) for other in others]
+
+
+@case
+def a_dataset_on_the_way(module: Any, file: Any) -> Any:
+    file["g"], file["broken"] = 1, module.SoftLink("/nowhere")
+    told = []
+    for path in ("g/a", "g/a/b", "broken/a"):
+        told += [raised(lambda path=path: file.create_group(path)), raised(lambda path=path: file.__setitem__(path, 1))]
+        told += [raised(lambda path=path: file.create_dataset(path, (2,))) for _ in range(path != "broken/a")]
+        told += [raised(lambda path=path: file.__setitem__(path, module.SoftLink("/g")))]
+    return told
+
+
+# ---------------------------------------------------------------------------------------------- selections
+
+
+@case
+def a_field_of_what_has_none(module: Any, file: Any) -> Any:
+    scalar, vector = file.create_dataset("s", data=1), file.create_dataset("v", (3,), "i4")
+    return [raised(lambda ds=ds: ds.__setitem__("p", 1)) for ds in (scalar, vector)] + [
+        raised(lambda ds=ds: ds["p"]) for ds in (scalar, vector)
+    ]
+
+
+# ------------------------------------------------------------------------------------------ what clients do
+
+
+@case
+def weights_are_loaded_with_care(module: Any, file: Any) -> Any:
+    """As loaders of model weights do: nothing but real groups and datasets of this very file."""
+    layers = file.create_group("layers/dense", track_order=True)
+    layers.create_dataset("0", data=np.ones((2, 3), "f4"))
+    layers.attrs["names"] = ["kernel:0", "bias:0"]
+    file["layers/other"] = module.ExternalLink("elsewhere.h5", "/x")
+    told: list[Any] = []
+
+    def visit(group: Any) -> None:
+        for name in group:
+            kind = group.get(name, getclass=True, getlink=True)
+            told.append((group.name, name, kind.__name__))
+            if kind is not module.HardLink:
+                continue
+            found = group[name]
+            if group.get(name, getclass=True) is module.Dataset:
+                told.append((found.external, found.is_virtual, found.shape, found.dtype.str, found[()].tolist()))
+            else:
+                visit(found)
+
+    visit(file)
+    return told, list(layers.attrs["names"]), "dense" in file["layers"], file["layers"].get("none", default=3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_as_in_h5py(name: str, tmp_path: Path) -> None:
+    told = []
+    for module in (h5py, pnc_vol):
+        with module.File(tmp_path / module.__name__, "w") as file:
+            told.append(CASES[name](module, file))
+    same(*told)
+
+
+def same(theirs: Any, ours: Any) -> None:
+    """Equal, and every exception one that a handler of h5py's would catch."""
+    if isinstance(theirs, BaseException):
+        assert isinstance(ours, type(theirs)), (theirs, ours)
+    elif isinstance(theirs, (list, tuple)):
+        assert len(ours) == len(theirs)
+        for one, other in zip(theirs, ours, strict=True):
+            same(one, other)
+    else:
+        assert ours == theirs
