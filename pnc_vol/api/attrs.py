@@ -62,9 +62,13 @@ class AttributeManager(MutableMappingHDF5):
         session = oid.check_for_name()
         attrs: Attributes = oid.node.attrs
         # One look at a table, which needs no lock.
-        plain = attrs.plain(name) if type(name) is str else None
-        if plain is not None:
-            return plain
+        if type(name) is str:
+            shown = attrs.shown
+            plain = None if shown is None else shown.get(name)
+            if plain is None:
+                plain = attrs.plain(name)
+            if plain is not None:
+                return plain
         with session.lock:
             return _shown(self._find(attrs, text_of(name, stored=True)))
 

@@ -99,13 +99,31 @@ def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
 
 def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
     """Whether any carried data lie elsewhere in a file of `new` than in a file of `old`."""
-    for piece in _carried(old, new, origin):
-        if piece.src != piece.dst:
+    steps = record_size(old), record_size(new)
+    known: dict[tuple[tuple[int, ...], tuple[int, ...], int, int], tuple[bool, bool]] = {}
+    before, after = _NO_VAR, _NO_VAR
+    none = spread = False
+    for source, b in zip(origin, new.vars, strict=True):
+        a = before if source is None else old.vars[source]
+        if source is None or a[4] < 0:
+            continue
+        # Many variables have the dimensions and the type of the one before them.
+        if a[1] is not before[1] or b[1] is not after[1] or a[3] != before[3] or b[3] != after[3]:
+            key = a[1], b[1], a[3], b[3]
+            found = known.get(key)
+            if found is None:
+                piece = _compare(old, a, new, b, steps)
+                by_axis = zip(piece.common, piece.src_strides, piece.dst_strides, strict=True)
+                found = known[key] = 0 in piece.common, any(n > 1 and x != y for n, x, y in by_axis)
+            none, spread = found
+            before, after = a, b
+        if not none and (spread or a[4] != b[4]):
             return True
-        for n, a, b in zip(piece.common, piece.src_strides, piece.dst_strides, strict=True):
-            if n > 1 and a != b:
-                return True
     return False
+
+
+_NO_VAR = Var("", (), (), -1)
+"""Has a type that no variable has."""
 
 
 def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator[_Carried]:

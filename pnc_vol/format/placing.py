@@ -267,20 +267,27 @@ class _Keeper:
 
     def _fixed(self, begins: list[int]) -> int | None:
         """Place the fixed variables; return where they end, or None."""
-        in_record = set(self.records)
+        in_record, sizes, old = set(self.records), self.sizes, self.old.vars
         end: int | None = None
-        for i, var in enumerate(self.new.vars):
+        last: tuple[Var, Var] | None = None
+        for i, (var, origin) in enumerate(zip(self.new.vars, self.origin, strict=True)):
             if i in in_record:
                 continue
-            before = self._carried(i)
-            if before is None:
+            if origin is None:
                 begin = _align(self.start if end is None else end, _step_of(var.type))
-            elif not self._same_rows(i, before) or (end is not None and before.begin < end):
-                return None
             else:
-                begin = before.begin
+                before = old[origin]
+                begin = before[4]
+                # What was found of the variable before holds for one of the same dimensions and type.
+                alike = last is not None and var[1] is last[0][1] and before[1] is last[1][1]
+                if not alike or var[3] != before[3] or begin < 0:
+                    if not self._same_rows(i, before):
+                        return None
+                    last = var, before
+                if end is not None and begin < end:
+                    return None
             begins[i] = begin
-            end = pad4(begin + self.sizes[i])
+            end = (begin + sizes[i] + 3) & -4
         return self.start if end is None else end
 
     def _record_section(self, end: int, begins: list[int]) -> bool:

@@ -244,7 +244,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_entries", "_findings", "_raw", "_renamed", "_shown", "markers")
+    __slots__ = ("_entries", "_findings", "_raw", "_renamed", "markers", "shown")
 
     def __init__(
         self,
@@ -258,8 +258,8 @@ class Attributes(MutableMapping[str, Attribute]):
         self._renamed = renamed
         self._findings = findings
         self._entries: Table | None = None
-        # Of all objects with the same attributes in the header: what a user sees of them.
-        self._shown: dict[str, Any] | None = None
+        self.shown: dict[str, Any] | None = None
+        """Values as a user sees them, of those that were looked at; one for all objects with these attributes."""
 
     @property
     def untouched(self) -> tuple[Attr, ...] | None:
@@ -269,7 +269,7 @@ class Attributes(MutableMapping[str, Attribute]):
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
         """Take the header's spelling of these same attributes in place of the values, so that it is made only once."""
         renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker} if markers else {}
-        self._raw, self._entries, self._shown = raw, None, None
+        self._raw, self._entries, self.shown = raw, None, None
         self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
 
     def entries(self) -> Mapping[str, Attribute | Attr]:
@@ -284,7 +284,7 @@ class Attributes(MutableMapping[str, Attribute]):
                 found = listed(raw)
                 self._entries = found.table
                 # Markers may say otherwise of the same bytes.
-                self._shown = None if self.markers else found.shown
+                self.shown = None if self.markers else found.shown
                 return self._entries
             table: Table = {}
             for attr in raw:
@@ -298,7 +298,7 @@ class Attributes(MutableMapping[str, Attribute]):
         table = self._table()
         if self._raw is not None:
             table = self._entries = dict(table)
-            self._raw = self._shown = None
+            self._raw = self.shown = None
         return table
 
     def names(self) -> Sequence[str]:
@@ -313,7 +313,7 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def plain(self, name: str) -> Any:
         """The value as a user sees it, if it is spelled in the header as one text or number; else None."""
-        shown = self._shown
+        shown = self.shown
         if shown is not None:
             found = shown.get(name)
             if found is not None:
@@ -323,8 +323,8 @@ class Attributes(MutableMapping[str, Attribute]):
         if type(entry) is not Attr or entry[0] in self.markers:
             return None
         found = shown_plainly(entry)
-        if self._shown is not None and found is not None:
-            self._shown[name] = found
+        if self.shown is not None and found is not None:
+            self.shown[name] = found
         return found
 
     def put_again(self, name: str, value: Any) -> bool:
@@ -335,7 +335,7 @@ class Attributes(MutableMapping[str, Attribute]):
         made = met_before(raw, name, value)
         if made is None:
             return False
-        self._raw, self._entries, self._shown = made, None, None
+        self._raw, self._entries, self.shown = made, None, None
         return True
 
     def put(self, name: str, value: Plain) -> None:
@@ -345,7 +345,7 @@ class Attributes(MutableMapping[str, Attribute]):
             self[name] = _of_plain(value)
         else:
             # As it will be in the header: nothing is left to do there.
-            self._raw, self._entries, self._shown = made, None, None
+            self._raw, self._entries, self.shown = made, None, None
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         self._change()[name] = value

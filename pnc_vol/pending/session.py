@@ -16,6 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
@@ -47,13 +48,14 @@ __all__ = ["Session", "open_session"]
 
 _NO_RECORD = 1 << 62
 
-_forks = [0]
-"""Forks that this process came from since the module was loaded; asking the system at every call would cost as much
-as a post."""
+_open: WeakSet[Session] = WeakSet()
+"""All sessions, so that a forked child finds those of its parent: to ask the system, or to count, at every call would
+cost as much as a post."""
 
 
 def _forked() -> None:
-    _forks[0] += 1
+    for session in _open:
+        session.forked = True
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -149,7 +151,9 @@ class Session:
         """Bytes of what is defined, or was; below 0 until they are counted, for `room.check_room`."""
         self.before_header = [self.queue.about_to_write] if isinstance(self.queue, LogQueue) else []
         """Told of a header before it is written."""
-        self._forks = _forks[0]
+        self.forked = False
+        """True in a child of the process that opened the file."""
+        _open.add(self)
         self.holds: set[Hold] = set()
         """Who has the file open: none if that is not `sharing`'s business."""
         self.atomic = self.swmr = False
@@ -159,11 +163,6 @@ class Session:
         self.adopt_header(opened.header, opened.header_bytes)
 
     # --------------------------------------------------------------------------------------- checks
-
-    @property
-    def forked(self) -> bool:
-        """True in a child of the process that opened the file."""
-        return self._forks != _forks[0]
 
     @property
     def dirty(self) -> bool:
@@ -199,7 +198,7 @@ class Session:
         """
         if self.closed:
             raise ClosedFileError(f"{self.path}: the file is closed; open it again to use its objects")
-        if self._forks != _forks[0]:
+        if self.forked:
             raise ForkedFileError(f"{self.path}: the file was opened before a fork; open it again in the child process")
 
     def check_writable(self, what: str) -> None:
