@@ -82,16 +82,11 @@ from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters
-    from pnc_vol.api.absent import (
-        VirtualLayout,
-        VirtualSource,
-        register_driver,
-        registered_drivers,
-        unregister_driver,
-    )
+    from pnc_vol.api.absent import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.datatype import Datatype
     from pnc_vol.api.recovery import replay
+    from pnc_vol.api.virtual import VirtualLayout, VirtualSource
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.interop.checking import check
     from pnc_vol.interop.repack import repack
@@ -174,9 +169,8 @@ _LATER = {
     "repack": "interop.repack",
     "replay": "api.recovery",
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
-    **dict.fromkeys(
-        ("VirtualLayout", "VirtualSource", "register_driver", "registered_drivers", "unregister_driver"), "api.absent"
-    ),
+    **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
+    **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.absent"),
 }
 """Names that few programs use, and where they are: loaded when they are asked for."""
 

@@ -8,7 +8,7 @@
 `attrs`        `AttributeManager`
 `dims`         labels and scales
 `objects`      what all have in common; `ids`: what ``.id`` is; `links`
-`module`       is_hdf5, get_config, version, patch; `absent`: names that only refuse
+`module`       is_hdf5, get_config, version, patch; `absent`, `virtual`: what has no use for CDF
 =============  ==================================================================================
 
 Knows: the tree, the session. Does not know: headers, bytes, how a request is carried out.

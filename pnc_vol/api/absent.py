@@ -1,40 +1,13 @@
-"""Names of h5py that exist here so that code can mention them, and refuse by name when they are used.
+"""Drivers of HDF5 that a program registers: noted, and refused by name when a file is opened with one.
 
-Knows: nothing else. Does not know: files.
+Knows: the words for drivers. Does not know: files.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pnc_vol.errors import NotYetError
-
-__all__ = [
-    "VirtualLayout",
-    "VirtualSource",
-    "register_driver",
-    "registered_drivers",
-    "unregister_driver",
-]  # fmt: skip
-
-
-class _Absent:
-    _instead = ""
-
-    def __init__(self, *args: Any, **kwds: Any) -> None:
-        raise NotYetError(f"{type(self).__name__} is not supported; {self._instead}")
-
-
-class VirtualLayout(_Absent):
-    """The layout of a virtual dataset; making one raises `NotYetError`."""
-
-    _instead = "CDF has no virtual datasets; copy the sources into one dataset"
-
-
-class VirtualSource(_Absent):
-    """A source of a virtual dataset; making one raises `NotYetError`."""
-
-    _instead = "CDF has no virtual datasets; copy the sources into one dataset"
+__all__ = ["register_driver", "registered_drivers", "unregister_driver"]
 
 
 _foreign: set[str] = set()

@@ -97,7 +97,7 @@ def _along(n: int) -> Any:
         st.builds(slice, st.none() | edge, st.none() | edge, st.none() | st.integers(1, 3)),
         st.lists(st.integers(0, max(n - 1, 0)), max_size=n, unique=True).map(sorted),
         st.lists(st.booleans(), min_size=n, max_size=n).map(lambda flags: np.array(flags, bool)),
-        st.lists(st.integers(-n, n), max_size=3),
+        st.lists(st.integers(-n, n - 1), max_size=3) if n else st.just([]),
         st.just(slice(None)),
     )
 

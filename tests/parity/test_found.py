@@ -148,6 +148,21 @@ def weights_are_loaded_with_care(module: Any, file: Any) -> Any:
     return told, list(layers.attrs["names"]), "dense" in file["layers"], file["layers"].get("none", default=3)
 
 
+@case
+def plans_for_virtual_datasets(module: Any, file: Any) -> Any:
+    """They can be made: it is the virtual dataset that is refused."""
+    file["x"] = np.arange(6).reshape(2, 3)
+    ds, path = module.VirtualSource(file["x"]), module.VirtualSource("a", "x", (20, 30), "i4", (None, 30))
+    told = [(source.name, source.shape, source.maxshape, np.dtype(source.dtype)) for source in (ds, path)]
+    told += [path[index].shape for index in ((5,), (..., slice(0, 4, 3)), slice(-10, -4), ([1, 5],), ...)]
+    layout = module.VirtualLayout(shape=(2, 10), dtype="f4", maxshape=(None, 10))
+    layout[0], layout[:, 3] = module.VirtualSource("a", "x", shape=10), path[4:6, 7]
+    told += [layout.shape, np.dtype(layout.dtype).str, layout.maxshape]
+    told += [raised(lambda: layout.__setitem__(0, path)), raised(lambda: path[0][0]), raised(lambda: path[50])]
+    told += [raised(lambda: module.VirtualSource("a", "x")), raised(lambda: module.VirtualSource(file["x"], "x"))]
+    return told
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_as_in_h5py(name: str, tmp_path: Path) -> None:
     told = []

@@ -47,8 +47,6 @@ ALSO: dict[tuple[str, type, type], str] = {
         IndexError,
     ): "an index in a list that is the axis's length: the one of all that h5py does not check",
     ("ds[] =", ValueError, TypeError): "several indices into an empty dataset, which takes no values at all",
-    ("ds[] =", OSError, IndexError): "the same",
-    ("regionref", OSError, IndexError): "the same",
 }
 """What is called, what h5py raises, what ours is as well; and why."""
 
