@@ -23,7 +23,7 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.ids import DatasetID, GroupID, ObjectID
 from pnc_vol.api.links import ExternalLink, SoftLink
 from pnc_vol.api.objects import HLObject
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, ReadOnlyKeyError
+from pnc_vol.errors import DefinitionError, NotFoundError, OperationError, ReadOnlyKeyError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node
 
 __all__ = ["Group"]
@@ -61,12 +61,12 @@ class Group(Creating):
             return Group(GroupID(self._id.handle, node))
         return self._wrap_rare(node)
 
-    def _wrap_rare(self, node: Any, elink_mode: str | None = None) -> Any:
+    def _wrap_rare(self, node: Any) -> Any:
         """A named type, or an object of another file."""
         if isinstance(node, paths.Outside):
             from pnc_vol.api.linking import follow
 
-            return follow(self._id, node, elink_mode)
+            return follow(self._id, node)
         from pnc_vol.api.datatype import Datatype
         from pnc_vol.api.ids import TypeID
 
@@ -136,34 +136,41 @@ class Group(Creating):
             Give the link: a `HardLink`, `SoftLink` or `ExternalLink`; or with `getclass` its class.
         elink_mode : str, optional
             To open another file with, if an external link leads there.
-        elink_locking, elink_swmr
+        elink_swmr : bool, optional
+            `File.swmr_mode` of that file, if it is opened for reading.
+        elink_locking
             Accepted; files are not locked.
 
         Raises
         ------
         ValueError
-            `elink_mode` asks for writing, and this file is open for reading.
+            `elink_mode` asks for writing, and this file is open for reading; or either of them is another one than this
+            file has, and its `swmr_mode` was set.
+        RuntimeError
+            Another mode than ``"r"`` and ``"r+"``.
         """
         if getlink:
             from pnc_vol.api.linking import link_at
 
             link = link_at(self, name)
             return default if link is None else type(link) if getclass else link
-        if elink_swmr:
-            raise NotYetError("elink_swmr=True is not supported: readers see what was flushed")
         try:
-            found = self[name] if elink_mode is None else self._opened(name, elink_mode)
+            plain = elink_mode is None and elink_swmr is None
+            found = self[name] if plain else self._opened(name, elink_mode, elink_swmr)
         except KeyError:
             return default
         if not getclass:
             return found
         return Group if isinstance(found, Group) else type(found)
 
-    def _opened(self, name: Any, elink_mode: str) -> Any:
+    def _opened(self, name: Any, elink_mode: Any, elink_swmr: Any) -> Any:
+        from pnc_vol.api.linking import access, follow
+
         session = self._id.check_for_name()
+        how = access(self._id, elink_mode, elink_swmr)
         with session.lock:
             node = paths.find(self._node, name)
-            return self._wrap_rare(node, elink_mode) if isinstance(node, paths.Outside) else self._wrap(node)
+            return follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node)
 
     def __setitem__(self, name: Any, obj: Any) -> None:
         """Make a dataset of the value; a link, if it is an object of this file or a link; a named type, if it is a

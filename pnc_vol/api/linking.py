@@ -106,38 +106,56 @@ def moved_link(group: Group, source: Any, slot: paths.Slot) -> bool:
     return True
 
 
-def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None) -> HLObject:
+def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> tuple[str, bool]:
+    """How another file is opened, the mode and the SWMR flag, as `Group.get` was told or the file of the link is.
+
+    Raises
+    ------
+    ValueError
+        It is to be opened for writing from a file that is open for reading, or in another way from one whose
+        `swmr_mode` is set.
+    RuntimeError
+        Another mode than ``"r"`` and ``"r+"``.
+    """
+    handle = oid.handle
+    own = "r+" if handle.session.writable else "r"
+    if own == "r" and mode == "r+":
+        raise DefinitionError(f"elink_mode={mode!r}: the file that has the link is open for reading")
+    flag = handle.session.swmr or handle.swmr
+    wanted = own if mode is None else mode, flag if swmr is None else bool(swmr)
+    if own == "r+" and flag and wanted != ("r+", True):
+        raise DefinitionError("swmr_mode of the file that has the link is set: others are opened from it in this way")
+    if wanted[0] not in ("r", "r+"):
+        raise OperationError(f"Unsupported link access mode: {mode}")
+    return wanted
+
+
+def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr: bool | None = None) -> HLObject:
     """The object of another file that an external link leads to.
 
     Parameters
     ----------
-    mode : str, optional
+    mode, swmr : optional
         To open the file with; by default as the file of the link is open.
 
     Raises
     ------
     KeyError
         No such file, or no such object in it.
-    ValueError
-        It is to be opened for writing from a file that is open for reading.
     """
     from pnc_vol.api.file import File
 
     handle = oid.handle
-    writable = handle.session.writable
-    if mode is None:
-        mode = "r+" if writable else "r"
-    elif mode != "r" and not writable:
-        raise DefinitionError(f"elink_mode={mode!r}: the file that has the link is open for reading")
+    mode, swmr = access(oid, mode, swmr)
     filename = outside.filename
     beside = os.path.join(os.path.dirname(handle.real), filename)
     problem: Exception | None = None
     for path in dict.fromkeys((beside, filename)):
-        if handle.session.comm.size > 1 and os.path.realpath(path) == handle.real:
+        if handle.session.comm.size > 1 and handle.session.options.system.realpath(path) == handle.real:
             # one rank alone may follow a link, and could not open the file that all share
             return File(oid)[outside.path or "/"]  # type: ignore[no-any-return]
         try:
-            file = File(path, mode)
+            file = File(path, mode, swmr=swmr and mode == "r")
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
             continue
@@ -158,7 +176,7 @@ def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:
         if outside is None or not isinstance(outside, paths.Outside):
             return None if outside is None else (oid.handle.session, outside)
         try:
-            found = follow(oid, outside, "r")
+            found = follow(oid, outside, None if oid.handle.session.swmr else "r")
         except KeyError:
             return None
         # the file stays open as long as this copy goes on

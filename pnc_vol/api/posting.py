@@ -185,5 +185,21 @@ class Posting(HLObject):
         self._check().flush()
 
     def refresh(self) -> None:
-        """Nothing to do: what is known of the dataset is never older than the file's last flush."""
+        """See what another process has flushed since the file was opened for reading (collective, as opening was).
+
+        It is the whole file that is looked at: new records, shapes, attributes and objects; what was deleted is false.
+        A handle that writes, or reads beside one of this process that does, sees everything already.
+
+        Raises
+        ------
+        OSError
+            The file is gone or cannot be read.
+        ValueError
+            The dataset is not in the file any more.
+        """
+        from pnc_vol.pending.refreshing import refresh
+
+        session = self._check()
+        with session.lock:
+            refresh(session)
         self._check()

@@ -57,12 +57,14 @@ if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
     from pnc_vol.pending.sharing import Claim
 
-__all__ = ["Opened", "open_copy", "open_file", "open_queue", "open_spill", "read_header"]
+__all__ = ["SIZE_BYTES", "Opened", "open_copy", "open_driver", "open_file", "open_queue", "open_spill", "read_header"]
 
 _FIRST_READ = 64 << 10
 _LEAST_GAP = 4
 """Bytes of the smallest variable: less is padding."""
 _SIZE = struct.Struct("<q")
+SIZE_BYTES = _SIZE.size
+"""Bytes before the header in what `read_header` gives."""
 _SHOWN = 4
 # Options that decide where data lie, or which calls are collective.
 _SHARED = (
@@ -344,6 +346,11 @@ def _driver(
         raise
     assert driver is not None
     return driver
+
+
+def open_driver(path: str, *, options: Options, comm: Comm) -> Driver:
+    """The driver of a file that is there, for reading (collective)."""
+    return _driver(options.driver or ("mpio" if comm.mpi is not None else "posix"), path, False, options, comm, None)
 
 
 def open_copy(session: Session) -> tuple[Location, Driver]:

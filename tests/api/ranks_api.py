@@ -178,6 +178,32 @@ def a_file_that_one_rank_has_open() -> None:
         COMM.Barrier()
 
 
+def readers_refresh_together() -> None:
+    if RANK == 0:
+        writer = h5py.File(path("growing"), "w", libver="latest")
+        t = writer.create_dataset("t", (1,), "i4", maxshape=(None,))
+        writer.swmr_mode = True
+    COMM.Barrier()
+    with h5py.File(path("growing"), driver=DRIVER, comm=COMM, swmr=True) as f:
+        mine = f["t"]
+        for more in ("x" * 10, "x" * 20000):
+            if RANK == 0:
+                t.resize(t.shape[0] + 2, axis=0)
+                t[-1] = t.shape[0]
+                writer.attrs["more"] = more
+                t.flush()
+            COMM.Barrier()
+            mine.refresh()
+            assert f.attrs["more"] == more
+            assert mine[-1] == mine.shape[0]
+            with mine.collective:
+                assert mine[-1] == mine.shape[0]
+        assert mine.shape == (5,)
+    COMM.Barrier()
+    if RANK == 0:
+        writer.close()
+
+
 def one_handle_fails_and_takes_the_other_along() -> None:
     f = h5py.File(path("along"), "w", driver=DRIVER, comm=COMM, collective_timeout=30)
 
@@ -199,6 +225,7 @@ what_is_atomic_is_there_at_once()
 both_handles_of_a_file()
 a_file_that_one_rank_has_open()
 one_handle_fails_and_takes_the_other_along()
+readers_refresh_together()
 an_exception_on_one_rank_hangs_nobody()
 different_definitions_are_an_error_everywhere()
 wrong_arguments()

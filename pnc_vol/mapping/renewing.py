@@ -1,0 +1,77 @@
+"""A tree takes over what another one says, and what users hold of it stays what it is.
+
+Knows: trees, links. Does not know: headers, files.
+
+Rules
+-----
+1. An object of the old tree that has an object of its kind at the same path in the new one goes on to stand for that;
+   what has none is gone, as if it had been deleted.
+2. Nothing but identity is kept: shapes, types, attributes, links and the order of all things are the new tree's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from pnc_vol.mapping.links import Hard, TypeNode
+from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, walk
+
+__all__ = ["renew"]
+
+
+def renew(tree: Tree, new: Tree) -> None:
+    """Make `tree` the same as `new`, which is used up.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pnc_vol.format.model import Dim, Header, Var
+    >>> from pnc_vol.mapping.index import from_header
+    >>> header = Header(5, 2, (Dim("t", 0),), (), (Var("x", (0,), (), 5),))
+    >>> tree = from_header(header)
+    >>> x = tree.root.children["x"]
+    >>> renew(tree, from_header(replace(header, numrecs=3)))
+    >>> tree.root.children["x"] is x, x.shape
+    (True, (3,))
+    """
+    mine = {(type(node), node.path): node for node in _all(tree)}
+    theirs = _all(new)
+    kept: dict[int, Node] = {}
+    for node in theirs:
+        same = mine.get((type(node), node.path))
+        kept[id(node)] = node if same is None else same
+    for node in theirs:
+        target = kept[id(node)]
+        for field in fields(node):
+            setattr(target, field.name, _with(getattr(node, field.name), kept))
+        target.tree = tree
+    tree.root = _with(new.root, kept)
+    tree.datasets = _with(new.datasets, kept)
+    for name in ("links", "next_uid", "records", "findings", "file_dims", "loose", "spare_dims"):
+        setattr(tree, name, getattr(new, name))
+    tree.history.clear()
+    tree.touch()
+
+
+def _all(tree: Tree) -> list[Any]:
+    """All nodes, named types included."""
+    nodes: list[Node] = list(walk(tree.root))
+    for group in [node for node in nodes if isinstance(node, GroupNode)] if tree.links else ():
+        nodes += [entry for entry in group.links.values() if isinstance(entry, TypeNode)]
+    return nodes
+
+
+def _with(value: Any, kept: dict[int, Node]) -> Any:
+    """The value with nodes of the old tree in the place of new ones."""
+    if isinstance(value, Node):
+        return kept.get(id(value), value)
+    if isinstance(value, Axis):
+        return Axis(value.label, _with(value.scales, kept), value.dim_name)
+    if isinstance(value, Hard):
+        return Hard(_with(value.node, kept))
+    if type(value) is dict:
+        return {key: _with(one, kept) for key, one in value.items()}
+    if type(value) is list:
+        return [_with(one, kept) for one in value]
+    return value
