@@ -28,7 +28,7 @@ from pnc_vol.system import REAL, System
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Kind", "Layer", "open_stack", "parse_stack", "register", "registered", "root_keeps_file"]
+__all__ = ["Kind", "Layer", "knows", "open_stack", "parse_stack", "register", "registered", "root_keeps_file"]
 
 Kind = Literal["root", "wrapper"]
 
@@ -123,6 +123,11 @@ def registered() -> dict[str, Kind]:
         except ImportError:
             continue
     return kinds
+
+
+def knows(name: str) -> bool:
+    """Whether a stack may use a name; what other packages register is looked for only if the name is none of ours."""
+    return name in _BUILTIN or name in _registry or name in _entry_points()
 
 
 def _entry_points() -> dict[str, EntryPoint]:

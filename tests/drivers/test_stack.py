@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import pnc_vol
 from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Wrapper
 from pnc_vol.drivers.memory import MemoryDriver
@@ -135,3 +136,19 @@ def test_a_stack_imports_only_what_it_names() -> None:
         "assert not {'mpi4py', 'pnc_vol.drivers.mpio', 'pnc_vol.drivers.trace'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_file_with_a_driver_of_ours_is_opened_without_asking_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That reads the metadata of every package: with hundreds of them it takes longer than all the rest."""
+
+    def asked() -> dict[str, object]:
+        raise LookupError("asked")
+
+    monkeypatch.setattr(stack, "_entry_points", asked)
+    for driver in ("memory", "trace | memory"):
+        with pnc_vol.File("any", "w", driver=driver) as f:
+            f["x"] = [1]
+    with pytest.raises(LookupError, match="asked"):
+        pnc_vol.File("any", "w", driver="other")
