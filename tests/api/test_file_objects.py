@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import io
 import os
 import pathlib
 import tempfile
 import weakref
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -174,6 +176,18 @@ def test_others_read_the_bytes() -> None:
         assert data["wide"][0] == 1 << 40
 
 
+def test_packed_files_are_read_where_they_are(tmp_path: pathlib.Path) -> None:
+    held = image()
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("x.nc", held)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(held))
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive, archive.open("x.nc") as inside, pnc_vol.File(inside) as f:
+        assert f["x"][1].tolist() == [3, 4, 5]
+    with gzip.open(tmp_path / "x.gz") as inside, pnc_vol.File(inside) as f:
+        assert f["x"][1].tolist() == [3, 4, 5]
+        assert f.attrs["title"] == "image"
+
+
 def test_a_flush_reaches_who_reads_the_path(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     with open(path, "w+b", buffering=1 << 20) as stream, pnc_vol.File(stream, "w") as f:
@@ -264,6 +278,84 @@ def test_an_object_that_fails_loses_nothing() -> None:
         assert g["said"][:50].tolist() == list(range(50))
         assert g["said"][50:].tolist() == [-1] * 50
         assert g["more"][:].tolist() == [0, 1, 2]
+
+
+class Numbered(io.BytesIO):
+    """From one of its calls on it raises; a write may have done a part by then."""
+
+    calls, fails_at, part = 0, 1 << 30, 0
+
+    def counted(self) -> bool:
+        self.calls += 1
+        return self.calls >= self.fails_at
+
+    def write(self, data: Any) -> int:
+        if self.counted():
+            super().write(memoryview(data)[: memoryview(data).nbytes * self.part // 2])
+            raise RuntimeError("for a while")
+        return super().write(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        if self.counted():
+            raise RuntimeError("for a while")
+        return super().truncate(size)
+
+    def flush(self) -> None:
+        if self.counted():
+            raise RuntimeError("for a while")
+
+
+STEPS = (
+    lambda f: f.create_dataset("a", data=np.arange(700, dtype="i4")),
+    lambda f: f.create_dataset("r", (2, 3), "f8", maxshape=(None, 3)).write_direct(np.ones((2, 3))),
+    lambda f: f.flush(),
+    lambda f: f["a"].__setitem__(slice(100, 200), -1),
+    lambda f: (f["r"].resize(20, axis=0), f["r"].__setitem__(slice(5, 20), 5)),
+    lambda f: f.flush(),
+    lambda f: f.attrs.__setitem__("long", "x" * 9000),
+    lambda f: f["a"].__setitem__(3, 33),
+    lambda f: f.flush(),
+    lambda f: f.create_dataset("b", data=["text", "more"]),
+    lambda f: f.__delitem__("a"),
+    lambda f: f.flush(),
+)
+
+
+def contents(f: Any) -> dict[str, Any]:
+    return {name: f[name][...].tolist() for name in f} | dict(f.attrs)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_each_call_fails(part: int) -> None:
+    """Wherever an object begins to fail: an error says so, and nothing is lost once it works again."""
+
+    def work(target: Numbered) -> tuple[list[dict[str, Any]], int, int]:
+        seen, failures = [], 0
+        f = pnc_vol.File(target, "w")
+        for step in STEPS:
+            try:
+                step(f)
+            except OSError as error:
+                failures += "for a while" in str(error)
+                seen.append(contents(f))
+                target.fails_at = 1 << 30
+                f.flush()
+                assert contents(f) == seen.pop()
+            seen.append(contents(f))
+        calls = target.calls
+        f.close()
+        with pnc_vol.File(io.BytesIO(target.getvalue())) as f:
+            seen.append(contents(f))
+        return seen, failures, calls
+
+    expected, failures, calls = work(Numbered())
+    assert (failures, calls > 12) == (0, True)
+    for at in range(2, calls + 1):
+        target = Numbered()
+        target.fails_at, target.part = at, part
+        seen, failures, _ = work(target)
+        assert seen == expected, f"from call {at} on"
+        assert failures == 1, f"from call {at} on"
 
 
 def test_a_new_layout_that_does_not_arrive_is_kept() -> None:
