@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pnc_vol.api.echo import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, warn_outside
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers, plain_element
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 
 __all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plain", "plan"]
@@ -129,9 +129,9 @@ def plain(shape: Any, dtype: Any, data: Any) -> tuple[Element, Shape] | None:
     if shape is not None or dtype is not None or type(data) is not np.ndarray:
         return None
     found = data.dtype
-    if found.kind not in "iuf" or data.ndim > MAX_RANK:
+    if found.kind not in "iuf" or found.metadata is not None or data.ndim > MAX_RANK:
         return None
-    element = element_for(found)
+    element = plain_element(found)
     return (element, data.shape) if element.kind == "number" and element.dtype == found else None
 
 

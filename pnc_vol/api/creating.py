@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api import create, paths
-from pnc_vol.api.dataset import Dataset
-from pnc_vol.api.ids import DatasetID, GroupID
+from pnc_vol.api.dataset import Dataset, dataset_of
+from pnc_vol.api.ids import GroupID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.errors import NotYetError
@@ -139,7 +139,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if not kwds:
                 node = self._made_plainly(session, name, shape, dtype, data)
                 if node is not None:
-                    return Dataset(DatasetID(oid.handle, node))
+                    return dataset_of(oid.handle, node)
             if name is None:
                 plan = create.plan(shape, dtype, data, kwds)
                 create.check_version("without a name", plan.element, plan.shape, session.version)
@@ -295,4 +295,4 @@ class Creating(HLObject, MutableMappingHDF5):
                 made = slot.group.children[slot.missing[0]] if slot.missing else node
                 session.tree.remove(made)
                 raise
-        return Dataset(DatasetID(self._id.handle, node))
+        return dataset_of(self._id.handle, node)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.create import fill_value
-from pnc_vol.api.ids import DatasetID, ObjectID
+from pnc_vol.api.ids import DatasetID, Handle, ObjectID
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, has_text, source, target
 from pnc_vol.api.storage import Storage
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
     from pnc_vol.api.fields import FieldsView
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "dataset_of"]
 
 Shape = tuple[int, ...]
 
@@ -408,3 +408,11 @@ def _new_shape(shape: Shape, size: Any, axis: int | None) -> Shape:
     if any(n < 0 for n in new):
         raise OverflowError(f"size={new}: a dimension cannot be negative")
     return new
+
+
+def dataset_of(handle: Handle, node: DatasetNode) -> Dataset:
+    """The dataset of a node, made in few steps: most objects are used once."""
+    made, oid = Dataset.__new__(Dataset), DatasetID.__new__(DatasetID)
+    made._id = oid
+    oid.handle, oid.node = handle, node
+    return made

@@ -19,8 +19,8 @@ import numpy as np
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.creating import Creating
-from pnc_vol.api.dataset import Dataset
-from pnc_vol.api.ids import DatasetID, GroupID, ObjectID
+from pnc_vol.api.dataset import Dataset, dataset_of
+from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.links import ExternalLink, SoftLink
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import DefinitionError, NotFoundError, OperationError, ReadOnlyKeyError
@@ -56,7 +56,7 @@ class Group(Creating):
 
     def _wrap(self, node: Found) -> Group | Dataset:
         if isinstance(node, DatasetNode):
-            return Dataset(DatasetID(self._id.handle, node))
+            return dataset_of(self._id.handle, node)
         if isinstance(node, GroupNode):
             return Group(GroupID(self._id.handle, node))
         return self._wrap_rare(node)
@@ -88,7 +88,7 @@ class Group(Creating):
             oid.check_for_name()
             member = oid.node.children.get(name)
             if type(member) is DatasetNode:
-                return Dataset(DatasetID(oid.handle, member))
+                return dataset_of(oid.handle, member)
         elif not isinstance(name, bytes):
             if type(name).__name__ in ("Reference", "RegionReference"):
                 return self._referred(name)

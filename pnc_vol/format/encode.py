@@ -161,37 +161,36 @@ class _Writer:
         pieces: list[bytes] = []
         put, number = pieces.append, self.w.number.pack
         # Variables often have all but the name in common.
-        known: dict[tuple[tuple[int, ...], int, int], tuple[bytes, ...]] = {}
+        known: dict[tuple[tuple[int, ...], int, int], bytes] = {}
         lengths: dict[int, bytes] = {}
         dims: tuple[int, ...] | None = None
         attrs: tuple[Attr, ...] | None = None
         code = -1
-        endings: tuple[bytes, ...] = ()
+        rest = b""
         for var in header.vars:
             name = var[0]
             if var[1] is not dims or var[2] is not attrs or var[3] != code:
                 _, dims, attrs, code, _ = var
                 met = known.get((dims, id(attrs), code))
                 if met is None:
-                    met = self.endings(header, var)
+                    met = self.rest(header, var)
                     if len(known) < _MOST_KNOWN:
                         known[dims, id(attrs), code] = met
-                endings = met
+                rest = met
             raw = name.encode() if name.isascii() else _raw(name)
             n = len(raw)
             length = lengths.get(n)
             if length is None:
                 length = lengths[n] = number(n)
-            put(length + raw + endings[n & 3])
+            put(length + raw + _NUL[n & 3] + rest)
         return pieces
 
-    def endings(self, header: Header, var: Var) -> tuple[bytes, ...]:
-        """What comes behind the name of a variable, by the name's length modulo 4."""
+    def rest(self, header: Header, var: Var) -> bytes:
+        """What comes behind the name of a variable and its padding."""
         w, dims = self.w, var.dims
         shape = self.shapes.get(dims)
         if shape is None:
             shape = self.shapes[dims] = b"".join(map(w.number.pack, (len(dims), *dims)))
         vsize = (inner_bytes(header, var) + 3) & -4
         last = w.tail.pack(var.type, 0xFFFFFFFF if w.width == 4 and vsize > 0xFFFFFFFC else vsize, 0)
-        rest = shape + self.attributes(var.attrs) + last
-        return tuple(nul + rest for nul in _NUL)
+        return shape + self.attributes(var.attrs) + last

@@ -26,7 +26,7 @@ from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.plain import Plain, is_plain, listed, met_before, shown_plainly, with_plain
+from pnc_vol.mapping.plain import Plain, is_plain, listed, met_before, shown_plainly, with_new
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.spelling import LITERAL, spell, unspell
 from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
@@ -339,8 +339,8 @@ class Attributes(MutableMapping[str, Attribute]):
         return True
 
     def put(self, name: str, value: Plain) -> None:
-        """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value."""
-        made = None if self._raw is None or self.markers else with_plain(self._raw, name, value)
+        """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value, `put_again` no."""
+        made = None if self._raw is None or self.markers else with_new(self._raw, name, value)
         if made is None:
             self[name] = _of_plain(value)
         else:

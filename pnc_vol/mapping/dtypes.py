@@ -127,18 +127,19 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
     """
     dt = np.dtype(dtype)
     if dt.kind in "iuf" and dt.metadata is None:
-        return _plain_element(dt)
+        return plain_element(dt)
     info = check_string_dtype(dt)
     if info is not None:
         return _string_element(*info, width)
     # numpy's equality does not look at metadata, which the fields of a compound may have
     if dt.metadata is None and dt.kind != "V":
-        return _plain_element(dt)
+        return plain_element(dt)
     return _element(dt)
 
 
 @lru_cache(maxsize=256)
-def _plain_element(dt: Dtype) -> Element:
+def plain_element(dt: Dtype) -> Element:
+    """As `element_for`, of a dtype without metadata."""
     return _element(dt)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "listed",
     "met_before",
     "shown_plainly",
+    "with_new",
     "with_plain",
 ]
 
@@ -145,8 +146,11 @@ def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ..
     (True, None)
     """
     met = met_before(raw, name, value)
-    if met is not None:
-        return met
+    return with_new(raw, name, value) if met is None else met
+
+
+def with_new(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
+    """As `with_plain`, for what `met_before` does not know."""
     if len(raw) >= _FEW or legal_name(name) != name or name == MARKER:
         return None
     attr = encode_plain(name, value)
