@@ -188,10 +188,10 @@ def start_swmr(session: Session, libver: tuple[str, str], value: bool) -> None:
         raise DefinitionError("It is not possible to forcibly switch SWMR mode off.")
     if not session.writable:
         raise OperationError("Unable to start swmr writing (no write intent on file)")
-    if session.created and libver[0] in ("earliest", "v108"):
-        raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
     if session.swmr:
         raise OperationError("Unable to start swmr writing (file already in SWMR writing mode)")
+    if session.created and libver[0] in ("earliest", "v108"):
+        raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
     session.flush()
     session.swmr = True
 

@@ -116,10 +116,6 @@ def what_is_atomic_is_there_at_once() -> None:
         COMM.Barrier()
 
 
-rank_dependent_writes()
-what_is_atomic_is_there_at_once()
-
-
 def both_handles_of_a_file() -> None:
     f = h5py.File(path("twice"), "w", driver=DRIVER, comm=COMM)
     x = f.create_dataset("x", (SIZE, 4), "i4")

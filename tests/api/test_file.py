@@ -104,6 +104,46 @@ def test_keywords_for_existing_files(both: Any) -> None:
     """)
 
 
+def test_swmr_is_a_flag(both: Any) -> None:
+    both.same("""
+        g = h5.File(path + 's', 'w', libver='latest')
+        g['x'] = [1, 2]; g['e'] = h5.ExternalLink(path + 's', '/x')
+        g.swmr_mode
+        g.swmr_mode = True
+        g.swmr_mode, g['x'].file.swmr_mode, g.mode
+        g.swmr_mode = True
+        g.swmr_mode = False
+        g.get('e', elink_mode='r')
+        g.get('e', elink_swmr=False)
+        g['x'][0] = 7; g['x'].flush(); g['x'].refresh(); g['x'][:].tolist()
+        g.create_group('a')
+        g.attrs['b'] = 1
+        g.close()
+        g = h5.File(path + 's', 'r', swmr=True)
+        g.swmr_mode, g.mode, g['x'].file.swmr_mode, g['x'][0]
+        g['x'].refresh(); g['x'].flush()
+        g.get('e', elink_swmr=True).file.swmr_mode
+        g.get('e', elink_mode='r+')
+        g.get('e', elink_mode='bogus')
+        g.swmr_mode = True
+        g.swmr_mode = False
+        g.close()
+        g.swmr_mode
+        g = h5.File(path + 's')
+        g.swmr_mode; g['x'].refresh()
+        g.swmr_mode = True
+        g.close()
+        h5.File(path + 't', 'w', swmr=True)
+    """)
+    for libver in ("'earliest'", "'v108'", "'v110'", "('v108', 'latest')", "('v110', 'v114')", "None"):
+        both.same(f"""
+            g = h5.File(path + 'v', 'w', libver={libver})
+            g.swmr_mode = True
+            g.swmr_mode
+            g.close()
+        """)
+
+
 def test_the_core_driver_puts_the_file_on_disk(impl: Any) -> None:
     with impl.open("w", driver="core") as f:
         f["x"] = [1, 2]

@@ -174,6 +174,20 @@ def test_handles_that_are_forgotten(tmp_path: pathlib.Path) -> None:
     pnc_vol.File(path, "w").close()
 
 
+def test_what_is_told_to_one_handle_holds_for_all(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w", libver="latest") as f, pnc_vol.File(path, "r+") as g:
+        f["x"] = [1, 2]
+        f.atomic = True
+        assert g.atomic
+        g["x"][0] = 7
+        assert independent(path) == {"x": [7, 2]}
+        f.swmr_mode = True
+        assert g.swmr_mode
+        with pytest.raises(RuntimeError, match="already"):
+            g.swmr_mode = True
+
+
 def test_a_closed_handle_is_closed(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     with pnc_vol.File(path, "w") as f:

@@ -921,6 +921,8 @@ def no_memory_in_a_collective_write() -> None:
         def of(*args: Any) -> None:
             raise MemoryError("no memory for the plan")
 
+        at_once = of
+
     with opened(driver="mpio", transport="collective") as f:
         x = f.create_dataset("x", (SIZE, 5), "f8")
         x[RANK] = RANK
