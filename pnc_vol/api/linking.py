@@ -56,7 +56,8 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
     elif isinstance(obj, np.dtype):
         dtype = element_for(obj).dtype
         above = slot.open()
-        entry = TypeNode(session.tree, slot.leaf, above, Attributes(), dtype)
+        session.tree.add_link(above, slot.leaf, TypeNode(session.tree, slot.leaf, above, Attributes(), dtype))
+        return
     else:
         obj._check()
         target = obj.id.node

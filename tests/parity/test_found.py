@@ -109,6 +109,15 @@ def a_dataset_on_the_way(module: Any, file: Any) -> Any:
     return told
 
 
+@case
+def a_named_type_in_a_group_that_is_not_there_yet(module: Any, file: Any) -> Any:
+    file["g/h/kind"] = np.dtype([("a", "i4"), ("b", "f8")])
+    file["g/h/kind"].attrs["unit"] = "K"
+    file["g/h/x"] = 1
+    found = file["g/h/kind"]
+    return bool(found), found.name, found.dtype.names, dict(found.attrs), list(file["g/h"]), list(file["g"])
+
+
 # ---------------------------------------------------------------------------------------------- selections
 
 

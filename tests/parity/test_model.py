@@ -30,22 +30,14 @@ import pnc_vol
 
 # a module of this folder, which is no package
 m = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("modelling.py"))))
-EXAMPLES = int(os.environ.get("PNC_VOL_MODEL_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("PNC_VOL_MODEL_EXAMPLES", "50"))
 STEPS = int(os.environ.get("PNC_VOL_MODEL_STEPS", "30"))
 
 ALSO: dict[tuple[str, type, type], str] = {
     ("create_dataset", KeyError, ValueError): "a file on the way that cannot be opened is a blocked path",
     ("require_dataset", KeyError, ValueError): "the same",
-    (
-        "copy",
-        RuntimeError,
-        KeyError,
-    ): "a source that is an external link, and leads nowhere, is a name that is not there",
-    (
-        "ds[]",
-        OSError,
-        IndexError,
-    ): "an index in a list that is the axis's length: the one of all that h5py does not check",
+    ("named type", KeyError, ValueError): "a name that is taken, or a blocked path, as for any other object",
+    ("copy", RuntimeError, KeyError): "a source that is a link into a missing file is a name that is not there",
     ("ds[] =", ValueError, TypeError): "several indices into an empty dataset, which takes no values at all",
 }
 """What is called, what h5py raises, what ours is as well; and why."""
@@ -177,7 +169,8 @@ class Files(RuleBasedStateMachine):
     @rule(source=m.NAMES, place=m.NAMES)
     def hard_link(self, source: str, place: str) -> None:
         # HDF5 makes the groups on the way before it refuses an object of another file
-        if not m.inside(place, source) and not self.outside(source):
+        # a named type has one name in pnc_vol
+        if not (m.inside(place, source) or self.outside(source) or isinstance(self.found(source), h5py.Datatype)):
             self.both("hard link", lambda module, file: file.__setitem__(place, file[source]))
 
     @rule(name=m.NAMES)
@@ -303,7 +296,8 @@ class Files(RuleBasedStateMachine):
     def read_direct(self, name: str, source: Any, count: int) -> None:
         def get(module: Any, file: Any) -> Any:
             found = file[name]
-            if not isinstance(found, module.Dataset) or found.dtype.kind not in "if":
+            if not isinstance(found, module.Dataset) or found.dtype.kind not in "if" or found.ndim != 1:
+                # with other ranks h5py's broadcasting has rules of its own
                 return None
             out = np.zeros(count, "f8")
             found.read_direct(out, source or None)
@@ -318,6 +312,44 @@ class Files(RuleBasedStateMachine):
                 file[name].dims[axis].label = label
 
         self.both("label", put)
+
+    @rule(name=m.NAMES, dtype=st.sampled_from(["f8", "i2", ">f4"]), data=st.data())
+    def views(self, name: str, dtype: str, data: Any) -> None:
+        at = data.draw(m.selection(self.shape(name)))
+
+        def look(module: Any, file: Any) -> Any:
+            found = file[name]
+            if not isinstance(found, module.Dataset) or found.shape is None:
+                return type(found).__name__
+            if module.check_string_dtype(found.dtype) is not None:
+                return found.asstr()[at]
+            if found.dtype.kind in "iufb":
+                return found.astype(dtype)[at], np.asarray(found), list(found), len(found), found.size, found.nbytes
+            return found.ndim
+
+        if not m.beyond_h5py(at):
+            self.both("views", look)
+
+    @rule(name=m.NAMES, dtype=st.sampled_from(["f8", "S3", "compound", "enum", "text"]))
+    def named_type(self, name: str, dtype: str) -> None:
+        self.both("named type", lambda module, file: file.__setitem__(name, np.dtype(m.dtype_of(module, dtype))))
+
+    @rule(name=m.NAMES, scale=m.NAMES, axis=st.integers(0, 2), attach=st.booleans())
+    def scale(self, name: str, scale: str, axis: int, attach: bool) -> None:
+        def use(module: Any, file: Any) -> Any:
+            found, of = file[name], file[scale]
+            if not isinstance(found, module.Dataset) or not isinstance(of, module.Dataset) or not of.shape:
+                return None
+            if found == of or axis >= found.ndim or len(of.shape) != 1 or len(found.dims[0]) or len(of.dims[0]):
+                return None
+            if not of.is_scale:
+                of.make_scale(f"scale {axis}")
+            if attach and not found.is_scale:
+                found.dims[axis].attach_scale(of)
+            return of.is_scale, found.is_scale, len(found.dims[axis]), found.dims[axis].keys()
+
+        if not self.outside(name) and not self.outside(scale):
+            self.both("scales", use)
 
     # -------------------------------------------------------------------------------------------- the file
 
