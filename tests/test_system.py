@@ -306,7 +306,10 @@ FILE_MODULES = {
     "pickle", "shelve", "marshal", "dbm",
 }  # fmt: skip
 #: Names in those modules that touch no file.
-PURE_NAMES = {("io", "BytesIO"), ("io", "StringIO"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
+PURE_NAMES = {
+    ("io", "BytesIO"), ("io", "StringIO"), ("io", "TextIOBase"), ("io", "UnsupportedOperation"),
+    ("pathlib", "PurePath"), ("pathlib", "PurePosixPath"),
+}  # fmt: skip
 PATHLIB_METHODS = {
     "read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "rglob", "symlink_to", "hardlink_to",
     "is_file", "is_dir", "tofile", "fromfile", "memmap", "genfromtxt", "loadtxt", "savetxt",

@@ -223,24 +223,25 @@ class Dataset(Storage, Posting):
         Parameters
         ----------
         dest : ndarray
-            C-contiguous and writable; of any type that the values convert to.
+            Writable; of any strides, and of any type that the values convert to.
         source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
             What to read and where to put it; everything by default.
 
         Raises
         ------
         TypeError
-            An empty dataset, an array that is not contiguous, or shapes that do not fit.
+            An empty dataset, an array that cannot be written to, or shapes that do not fit.
         """
         if self._node.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
-        target_shape = dest.shape
-        if not (isinstance(dest, np.ndarray) and dest.flags.c_contiguous and dest.flags.writeable):
-            raise TypeError("Array must be C-contiguous and writable")
+        from pnc_vol.extents.in_memory import elements
+
+        where = select(dest.shape, () if dest_sel is None else dest_sel)
+        if not (isinstance(dest, np.ndarray) and dest.flags.writeable):
+            raise TypeError("Array must be writable")
         values = np.asarray(self._read(() if source_sel is None else source_sel, None))
-        where = select(target_shape, () if dest_sel is None else dest_sel)
         fitted = values.reshape(where.broadcast(values.shape))
-        dest[() if dest_sel is None else dest_sel] = cast(fitted, dest.dtype)
+        dest[elements(where)] = cast(fitted, dest.dtype)
 
     # ----------------------------------------------------------------------------------- writing
 
@@ -266,22 +267,23 @@ class Dataset(Storage, Posting):
 
         Parameters
         ----------
-        source : ndarray
-            C-contiguous.
+        source : ndarray, of any strides
         source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
             What to take and where it goes; everything by default.
 
         Raises
         ------
         TypeError
-            An empty dataset, an array that is not contiguous, or shapes that do not fit.
+            An empty dataset, no array, or shapes that do not fit.
         """
         if self._node.shape is None:
             raise TypeError("Empty datasets cannot be written to")
-        select(source.shape, () if source_sel is None else source_sel)
-        if not (isinstance(source, np.ndarray) and source.flags.c_contiguous):
-            raise TypeError("Array must be C-contiguous")
-        self[() if dest_sel is None else dest_sel] = source if source_sel is None else source[source_sel]
+        from pnc_vol.extents.in_memory import elements
+
+        part = select(source.shape, () if source_sel is None else source_sel)
+        if not isinstance(source, np.ndarray):
+            raise TypeError(f"Cannot write from {source!r}: give an array")
+        self[() if dest_sel is None else dest_sel] = source[elements(part)]
 
     def resize(self, size: Any, axis: int | None = None) -> None:
         """Change the length of axes, within `maxshape`.

@@ -15,11 +15,11 @@ Rules
 from __future__ import annotations
 
 import errno
-import io
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOBase, UnsupportedOperation
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,8 @@ def is_file_object(thing: Any) -> bool:
 
     Examples
     --------
-    >>> is_file_object(io.BytesIO()), is_file_object("name.nc")
+    >>> from io import BytesIO
+    >>> is_file_object(BytesIO()), is_file_object("name.nc")
     (True, False)
     """
     return hasattr(thing, "read") and hasattr(thing, "seek")
@@ -67,7 +68,8 @@ class FileObjectDriver(Root):
 
     Examples
     --------
-    >>> target = io.BytesIO(b"hello")
+    >>> from io import BytesIO
+    >>> target = BytesIO(b"hello")
     >>> driver = FileObjectDriver(target)
     >>> driver.write(Extents(*np.array([[5], [1], [0]])), np.frombuffer(b"!", np.uint8))
     >>> driver.close()
@@ -86,12 +88,12 @@ class FileObjectDriver(Root):
         self._lock = threading.Lock()
         self._copy: Driver | None = None
         self._touched = False
-        if isinstance(target, io.TextIOBase):
+        if isinstance(target, TextIOBase):
             raise TypeError(f"{self._text} is a text file; open it in binary mode")
         for wanted, method in (("read", "readable"), ("sought", "seekable"), ("written", "writable")):
             able = getattr(target, method, None)
             if able is not None and (writable or wanted != "written") and not able():
-                raise io.UnsupportedOperation(
+                raise UnsupportedOperation(
                     f"{self._text} cannot be {wanted}: a file is read and written at any place of it; "
                     "open it with mode 'rb', 'r+b' or 'w+b'"
                 )

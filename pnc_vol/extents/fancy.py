@@ -1,10 +1,11 @@
-"""Index arrays and masks, checked and brought to integers.
+"""Index arrays and masks, checked and brought to integers, and the elements that several of them cross in.
 
-Knows: h5py's rules for one list, array or mask. Does not know: the other axes' indices.
+Knows: h5py's rules for one list, array or mask. Does not know: what else stands between the brackets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from pnc_vol.errors import SelectionIndexError, SelectionTypeError
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import join_runs
 
-__all__ = ["index_array", "regular", "true_runs"]
+__all__ = ["crossed", "increases", "index_array", "regular", "true_runs"]
 
 SPARSE = 16
 """Elements for each that is selected, above which they are found one by one, and not the edges of their runs."""
@@ -59,9 +60,46 @@ def index_array(arg: Any, dim: int, *, alone: bool) -> Int64:
         raise SelectionIndexError(f"Fancy indexing out of range for {limits}")
     index: Int64 = array.astype(np.int64)
     index[index < 0] += dim
-    if index.size > 1 and not np.all(index[1:] > index[:-1]):
-        raise SelectionTypeError("Indexing elements must be in increasing order")
     return index
+
+
+def increases(index: Int64) -> bool:
+    """Whether each element is beyond the one before."""
+    return index.size < 2 or bool(np.all(index[1:] > index[:-1]))
+
+
+def crossed(
+    shape: tuple[int, ...], start: list[int], count: list[int], stride: list[int], lists: Mapping[int, Int64]
+) -> Runs:
+    """Merged runs of the outer product of the axes' elements, in C order of the product.
+
+    Parameters
+    ----------
+    start, count, stride : of each axis
+    lists : elements of the axes that have an index array instead, in any order and as often as wanted
+
+    Examples
+    --------
+    >>> [column.tolist() for column in crossed((3, 4), [0, 0], [2, 2], [1, 1], {0: np.array([2, 0])})]
+    [[8, 0], [2, 2]]
+    """
+    if 0 in count:
+        return Runs(np.empty(0, np.int64), np.empty(0, np.int64))
+    # From the last axis on, as long as the elements follow each other, they are one run.
+    axis, length, first, inner = len(shape) - 1, 1, 0, 1
+    while axis >= 0 and axis not in lists and (stride[axis] == 1 or count[axis] == 1):
+        first += start[axis] * inner
+        length *= count[axis]
+        inner *= shape[axis]
+        axis -= 1
+        if length != inner:
+            break
+    at = np.array([first], np.int64)
+    for i in range(axis, -1, -1):
+        elements = lists[i] if i in lists else start[i] + stride[i] * np.arange(count[i], dtype=np.int64)
+        at = (elements[:, np.newaxis] * inner + at).ravel()
+        inner *= shape[i]
+    return join_runs(Runs(at, np.full(at.size, length, np.int64)))
 
 
 def regular(index: Int64) -> tuple[int, int] | None:

@@ -4,10 +4,10 @@ Knows: h5py's indexing rules, shapes. Does not know: variables, types, records, 
 
 Rules
 -----
-1. Whatever h5py accepts is accepted and means the same; what it refuses raises the same builtin.
-   Three accidents of h5py 3.16 are not repeated: a fancy index equal to the axis' length is an
-   `IndexError` (h5py: `OSError` from below), unsigned index arrays are checked for order as well, and a list
-   of booleans works on one-dimensional datasets too.
+1. Whatever h5py accepts is accepted and means the same; what it refuses raises the same builtin, but for what it
+   refuses for no reason: lists in any order, with an element several times, several of them (their outer product),
+   steps below 0, a list of booleans on one axis. A fancy index equal to the axis' length is an `IndexError`
+   (h5py: `OSError` from below).
 2. Elements are numbered in C order, and every selection's elements come in C order of `result_shape`.
 3. ``ds[i]``, ``ds[a:b]``, ``ds[...]`` are the common case: they meet few Python operations.
 4. What can be said as a regular hyperslab is said so: index arrays with a constant step become one.
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.fancy import index_array, regular, true_runs
+from pnc_vol.extents.fancy import crossed, increases, index_array, regular, true_runs
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import flatten
 
@@ -39,8 +39,8 @@ _SHOWN = 4
 class Selection(NamedTuple):
     """Some elements of a dataset. Made by `select`, `hyperslab`, `many` and `whole`; never changed.
 
-    One of three kinds: a hyperslab (`index` and `listed` are None), a hyperslab with an index array on
-    one axis, or a list of runs (masks of the whole shape, lists of subarrays).
+    One of three kinds: a hyperslab (`index` and `listed` are None), a hyperslab with an increasing index array on
+    one axis, or a list of runs (masks of the whole shape, lists of subarrays, any other index arrays).
     """
 
     shape: Shape
@@ -129,7 +129,7 @@ class Selection(NamedTuple):
         target = self.result_shape
         if source_shape == target:
             return target
-        if self.listed is not None:
+        if self.listed is not None and len(target) == 1:
             if math.prod(source_shape) == target[0]:
                 return target
             if source_shape == ():
@@ -197,17 +197,17 @@ def select(shape: Shape, args: Any) -> Selection:
     shape : tuple of int
         The dataset's shape, ``()`` for a scalar.
     args : object
-        One index or a tuple of them: integers, slices with a step of at least 1, Ellipsis, one increasing list
-        or array of integers, or booleans (along one axis, or of the whole shape). No field names.
+        One index or a tuple of them: integers, slices, Ellipsis, lists or arrays of integers, or booleans (along one
+        axis, or of the whole shape). No field names.
 
     Raises
     ------
     SelectionIndexError
         An index is out of range.
     SelectionTypeError
-        An index of a type that does not select, a mask of the wrong shape, an index array that does not increase.
+        An index of a type that does not select, a mask of the wrong shape.
     SelectionValueError
-        More indices than axes, two ellipses, a step below 1, an index into a scalar.
+        More indices than axes, two ellipses, a step of 0, an index into a scalar.
 
     Examples
     --------
@@ -229,11 +229,12 @@ def select(shape: Shape, args: Any) -> Selection:
     elif kind is slice:
         if shape:
             first, length, step = _slice(args, shape[0])
-            rest = shape[1:]
-            extra = len(rest)
-            result = (length, *rest)
-            start = (first,) + (0,) * extra
-            return _make(Selection, (shape, start, result, (step,) + (1,) * extra, 0, result, -1, None, None))
+            if step > 0:
+                rest = shape[1:]
+                extra = len(rest)
+                result = (length, *rest)
+                start = (first,) + (0,) * extra
+                return _make(Selection, (shape, start, result, (step,) + (1,) * extra, 0, result, -1, None, None))
     elif kind is tuple:
         return _select(shape, args) if args else whole(shape)
     return _select(shape, (args,))
@@ -252,7 +253,7 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
     start, count, stride = [0] * rank, list(shape), [1] * rank
     result: list[int] = []
     given, at, dropped, seen = len(args), 0, 0, False
-    axis, index = -1, None
+    lists: dict[int, Int64] = {}
     for arg in args:
         if arg is Ellipsis:
             if seen:
@@ -269,6 +270,8 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
         if type(arg) is slice:
             if arg.start is not None or arg.stop is not None or arg.step is not None:
                 start[at], count[at], stride[at] = _slice(arg, shape[at])
+                if stride[at] < 0:
+                    lists[at] = start[at] + stride[at] * np.arange(count[at], dtype=np.int64)
             result.append(count[at])
         else:
             number = arg if type(arg) is int else _integer(arg)
@@ -277,21 +280,23 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
                 count[at] = 1
                 dropped |= 1 << at
             else:
-                found = index_array(arg, shape[at], alone=len(args) == 1)
-                if axis >= 0:
-                    raise SelectionTypeError(
-                        "Only one indexing vector or array is currently allowed for fancy indexing"
-                    )
-                axis, index = at, found
-                count[at] = index.size
-                result.append(index.size)
+                lists[at] = index_array(arg, shape[at], alone=len(args) == 1)
+                count[at] = lists[at].size
+                result.append(count[at])
         at += 1
     result += shape[at:]
-    if index is not None:
-        constant = regular(index)
+    ordered = True
+    for i, found in list(lists.items()):
+        rises = increases(found)
+        constant = regular(found) if rises else None
         if constant is not None:
-            start[axis], stride[axis] = constant
-            axis, index = -1, None
+            start[i], stride[i] = constant
+            del lists[i]
+        ordered = ordered and rises
+    if len(lists) > 1 or not ordered:
+        runs = crossed(shape, start, count, stride, lists)
+        return listed(shape, runs, math.prod(result))._replace(result_shape=tuple(result))
+    axis, index = next(iter(lists.items()), (-1, None))
     return _make(
         Selection,
         (shape, tuple(start), tuple(count), tuple(stride), dropped, tuple(result), axis, index, None),
@@ -299,21 +304,17 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
 
 
 def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
-    """(start, count, stride) of a slice on an axis of `dim` elements."""
+    """(start, count, stride) of a slice on an axis of `dim` elements; the stride is negative if the step is."""
     try:
         start, stop, step = arg.indices(dim)
     except ValueError as error:
-        raise SelectionValueError(f"Step must be >= 1 (got {arg.step}): {error}") from None
+        raise SelectionValueError(f"Step must not be 0 (got {arg.start}:{arg.stop}:{arg.step}): {error}") from None
     except TypeError as error:
         raise SelectionTypeError(f"Slice {arg.start}:{arg.stop}:{arg.step} cannot select: {error}") from None
     if step == 1:
         return (start, stop - start, 1) if stop > start else (0, 0, 1)
-    if step < 1:
-        raise SelectionValueError(f"Step must be >= 1 (got {step})")
-    if stop <= start:
-        return 0, 0, 1
-    count = 1 + (stop - start - 1) // step
-    return start, count, (step if count > 1 else 1)
+    count = len(range(start, stop, step))
+    return (start, count, step if count > 1 else 1) if count else (0, 0, 1)
 
 
 def _within(number: int, dim: int) -> int:
