@@ -37,6 +37,13 @@ ROWS = special_dtype(vlen=np.dtype("i4"))
 NESTED = np.dtype([("v", ROWS), ("s", string_dtype()), ("c", [("f", ">f8"), ("t", "S1", (2,))])], align=True)
 
 
+class Strange:
+    """What no library has a type for."""
+
+    def __repr__(self) -> str:
+        return "Strange()"
+
+
 VALUES: list[tuple[Any, dict[str, Any]]] = [
     *(
         (value, {})
@@ -78,7 +85,7 @@ VALUES: list[tuple[Any, dict[str, Any]]] = [
             [None],
             None,
             {},
-            object(),
+            Strange(),
             True,
             [True, False],
             np.array([True]),
