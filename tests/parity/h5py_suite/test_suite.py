@@ -57,7 +57,7 @@ def run(mode: str, folder: Path) -> tuple[list[dict[str, tuple[str, str]]], str]
         "PNC_VOL_SUITE_RESULTS": str(results),
         "PNC_VOL_SUITE_MODE": mode,
     }
-    env.pop("PYTEST_ADDOPTS", None)
+    env["PYTEST_ADDOPTS"] = ""
     ini = folder / "suite.ini"
     ini.write_text("[pytest]\n")
     options = [
