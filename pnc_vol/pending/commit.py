@@ -244,9 +244,8 @@ def recover(system: System, path: str, *, writable: bool) -> bytes | None:
     """
     target = system.realpath(path)
     journal = journal_path(target)
-    try:
-        content = _read_whole(system, journal)
-    except FileNotFoundError:
+    content = _read_if_there(system, journal)
+    if content is None:
         return None
     found = _open_journal(content)
     fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
@@ -257,6 +256,9 @@ def recover(system: System, path: str, *, writable: bool) -> bytes | None:
             now = bytearray(size)
             del now[read_at(system, fd, memoryview(now), 0) :]
             if system.fstat(fd).st_ino != inode or not _is_mix(bytes(now), old, new):
+                if _read_if_there(system, journal) != content:
+                    # Its writer is at work, and was done with this header between the two looks.
+                    return recover(system, path, writable=writable)
                 warn_outside(
                     f"{path}: the journal {journal} belongs to another state of the file and is not used; remove it",
                 )
@@ -270,6 +272,13 @@ def recover(system: System, path: str, *, writable: bool) -> bytes | None:
     finally:
         system.close(fd)
     return None
+
+
+def _read_if_there(system: System, path: str) -> bytes | None:
+    try:
+        return _read_whole(system, path)
+    except FileNotFoundError:
+        return None
 
 
 def _open_journal(content: bytes) -> tuple[int, bytes, bytes] | None:

@@ -100,6 +100,21 @@ def test_a_journal_of_another_file_is_not_used(path: pathlib.Path) -> None:
     assert journal.exists()
 
 
+def test_a_writer_that_is_done_between_two_looks_is_no_warning(path: pathlib.Path) -> None:
+    journal = torn(path, HEADER, 100)
+
+    class Overtaken(type(REAL)):  # type: ignore[misc]
+        """Another process completes the header, and makes one change more, before the file is opened."""
+
+        def open(self, name: str, *args: Any) -> int:
+            if name == str(path) and journal.exists():
+                journal.unlink()
+                path.write_bytes(b"the next header" + path.read_bytes()[15:])
+            return super().open(name, *args)
+
+    assert recover(Overtaken(), str(path), writable=False) is None
+
+
 def test_a_journal_of_an_older_state_is_not_used(path: pathlib.Path) -> None:
     journal = torn(path, HEADER, 100)
     with path.open("r+b") as raw:
