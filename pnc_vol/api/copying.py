@@ -6,7 +6,7 @@ Rules
 -----
 1. What will be copied is listed before the first object is made, the groups on the way included, so that a group can be
    copied into itself.
-2. Data go through in blocks of rows, so that a copy needs little memory whatever the dataset's size.
+2. Data go through in blocks, so that a copy needs little memory whatever the dataset's size.
 3. Links are copied as they are, hard links to what is copied lead to the copies, any other hard link makes a copy.
 4. Labels go along with a dataset; scales attached to it do not, as in HDF5, where they would be null references.
 """
@@ -14,10 +14,10 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.create import check_version
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from pnc_vol.api.paths import Slot
     from pnc_vol.pending.session import Session
 
-__all__ = ["copy_object"]
+__all__ = ["BLOCK_BYTES", "Made", "Object", "copy_object"]
 
 BLOCK_BYTES = 16 << 20
 """Bytes of a dataset that are read and posted at a time."""
 
 
-Made = dict[int, tuple[GroupNode | DatasetNode, GroupNode | DatasetNode]]
+Object = GroupNode | DatasetNode
+Made = dict[int, tuple[Object, Object]]
 Expand = Callable[[GroupNode, Any], "tuple[Session, GroupNode | DatasetNode] | None"]
 
 
@@ -182,15 +183,9 @@ def _copy_dataset(
         made.scale = node.scale
         _copy_attrs(node, made)
     shape = node.shape
-    if shape is None or 0 in shape:
+    if shape is None:
         return made
-    if not shape:
-        everything = select(shape, ())
-        target.write(made, everything, source.read(node, everything))
-        return made
-    row = max(1, prod(shape[1:]) * node.element.itemsize)
-    rows = max(1, BLOCK_BYTES // row)
-    for first in range(0, shape[0], rows):
-        part = select(shape, slice(first, first + rows))
+    for block in blocks(shape, node.element.itemsize, BLOCK_BYTES):
+        part = select(shape, block)
         target.write(made, part, source.read(node, part))
     return made

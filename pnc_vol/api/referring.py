@@ -15,12 +15,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.api import paths
+from pnc_vol.api.copying import BLOCK_BYTES, Made, Object
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.references import Reference, RegionReference
@@ -32,12 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["expand_references"]
 
-Object = GroupNode | DatasetNode
-Made = dict[int, tuple[Object, Object]]
 Follow = Callable[[Reference], Reference]
-
-_BLOCK = 16 << 20
-"""Bytes of a dataset that are read and posted at a time."""
 
 
 def expand_references(
@@ -78,11 +74,10 @@ def expand_references(
 
 def _follow_data(source: Session, original: DatasetNode, target: Session, copied: DatasetNode, follow: Follow) -> None:
     shape, dtype = original.shape, original.element.dtype
-    if shape is None or not prod(shape) or not _refers(dtype):
+    if shape is None or not _refers(dtype):
         return
-    rows = max(1, _BLOCK // max(1, prod(shape[1:]) * dtype.itemsize)) if shape else 1
-    for first in range(0, shape[0] if shape else 1, rows):
-        part = select(shape, slice(first, first + rows) if shape else ())
+    for block in blocks(shape, dtype.itemsize, BLOCK_BYTES):
+        part = select(shape, block)
         target.write(copied, part, _followed(source.read(original, part), dtype, follow))
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.interop import inspect_hdf5
-from pnc_vol.interop.blocks import blocks
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 
 __all__ = ["Comparison"]

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding
-from pnc_vol.interop.blocks import blocks
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.examine import examine, warning
 from pnc_vol.mapping.markers import Findings, shown

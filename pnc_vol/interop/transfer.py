@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.interop import inspect_hdf5
-from pnc_vol.interop.blocks import blocks
 from pnc_vol.interop.report import Ledger
 from pnc_vol.mapping.special import check_string_dtype
 

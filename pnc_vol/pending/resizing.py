@@ -18,6 +18,7 @@ import copy
 import math
 from typing import TYPE_CHECKING
 
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.tree import DatasetNode
@@ -111,10 +112,5 @@ def _copy(session: Session, before: DatasetNode, node: DatasetNode) -> None:
     """Post the elements that both shapes have."""
     old, new = before.shape or (), node.shape or ()
     common = tuple(min(a, b) for a, b in zip(old, new, strict=True))
-    if not math.prod(common):
-        return
-    rows = max(1, _BLOCK // max(1, math.prod(common[1:]) * node.element.itemsize))
-    rest = tuple(slice(0, n) for n in common[1:])
-    for first in range(0, common[0], rows):
-        part = (slice(first, min(common[0], first + rows)), *rest)
-        post.write(session, node, select(new, part), session.read(before, select(old, part)))
+    for block in blocks(common, node.element.itemsize, _BLOCK):
+        post.write(session, node, select(new, block), session.read(before, select(old, block)))

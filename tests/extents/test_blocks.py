@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.interop.blocks import CHUNK_EXCESS, block_shape, blocks
+from pnc_vol.extents.blocks import CHUNK_EXCESS, block_shape, blocks
 
 shapes = st.lists(st.integers(1, 9), max_size=4).map(tuple)
 
