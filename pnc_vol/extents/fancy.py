@@ -5,7 +5,8 @@ Knows: h5py's rules for one list, array or mask. Does not know: what else stands
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,12 @@ def increases(index: Int64) -> bool:
 
 
 def crossed(
-    shape: tuple[int, ...], start: list[int], count: list[int], stride: list[int], lists: Mapping[int, Int64]
+    shape: tuple[int, ...],
+    start: Sequence[int],
+    count: Sequence[int],
+    stride: Sequence[int],
+    lists: Mapping[int, Int64],
+    inner: int | None = None,
 ) -> Runs:
     """Merged runs of the outer product of the axes' elements, in C order of the product.
 
@@ -77,6 +83,8 @@ def crossed(
     ----------
     start, count, stride : of each axis
     lists : elements of the axes that have an index array instead, in any order and as often as wanted
+    inner : int, optional
+        Elements of a record, from which no run goes to the next; axis 0 is then that of the records.
 
     Examples
     --------
@@ -85,21 +93,37 @@ def crossed(
     """
     if 0 in count:
         return Runs(np.empty(0, np.int64), np.empty(0, np.int64))
-    # From the last axis on, as long as the elements follow each other, they are one run.
-    axis, length, first, inner = len(shape) - 1, 1, 0, 1
-    while axis >= 0 and axis not in lists and (stride[axis] == 1 or count[axis] == 1):
-        first += start[axis] * inner
-        length *= count[axis]
-        inner *= shape[axis]
+    weights = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    # From the last axis inwards: axes taken in full, then one contiguous stretch, make up a run.
+    axis = len(shape) - 1
+    first = 0 if inner is None else 1
+    length = 1
+    base = 0
+    while axis >= first and axis not in lists and count[axis] == shape[axis]:
+        length *= shape[axis]
         axis -= 1
-        if length != inner:
-            break
-    at = np.array([first], np.int64)
-    for i in range(axis, -1, -1):
-        elements = lists[i] if i in lists else start[i] + stride[i] * np.arange(count[i], dtype=np.int64)
-        at = (elements[:, np.newaxis] * inner + at).ravel()
-        inner *= shape[i]
-    return join_runs(Runs(at, np.full(at.size, length, np.int64)))
+    if axis >= first and axis not in lists and (stride[axis] == 1 or count[axis] == 1):
+        base = start[axis] * weights[axis]
+        length *= count[axis]
+        axis -= 1
+    found = np.array([base], np.int64)
+    gaps = True
+    for outer in range(axis + 1):
+        if outer in lists:
+            found = np.add.outer(found, lists[outer] * weights[outer]).ravel()
+            gaps = False
+        elif count[outer] == 1:
+            found += start[outer] * weights[outer]
+        else:
+            step = stride[outer] * weights[outer]
+            positions = np.arange(count[outer], dtype=np.int64)
+            positions *= step
+            positions += start[outer] * weights[outer]
+            found = np.add.outer(found, positions).ravel()
+            gaps = gaps and stride[outer] == 1
+    made = Runs(found, np.full(found.size, length, np.int64))
+    # Only steps and index arrays can end a row where the next one begins.
+    return made if gaps else join_runs(made, inner)
 
 
 def regular(index: Int64) -> tuple[int, int] | None:

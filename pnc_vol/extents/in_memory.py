@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import Selection
 
 __all__ = ["elements"]
@@ -34,8 +34,7 @@ def elements(selection: Selection) -> tuple[Any, ...]:
     """
     shape, start, count, stride, dropped, result, axis, index, listed = selection
     if listed is not None:
-        first = np.repeat(listed.start - before(listed.length), listed.length)
-        found = np.unravel_index(first + np.arange(first.size), shape)
+        found = np.unravel_index(numbers(selection), shape)
         return tuple(each.reshape(result) for each in found)
     if index is None:
         slices = (slice(a, a + n * step, step) for a, n, step in zip(start, count, stride, strict=True))

@@ -15,12 +15,12 @@ import math
 
 import numpy as np
 
+from pnc_vol.extents.fancy import crossed
 from pnc_vol.extents.model import Extents, Int64, Runs
 from pnc_vol.extents.ragged import before, spread
 from pnc_vol.extents.selection import Selection
-from pnc_vol.extents.subarrays import join_runs
 
-__all__ = ["place", "place_many", "runs"]
+__all__ = ["numbers", "place", "place_many", "runs"]
 
 
 def runs(selection: Selection, *, record: bool) -> Runs:
@@ -50,43 +50,10 @@ def runs(selection: Selection, *, record: bool) -> Runs:
         return _cut(found, inner) if record else found
     if selection.listed is not None:
         return _cut(selection.listed, inner) if record else selection.listed
-    return _expand(selection, inner if record else None)
-
-
-def _expand(selection: Selection, inner: int | None) -> Runs:
-    """Runs of a hyperslab that is not a single run, with or without an index array."""
-    shape, starts, counts, strides, _, _, index_axis, index, _ = selection
-    weights = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    # From the last axis inwards: axes taken in full, then one contiguous stretch, make up a run.
-    axis = len(shape) - 1
-    first = 0 if inner is None else 1
-    length = 1
-    base = 0
-    while axis >= first and axis != index_axis and counts[axis] == shape[axis]:
-        length *= shape[axis]
-        axis -= 1
-    if axis >= first and axis != index_axis and (strides[axis] == 1 or counts[axis] == 1):
-        base = starts[axis] * weights[axis]
-        length *= counts[axis]
-        axis -= 1
-    found = np.array([base], np.int64)
-    gaps = True
-    for outer in range(axis + 1):
-        if outer == index_axis and index is not None:
-            found = np.add.outer(found, index * weights[outer]).ravel()
-            gaps = False
-        elif counts[outer] == 1:
-            found += starts[outer] * weights[outer]
-        else:
-            step = strides[outer] * weights[outer]
-            positions = np.arange(counts[outer], dtype=np.int64)
-            positions *= step
-            positions += starts[outer] * weights[outer]
-            found = np.add.outer(found, positions).ravel()
-            gaps = gaps and strides[outer] == 1
-    made = Runs(found, np.full(found.size, length, np.int64))
-    # Only steps and index arrays can end a row where the next one begins.
-    return made if gaps else join_runs(made, inner)
+    lists = {} if selection.index is None else {selection.axis: selection.index}
+    return crossed(
+        selection.shape, selection.start, selection.count, selection.stride, lists, inner if record else None
+    )
 
 
 def _cut(whole: Runs, inner: int) -> Runs:
@@ -105,6 +72,20 @@ def _cut(whole: Runs, inner: int) -> Runs:
     low = np.maximum(start[owner], step)
     step += inner
     return Runs(low, np.minimum(end[owner], step) - low)
+
+
+def numbers(selection: Selection) -> Int64:
+    """Numbers of the selected elements in C order of the dataset, in the order of the selection.
+
+    Examples
+    --------
+    >>> from pnc_vol.extents.selection import select
+    >>> numbers(select((4, 6), (slice(1, 3), slice(0, 2)))).tolist()
+    [6, 7, 12, 13]
+    """
+    found = runs(selection, record=False)
+    owner, step = spread(found.length)
+    return found.start[owner] + step
 
 
 def place(runs: Runs, *, begin: int, itemsize: int, inner: int | None, record_size: int) -> Extents:

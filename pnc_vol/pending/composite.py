@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FormatError, NotYetError, SelectionTypeError, warn_once
 from pnc_vol.extents.model import Runs
-from pnc_vol.extents.place import runs
+from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import Selection, many, select, whole
 from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
 from pnc_vol.mapping.references import Reference, RegionReference
@@ -166,7 +166,7 @@ def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows:
             fitted = np.broadcast_to(rows.reshape(selection.broadcast(rows.shape)), selection.result_shape)
         except ValueError:
             raise SelectionTypeError(f"Can't broadcast {rows.shape} -> {selection.result_shape}") from None
-    resident(session, node)[_numbers(selection)] = fitted.ravel()
+    resident(session, node)[numbers(selection)] = fitted.ravel()
     session.ragged[node.uid] = node
     node.tree.touch()
 
@@ -180,22 +180,12 @@ def resident(session: Session, node: DatasetNode) -> Array:
     return np.asarray(node.rows)
 
 
-def _numbers(selection: Selection) -> npt.NDArray[np.int64]:
-    """Numbers of the selected elements, in C order of the dataset."""
-    found = runs(selection, record=False)
-    if not len(found.start):
-        return np.empty(0, np.int64)
-    ends = np.cumsum(found.length)
-    first = np.repeat(found.start - (ends - found.length), found.length)
-    return np.asarray(first + np.arange(ends[-1]))
-
-
 def _read_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
     dtype = node.element.dtype
     if node.rows is None:
         return _stored_rows(session, node, selection)
     made = np.empty(selection.nelems, dtype)
-    for at, number in enumerate(_numbers(selection).tolist()):
+    for at, number in enumerate(numbers(selection).tolist()):
         row = node.rows[number]
         made[at] = row.copy() if isinstance(row, np.ndarray) else np.empty(0, _shown(dtype))
     return made.reshape(selection.result_shape)
@@ -221,15 +211,15 @@ def _stored_rows(session: Session, node: DatasetNode, selection: Selection) -> A
     # as floats the sum cannot overflow, and what it rounds off is less than what would overflow below
     if counts.size and (int(counts.min()) < 0 or counts.sum(dtype=float) > 2**62 or int(counts.sum()) > total):
         raise FormatError(f"{node.path}: its rows take more values than the {total} of {values.cdf_name!r}")
-    numbers = _numbers(selection)
+    chosen = numbers(selection)
     starts = np.cumsum(counts) - counts
-    starts, wanted = starts[numbers], counts[numbers]
-    if numbers.size and int(wanted.sum()):
+    starts, wanted = starts[chosen], counts[chosen]
+    if chosen.size and int(wanted.sum()):
         there = wanted > 0
         found = session.read(values, many((total,), starts[there, None], wanted[there, None]))
     else:
         found = np.empty(0, _shown(node.element.dtype))
-    made = np.empty(numbers.size, node.element.dtype)
+    made = np.empty(chosen.size, node.element.dtype)
     ends = np.cumsum(wanted)
     for at, (end, length) in enumerate(zip(ends.tolist(), wanted.tolist(), strict=True)):
         made[at] = found[end - length : end].copy()
@@ -292,7 +282,7 @@ def grown(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> None:
 def region_of(selection: Selection) -> str:
     """A selection as the JSON of a region reference."""
     if selection.listed is not None:
-        return json.dumps({"points": _numbers(selection).tolist()}, separators=(",", ":"))
+        return json.dumps({"points": numbers(selection).tolist()}, separators=(",", ":"))
     axes: list[Any] = []
     for axis, (first, count, step) in enumerate(zip(selection.start, selection.count, selection.stride, strict=True)):
         if axis == selection.axis and selection.index is not None:
