@@ -16,10 +16,10 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib.metadata
-import importlib.util
 import io
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -27,7 +27,7 @@ import traceback
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,14 +156,9 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def _dumps() -> ModuleType:
+def _dumps() -> SimpleNamespace:
     pytest.importorskip("sphinx", reason="sphinx is not installed (pip install 'pnc-vol[docs]')")
-    spec = importlib.util.spec_from_file_location("dumps", DOCS / "dumps.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "dumps.py")))
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no-tools"])

@@ -140,7 +140,7 @@ class FileObjectDriver(Root):
         for at in range(0, nbytes, _BLOCK):
             part = room[: min(_BLOCK, nbytes - at)]
             part[:] = 0
-            copy.read(Extents(*np.array([[at], [len(part)], [0]])), part)
+            copy.read_one(part, at)
             self._put(part.data, at)
         if self._end() > nbytes:
             self._cut(nbytes)

@@ -45,7 +45,6 @@ from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
-from pnc_vol.pending.batches import one_extent
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
 from pnc_vol.pending.log.opening import begin_log, look_after_leftovers, missing_folder
@@ -294,7 +293,7 @@ def read_header(path: str, mode: str, options: Options, seen: list[Decoded], roo
 def _read_of(root: Driver, buffer: bytearray | memoryview, offset: int) -> int:
     """As `system.read_at`, of a driver."""
     memory = np.frombuffer(buffer, np.uint8)
-    return root.read(one_extent(offset, len(memory)), memory) if len(memory) else 0
+    return root.read_one(memory, offset) if len(memory) else 0
 
 
 def _decoded(path: str, size: int, read: Read, instead: bytes | None, seen: list[Decoded]) -> bytes:

@@ -162,7 +162,7 @@ class Queue:
         if node.uid in self.listed and not self._as_list(node.uid, found) and not self._expand(node.uid):
             return False
         if one is not None and element.kind == "number" and values.dtype == element.dtype:
-            return Queue.put_run(self, node, request, values, one[0])  # a log that is full leaves it to this one
+            return self.put_run(node, request, values, one[0])
         before_it, as_list = self.position, one is None and self._as_list(node.uid, found)
         if as_list:
             address = self.take(nbytes, 0, itemsize, self._list_cost(found))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,18 +25,7 @@ from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.system import System
 from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem, TraceSystem
 
-
-def _everything() -> ModuleType:
-    place = Path(__file__).parents[1] / "mapping/everything.py"
-    spec = importlib.util.spec_from_file_location("everything", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-everything = _everything()
+everything = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "mapping/everything.py")))
 
 
 def tool(name: str, *args: Any) -> str:

@@ -18,7 +18,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.log.companion import COMMIT, RECORD_BODY, RECORD_BYTES
 from pnc_vol.pending.log.files import LARGE
 from pnc_vol.pending.log.layout import VARA
-from pnc_vol.pending.queue import ROW_COST
+from pnc_vol.pending.queue import ROW_COST, Queue
 
 if TYPE_CHECKING:
     from pnc_vol.pending.log.queue import LogQueue
@@ -30,7 +30,9 @@ _crc = Struct("<I").pack
 
 
 def post_run(queue: LogQueue, node: DatasetNode, request: int, values: Any, start: int) -> bool:
-    """As `Queue.put_run`; False also for what `put` alone can do."""
+    """As `Queue.put_run`, which it is while posts wait in memory; False also for what `put` alone can do."""
+    if not queue.logging:
+        return Queue.put_run(queue, node, request, values, start)
     uid = node.uid
     known = queue.known.get(uid)
     if known is None or not known.quick or (known.version != node.tree.version and not known.holds(node)):
@@ -38,7 +40,7 @@ def post_run(queue: LogQueue, node: DatasetNode, request: int, values: Any, star
     count, inner = values.size, known.inner
     first, within = divmod(start, inner)
     number, more = (1, 0) if count == inner else divmod(count, inner)
-    if within or more or not queue.quick or not queue.logging or (queue.rows + 1) * ROW_COST > queue.budget:
+    if within or more or not queue.quick or (queue.rows + 1) * ROW_COST > queue.budget:
         return False
     files = queue.files
     data, meta, commit = files.data, files.meta, files.commit
