@@ -318,17 +318,32 @@ class File(Group):
         self._check().wait(None if requests is None else list(requests))
 
     def cancel(self, requests: Iterable[Request] | Request | None = None) -> None:
-        """Drop requests of this rank that are not done.
+        """Drop what this rank posted and what is not in the file yet; no other rank is needed.
+
+        After a `FlushError` this is the way to go on without the requests that failed. Reads see the file again. What
+        a full queue or an earlier flush wrote already stays, and so do definitions and shapes.
 
         Parameters
         ----------
         requests : iterable of Request, Request, optional
-            All that are pending by default.
+            These alone. By default everything that is pending, ``ds[...] = x`` included, which has no `Request`.
+
+        Raises
+        ------
+        ValueError
+            One of the requests is done, or was posted to another file; none is dropped then.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("cancel.nc", "w") as f:
+        ...     x = f.create_dataset("x", data=[1, 2, 3])
+        ...     f.flush()
+        ...     x[:] = 0
+        ...     f.cancel()
+        ...     x[:].tolist()
+        [1, 2, 3]
         """
-        session = self._check()
-        if isinstance(requests, Request):
-            requests = [requests]
-        session.cancel(list(session.requests.values() if requests is None else requests))
+        self._check().cancel([requests] if isinstance(requests, Request) else requests)
 
     def flush(self, durable: bool | None = None) -> None:
         """Put all that was posted, and all definitions, into the file; collective with several ranks.

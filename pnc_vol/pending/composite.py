@@ -32,7 +32,7 @@ from pnc_vol.mapping.tree import DatasetNode
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["grown", "read", "region_of", "settle", "write"]
+__all__ = ["grown", "read", "region_of", "restore", "settle", "settled", "write"]
 
 Array = npt.NDArray[Any]
 
@@ -166,7 +166,10 @@ def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows:
             fitted = np.broadcast_to(rows.reshape(selection.broadcast(rows.shape)), selection.result_shape)
         except ValueError:
             raise SelectionTypeError(f"Can't broadcast {rows.shape} -> {selection.result_shape}") from None
-    resident(session, node)[numbers(selection)] = fitted.ravel()
+    before = resident(session, node)
+    if node.uid not in session.rows_before:
+        session.rows_before[node.uid] = node, before.copy()
+    before[numbers(selection)] = fitted.ravel()
     session.ragged[node.uid] = node
     node.tree.touch()
 
@@ -271,12 +274,37 @@ def grown(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> None:
     """Keep the rows of a dataset that is about to get another shape."""
     if not is_ragged(node.element.dtype):
         return
-    old = resident(session, node).reshape(node.shape or ())
-    new = np.empty(shape, object)
-    common = tuple(slice(0, min(a, b)) for a, b in zip(old.shape, shape, strict=True))
-    new[common] = old[common]
-    node.rows = new.ravel()
+    old = node.shape or ()
+    node.rows = _reshaped(resident(session, node), old, shape)
+    _, before = session.rows_before.get(node.uid, (node, None))
+    session.rows_before[node.uid] = node, node.rows.copy() if before is None else _reshaped(before, old, shape)
     session.ragged[node.uid] = node
+
+
+def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Rows of a dataset that has another shape now; None where there were none."""
+    new = np.empty(shape, object)
+    common = tuple(slice(0, min(a, b)) for a, b in zip(old, shape, strict=True))
+    new[common] = rows.reshape(old)[common]
+    return new.ravel()
+
+
+def settled(session: Session) -> None:
+    """After a flush: what is in the file is no longer to be cancelled."""
+    if session.rows_before:
+        session.rows_before = {
+            uid: (node, rows)
+            for uid, (node, rows) in session.rows_before.items()
+            if uid in session.ragged or any(session.queue.has(part.uid) for part in node.parts.values())
+        }
+
+
+def restore(session: Session) -> None:
+    """Give arrays of varying length the rows that the file has, to be laid out by the next flush."""
+    for uid, (node, rows) in session.rows_before.items():
+        node.rows = rows
+        session.ragged[uid] = node
+    session.rows_before = {}
 
 
 def region_of(selection: Selection) -> str:

@@ -312,15 +312,27 @@ class Queue:
             self._spill_end = 0
             self._spill.resize(0)
 
-    def cancel(self, request: int) -> int:
-        """Take a request out; returns the rows that it had."""
+    def posted(self) -> set[int]:
+        """The requests that have posted rows."""
+        batches = self.batches()
+        return {number for batch in batches for uid in batch.uids() for number in batch.rows(uid)[:, 0].tolist()}
+
+    def cancel(self, requests: set[int]) -> int:
+        """Take requests out; returns the rows that they had.
+
+        Raises
+        ------
+        OSError
+            A log could not be told; nothing was taken out.
+        """
         gone = 0
         left: list[Batch] = []
+        numbers = np.fromiter(requests, np.int64, len(requests))
         for batch in self.batches():
             changed = {}
             for uid in batch.uids():
                 mine = batch.rows(uid)
-                kept = mine[mine[:, 0] != request]
+                kept = mine[~np.isin(mine[:, 0], numbers)]
                 if len(kept) < len(mine):
                     gone += len(mine) - len(kept)
                     changed[uid] = kept

@@ -92,6 +92,10 @@ class Request:
         """
         self._session.cancel([self])
 
+    def of(self, session: Any) -> bool:
+        """Whether it was posted to this session; another handle of the same file shares what is posted."""
+        return self._session.__dict__ is session.__dict__
+
     def __repr__(self) -> str:
         return f"<{self.kind} request {self.id}: {self.status}, {self.nbytes} bytes>"
 

@@ -113,4 +113,5 @@ def _copy(session: Session, before: DatasetNode, node: DatasetNode) -> None:
     old, new = before.shape or (), node.shape or ()
     common = tuple(min(a, b) for a, b in zip(old, new, strict=True))
     for block in blocks(common, node.element.itemsize, _BLOCK):
-        post.write(session, node, select(new, block), session.read(before, select(old, block)))
+        number = post.write(session, node, select(new, block), session.read(before, select(old, block)))
+        session.kept.add(number)

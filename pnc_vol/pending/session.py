@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import AlreadyDoneError, ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
+from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
 from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.model import Header
@@ -29,6 +29,7 @@ from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending import composite, direct, fetch, post, resizing
+from pnc_vol.pending.cancelling import cancel
 from pnc_vol.pending.closing import abort, close
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location
@@ -145,6 +146,10 @@ class Session:
         self.reads: list[fetch.PostedRead] = []
         self.ragged: dict[int, DatasetNode] = {}
         """Arrays of varying length that were written since the last flush."""
+        self.rows_before: dict[int, tuple[DatasetNode, composite.Array]] = {}
+        """The rows of those that are not in the file yet as it has them, for `cancel`."""
+        self.kept: set[int] = set()
+        """Requests that hold stored values and cannot be cancelled."""
         self.poison: OSError | None = None
         """The error of an fsync: what it could not write may be dropped, and a second one would not tell."""
         self.room_used = -1
@@ -342,24 +347,18 @@ class Session:
                 )
 
     def cancel(self, requests: Iterable[Request] | None = None) -> None:
-        """Drop requests that are not carried out yet.
+        """Drop some requests, or all that is posted, with a handle or without; never waits for a rank.
 
         Raises
         ------
         AlreadyDoneError
-            One of them was carried out already.
+            One of them was carried out already; nothing is dropped then.
+        DefinitionError
+            One of them is another file's.
         """
         with self.lock:
             self.check_open()
-            for request in list(self.handles.values()) if requests is None else requests:
-                if request.status == "cancelled":
-                    continue
-                if request.status == "done":
-                    raise AlreadyDoneError(f"request {request.id} was carried out already and cannot be cancelled")
-                self.reads = [read for read in self.reads if read.request.id != request.id]
-                self.queue.cancel(request.id)
-                self.handles.pop(request.id, None)
-                request.status = "cancelled"
+            cancel(self, None if requests is None else list(requests))
 
     # ---------------------------------------------------------------------------------- carrying out
 
@@ -373,7 +372,10 @@ class Session:
             self.check_open()
             if self.writable:
                 composite.settle(self)
-                flush(self, durable=self.always_durable if durable is None else durable)
+                try:
+                    flush(self, durable=self.always_durable if durable is None else durable)
+                finally:
+                    composite.settled(self)
             else:
                 self.complete_reads()
 

@@ -211,6 +211,12 @@ def requests(open_file: Open) -> None:
         assert RANK != 0 or two.status == "done"
         assert x[0].tolist() == [1, 2, 3, 0, 0, 0]
         assert t[0] == 7
+        if RANK == 0:
+            # all that is posted goes, also what has no handle, and no other rank is asked
+            x[0, 4], gone = 8.0, x.iput(np.s_[0, 5], 9.0)
+            f.cancel()
+            assert gone.status == "cancelled"
+            assert x[0].tolist() == [1, 2, 3, 0, 0, 0]
         mine = t.iput(np.s_[RANK], RANK + 1)
         with only(LAST) as me:
             if me:

@@ -257,19 +257,35 @@ class LogQueue(Queue):
                 tail.take_back(end)
         self.counters[1] = self.entries
 
-    def _record(self, kind: int, request: int = 0, meta_end: int = -1) -> None:
-        """A record that is no commit."""
-        record = encode_record(
-            kind,
-            log_id=self.log_id,
-            sequence=self.sequence + 1,
-            request=request,
-            epoch=self.epoch,
-            meta_end=self.files.meta.end if meta_end < 0 else meta_end,
-            data_end=self.files.data.end,
-        )
-        self.files.commit.append(record)
-        self.sequence += 1
+    def _record(self, kind: int, *which: tuple[int, int]) -> None:
+        """Records that are no commits, one for each request and end in the entry log, or none is added."""
+        records = [
+            encode_record(
+                kind,
+                log_id=self.log_id,
+                sequence=self.sequence + 1 + i,
+                request=request,
+                epoch=self.epoch,
+                meta_end=meta_end,
+                data_end=self.files.data.end,
+            )
+            for i, (request, meta_end) in enumerate(which)
+        ]
+        self.files.commit.append(b"".join(records))
+        self.sequence += len(records)
+
+    def _entomb(self, requests: set[int]) -> None:
+        """Say in the log that requests are cancelled."""
+        entries: list[tuple[int, int]] = []
+        for request in sorted(requests):
+            at = bisect_left(self.entry_requests, request)
+            while at < len(self.entry_requests) and self.entry_requests[at] == request:
+                entries.append((request, self.entry_ends[at]))
+                at += 1
+        if entries:
+            self._record(TOMBSTONE, *entries)
+        if self._each and self.logging:
+            self.files.sync()
 
     @contextmanager
     def in_memory(self) -> Iterator[None]:
@@ -284,16 +300,12 @@ class LogQueue(Queue):
     def lend(self, *args: Any) -> None:
         raise NotImplementedError("a log copies what it is given: post it with put")
 
-    def cancel(self, request: int) -> int:
-        at = bisect_left(self.entry_requests, request)
-        while at < len(self.entry_requests) and self.entry_requests[at] == request:
-            self._record(TOMBSTONE, request, meta_end=self.entry_ends[at])
-            at += 1
-        if self._each and self.logging:
-            self.files.sync()
-        if self.closed or not self.logging:
-            return super().cancel(request)
+    def cancel(self, requests: set[int]) -> int:
+        self._entomb(requests)
+        if self.closed or not self.logging or len(requests) != 1:
+            return super().cancel(requests)
         gone = 0
+        (request,) = requests
         for uid, table in list(self.tables.items()):
             first, last = rows_of_request(table, request)
             if last > first:
@@ -415,7 +427,7 @@ class LogQueue(Queue):
     def _begin_anew(self) -> None:
         *others, commit = self._begins
         try:
-            self._record(FLUSHED)
+            self._record(FLUSHED, (0, self.files.meta.end))
             if self.options.burst_buf_sync != "none":
                 # A log that is cut and does not say why would pass for a damaged one after a crash of the node.
                 self.system.fdatasync(self.files.commit.fd)
