@@ -11,6 +11,7 @@ Rules
 1. Beside MPI-IO there is a descriptor only if all ranks are on one node and have opened the same regular file, and then
    on all ranks.
 2. Ranks of several nodes get none: two nodes may each have a copy of their own.
+3. A rank that cannot open the file is named in an error that all ranks raise.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.comm import ranks_text
 from pnc_vol.drivers.base import Ranks
 from pnc_vol.drivers.guarding import Window
 from pnc_vol.drivers.moves import get_extents
@@ -55,27 +57,47 @@ class Descriptor:
     def __init__(self, system: System, fd: int, path: str | None = None) -> None:
         self.system = system
         self.fd = fd
+        self.named = False
+        """Whether `link` stands for the open file, on all ranks."""
         self._path = path
         # A system that stands in for the real one sees every read.
         self._window = Window(system, fd) if system is REAL else None
 
     @classmethod
     def of(cls, path: str, mpi: Any, *, writable: bool, system: System) -> Descriptor | None:
-        """Open the file on all ranks of a communicator, which are on one node, or on none (collective)."""
+        """Open the file on all ranks of a communicator, which are on one node, or on none (collective).
+
+        Raises
+        ------
+        OSError
+            A rank cannot open it: the same on all ranks, and the text names the first such rank.
+        """
+        mine, told = np.zeros(5, np.uint64), np.empty((mpi.Get_size(), 5), np.uint64)
         fd = -1
         try:
             fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
             found = system.fstat(fd)
-            mine = (int(stat.S_ISREG(found.st_mode)), found.st_dev, found.st_ino)
-        except OSError:
-            mine = (0, 0, 0)
-        told = np.empty((mpi.Get_size(), 3), np.uint64)
-        mpi.Allgather(np.array(mine, np.uint64), told)
-        if told[0, 0] and bool((told == told[0]).all()):
-            return cls(system, fd, path)
+            mine[:4] = stat.S_ISREG(found.st_mode), found.st_dev, found.st_ino, _is_link_to(system, fd, found)
+        except OSError as error:
+            mine[4] = error.errno or errno.EIO
+        mpi.Allgather(mine, told)
+        failed = np.flatnonzero(told[:, 4]).tolist()
+        if not failed and told[0, 0] and bool((told[:, :3] == told[0, :3]).all()):
+            made = cls(system, fd, path)
+            made.named = bool(told[:, 3].all())
+            return made
         if fd >= 0:
             system.close(fd)
+        if failed:
+            number = int(told[failed[0], 4])
+            who = f" (on {ranks_text(failed)})" if len(failed) < len(told) else ""
+            raise OSError(number, f"{os.strerror(number)}{who}", path)
         return None
+
+    @property
+    def link(self) -> str:
+        """A path of the open file in this process, whatever its name has become; see `named`."""
+        return _link(self.fd)
 
     def put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
         """Write all; the calls that it took."""
@@ -146,6 +168,19 @@ class Descriptor:
         if self._window is not None:
             self._window.close()
         self.system.close(self.fd)
+
+
+def _link(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
+
+
+def _is_link_to(system: System, fd: int, there: os.stat_result) -> bool:
+    """Whether the system has a path for an open descriptor; Linux does, where ``/proc`` is mounted."""
+    try:
+        found = system.stat(_link(fd))
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (there.st_dev, there.st_ino)
 
 
 def one_node(comm: Ranks | None, mpi: Any) -> bool:

@@ -89,8 +89,10 @@ def os_errors(path: str | None, what: str) -> Iterator[None]:
         raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
 
 
-def opened(mpi: Any, path: str, writable: bool, hints: Mapping[str, str]) -> Any:
+def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], shown: str | None) -> Any:
     """An ``MPI.File``, opened by all ranks together; the library ignores the hints that it does not know.
+
+    shown : str, what errors call the file.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def opened(mpi: Any, path: str, writable: bool, hints: Mapping[str, str]) -> Any
         for key, value in hints.items():
             if len(key) <= MPI.MAX_INFO_KEY and len(value) <= MPI.MAX_INFO_VAL:
                 info.Set(key, value)
-        with os_errors(path, "open"):
+        with os_errors(shown, "open"):
             return MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
     finally:
         info.Free()

@@ -15,7 +15,9 @@ Rules
    on all ranks. What stays unseen is a full disk under a file that already had its size.
 5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
 6. What a rank moves by itself goes by a descriptor where that is sound, see `direct`, else by MPI-IO. With a descriptor
-   the file is opened by MPI-IO when the first collective call needs it.
+   the file is opened by MPI-IO when the first collective call needs it, through the descriptor: by then the file may
+   have another name, and its name may stand for another file. Where the system has no path for a descriptor, MPI-IO
+   opens the file at once.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class MpioDriver(Root):
     Parameters
     ----------
     open_file : callable
-        Opens the file, all ranks together, and returns an mpi4py.MPI.File; its view is plain bytes.
+        Opens the file of a path, all ranks together, and returns an mpi4py.MPI.File; its view is plain bytes.
+        ``shown=`` is what errors call the file.
     path : str
     writable : bool
     comm : mpi4py.MPI.Intracomm
@@ -93,7 +96,7 @@ class MpioDriver(Root):
 
     def __init__(
         self,
-        open_file: Callable[[], Any],
+        open_file: Callable[..., Any],
         path: str,
         *,
         writable: bool,
@@ -106,7 +109,7 @@ class MpioDriver(Root):
         super().__init__(path, writable=writable)
         self._direct = direct
         self._open_file = open_file
-        self._opened: Any = None if direct is not None else open_file()
+        self._opened: Any = None if direct is not None and direct.named else open_file(path, shown=path)
         self._comm = comm
         self._round = round_bytes
         self._typed = derived_types
@@ -165,7 +168,7 @@ class MpioDriver(Root):
             derived_types = not types_are_broken(version)
         single = direct and one_node(comm, mpi)
         return cls(
-            partial(opened, mpi, path, writable, dict(hints or {})),
+            partial(opened, mpi, writable=writable, hints=dict(hints or {})),
             path,
             writable=writable,
             comm=mpi,
@@ -239,7 +242,8 @@ class MpioDriver(Root):
     def _file(self) -> Any:
         """The file by MPI-IO; opened by the first call that needs it, which all ranks make together."""
         if self._opened is None:
-            self._opened = self._open_file()
+            assert self._direct is not None
+            self._opened = self._open_file(self._direct.link, shown=self.path)
         return self._opened
 
     def _resize(self, nbytes: int) -> None:

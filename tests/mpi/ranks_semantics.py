@@ -311,6 +311,46 @@ def records_of_some(open_file: Open) -> None:
         assert f.numrecs == 6
 
 
+def file_that_moves(open_file: Open) -> None:
+    """Collective calls reach the file after it was laid out anew, twice, and after it took its name."""
+    for driver in ("mpio", "trace | mpio", "posix"):
+        for publish in ("create", "close"):
+            options = {"driver": driver, "publish": publish, "transport": "collective"}
+            with open_file("w", name="moves", **options) as f:
+                x = f.create_dataset("x", (SIZE, 4), "i4")
+                x[RANK] = RANK
+                f.flush()
+                for turn in range(1, 3):
+                    f.attrs[f"long{turn}"] = "x" * (20000 * turn)
+                    f.flush()
+                    x[RANK] = RANK + 10 * turn
+                    f.flush()
+                    assert f.statistics()["moves"] == turn
+                    # Not by calls of one rank's own, as after a collective call that failed.
+                    assert f.statistics()["transport"] == ("independent" if driver == "posix" else "collective")
+                    with x.collective:
+                        assert x[:, 0].tolist() == [rank + 10 * turn for rank in range(SIZE)]
+            with open_file("r", name="moves", driver=driver) as f:
+                assert f["x"][:, 0].tolist() == [rank + 20 for rank in range(SIZE)]
+            WORLD.Barrier()
+
+
+def name_of_another_file(open_file: Open) -> None:
+    """Somebody puts another file under the name of one that is open: collective calls stay with the open one."""
+    with open_file("w") as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = 7
+        path = f.filename
+    with open_file("r") as f:
+        with only(0) as me:
+            if me:
+                os.rename(path, path + ".old")
+                with h5py.File(path, "w", driver="posix") as other:
+                    other["x"] = np.full(SIZE, 8, "i4")
+        with f["x"].collective:
+            assert f["x"][...].tolist() == [7] * SIZE
+        assert f["x"][...].tolist() == [7] * SIZE
+
+
 def two_files(open_file: Open) -> None:
     """Two files at once do not disturb one another, nor the program's own messages."""
     with open_file("w") as f, open_file("w", name="second") as g:
@@ -365,6 +405,8 @@ CASES = [
     unordered,
     records_of_some,
     two_files,
+    file_that_moves,
+    name_of_another_file,
     part_of_the_ranks,
     idle_flushes,
 ]
