@@ -7,8 +7,7 @@ Rules
 1. Closing is flushing: what was posted is in the file. With several ranks, `flush` and `close` are collective.
 2. A ``with`` block that an exception leaves closes the file; with several ranks it only lets go of it
    (`Session.abort`), because the others may never come to close it.
-3. A file nobody holds any more is closed, at the latest when the interpreter exits; with several ranks nothing is said
-   to the others then, and a warning tells what was not flushed.
+3. A file nobody holds any more is closed, at the latest when the interpreter exits; see `pending.forgotten`.
 4. A file that is opened twice in a process is one session with two handles; see `pending.sharing`.
 """
 
@@ -16,21 +15,17 @@ from __future__ import annotations
 
 import itertools
 import os
-import weakref
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
-from pnc_vol.errors import ForkedFileError, warn_outside
 from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api.opening import Wish
     from pnc_vol.pending.report import FlushReport
-    from pnc_vol.pending.sharing import Hold
 
 __all__ = ["File"]
 
@@ -388,6 +383,7 @@ def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:
     """Open a session or join one, and see to it that it is let go of one day."""
     from pnc_vol import comm as communicators
     from pnc_vol.api.opening import root_of
+    from pnc_vol.pending.forgotten import watch
     from pnc_vol.pending.sharing import open_shared
 
     options = wish.options
@@ -396,25 +392,5 @@ def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:
     ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=options.collective_timeout)
     hold = open_shared(path, real, mode, options=options, comm=ranks, root=root, target=target)
     handle = Handle(hold.session, path, wish.driver, wish.libver, real, hold=hold, swmr=wish.swmr)
-    weakref.finalize(handle, _let_go, hold, path)
+    watch(handle, hold, path)
     return handle
-
-
-def _let_go(hold: Hold, path: str) -> None:
-    """The last object of a handle is gone, or the interpreter exits."""
-    session = hold.session
-    if session.closed or session.comm.size == 1:
-        with suppress(ForkedFileError):
-            # the process that opened it will close it
-            hold.release()
-        return
-    if not hold.last:
-        hold.drop()
-        return
-    lost = session.unflushed
-    session.abort(f"{path!r} was not closed")
-    if lost:
-        warn_outside(
-            f"{path!r} was not closed: what rank {session.comm.rank} posted or defined since the last flush is lost; "
-            "call close() on every rank, or use a with block",
-        )

@@ -35,6 +35,7 @@ from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.drain import drain, write_out
 from pnc_vol.pending.flush import flush
+from pnc_vol.pending.forgotten import close_forgotten
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.opened import Opened, open_file, open_queue
 from pnc_vol.pending.placed import Placed
@@ -368,6 +369,7 @@ class Session:
 
     def flush(self, *, durable: bool | None = None) -> None:
         """Carry out all that is posted (collective). See `flush.flush`."""
+        close_forgotten()
         with self.lock:
             self.check_open()
             if self.writable:

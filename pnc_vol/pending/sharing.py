@@ -30,6 +30,7 @@ from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import DefinitionError, warn_outside
 from pnc_vol.options import Options
+from pnc_vol.pending.forgotten import close_forgotten
 from pnc_vol.pending.session import Session, open_session
 
 __all__ = ["Claim", "Hold", "open_shared", "refuse_open"]
@@ -115,6 +116,7 @@ class Hold:
 
     def release(self) -> None:
         """Close the session, or leave it to others, flushed if they only read (collective); see `Session.close`."""
+        close_forgotten()
         session = self._shared
         with _lock:
             if self not in session.holds:
@@ -349,6 +351,7 @@ def open_shared(
     ValueError
         It is open with another driver.
     """
+    close_forgotten()
     claim = Claim(path, real, mode, options, comm, target) if real or target is not None else None
     while True:
         try:
@@ -371,6 +374,7 @@ def refuse_open(real: str, path: str, *, replaced: bool = False) -> None:
     ------
     OSError
     """
+    close_forgotten()
     for _, session, _ in _at(real):
         if session.writable or replaced:
             mode = "r+" if session.writable else "r"

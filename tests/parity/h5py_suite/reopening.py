@@ -28,7 +28,7 @@ from pnc_vol.api.group import Group
 from pnc_vol.mapping.links import TypeNode
 from pnc_vol.mapping.references import Reference
 from pnc_vol.mapping.tree import GroupNode, walk
-from pnc_vol.pending import sharing
+from pnc_vol.pending import forgotten, sharing
 from pnc_vol.pending.session import Session, open_session
 from pnc_vol.pending.sharing import Hold
 
@@ -57,7 +57,7 @@ def reopen(session: Session) -> None:
         for handle in holders:
             handle.hold = Hold(new, handle.hold._token, writable=handle.hold.writable)
             handle.session = handle.hold.session
-            weakref.finalize(handle, file._let_go, handle.hold, handle.filename)
+            forgotten.watch(handle, handle.hold, handle.filename)
             sharing.enter(handle.hold._token, new)
         counts["reopened"] += 1
     finally:
