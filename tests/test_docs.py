@@ -177,7 +177,7 @@ def test_dumps_are_made_of_both_files(tools: bool, monkeypatch: pytest.MonkeyPat
         assert name + ".h5" in hdf5.caption
         assert name + ".nc" in netcdf.caption
         assert netcdf.text.startswith(f"netcdf {name} {{")
-        assert ("_PncVol" in netcdf.text) == (name not in ("sea", "waves"))
+        assert ("pnc_vol_hdf5" in netcdf.text) == (name not in ("sea", "waves"))
         assert ("not installed" in netcdf.caption) == (shutil.which("ncdump") is None or not tools)
         assert ("not installed" in hdf5.caption) == (shutil.which("h5dump") is None or not tools)
         assert hdf5.text.startswith("HDF5" if shutil.which("h5dump") and tools else "")

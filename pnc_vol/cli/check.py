@@ -1,4 +1,4 @@
-"""``pnc-vol check``: whether files keep to the format, and `_PncVol` to what is in them.
+"""``pnc-vol check``: whether files keep to the format, and their markers to what is in them.
 
 Knows: exit codes. Does not know: the rules (`interop.checking`).
 """

@@ -1,4 +1,4 @@
-"""Is this a good file, and does `_PncVol` speak of what is in it?
+"""Is this a good file, and do its markers speak of what is in it?
 
 Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.examine`).
 
@@ -64,7 +64,7 @@ def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
 
 
 def check(path: str | os.PathLike[str], *, values: bool = True, system: System = REAL) -> list[Finding]:
-    """List what is wrong with a file: as NetCDF, and in what `_PncVol` says of it.
+    """List what is wrong with a file: as NetCDF, and in what its markers say.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def check(path: str | os.PathLike[str], *, values: bool = True, system: System =
     -------
     list of Finding
         ``severity`` is ``"error"`` for what makes readers refuse the file or read wrong values, else ``"warning"``.
-        What is said of `_PncVol` has the field ``"_PncVol"``, no offset (-1), and is a warning: it was ignored.
+        What is said of markers has the field `mapping.names.MARKER`, no offset (-1), and is a warning: it was ignored.
 
     Raises
     ------

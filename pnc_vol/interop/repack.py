@@ -5,8 +5,8 @@ a variable's bytes are copied as they are.
 
 Rules
 -----
-1. Definitions stay as they are, `_PncVol` and names that only other programs would give included. Where they lie
-   changes, and the number of records, if no dataset is that long any more.
+1. Definitions stay as they are, names that only other programs would give included; markers get their present name.
+   Where they lie changes, and the number of records, if no dataset is that long any more.
 2. What may change the source meanwhile is refused where it can be known, and found out afterwards where it cannot.
 """
 
@@ -30,6 +30,7 @@ from pnc_vol.format.moving import Moves, moves
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
+from pnc_vol.mapping.former import with_present_marker
 from pnc_vol.mapping.index import from_header, numrecs_of
 from pnc_vol.options import Options, resolve
 from pnc_vol.pending.commit import check_place
@@ -81,6 +82,7 @@ class _Job:
     after: int
     missing: int
     same: bool
+    renamed: bool
 
 
 def repack(
@@ -99,7 +101,7 @@ def repack(
 ) -> Repacked:
     """Write a file again without the space that nothing uses: of deleted and relaid datasets, dropped records, headers.
 
-    Values, attributes, names, their order, and all that `_PncVol` says are those of the source. Any NetCDF classic
+    Values, attributes, names, their order, and all that markers say are those of the source. Any NetCDF classic
     file will do.
 
     Parameters
@@ -169,7 +171,8 @@ def repack(
     try:
         before = system.fstat(fd)
         job = _plan(seen[0], before.st_size, options, keep_version=format is None)
-        wanted = not dry_run and (target is not None or (not job.same and (bool(given) or job.after < job.before)))
+        better = bool(given) or job.renamed or job.after < job.before
+        wanted = not dry_run and (target is not None or (better and not job.same))
         if wanted:
             rewrite(
                 Copying(job.content, job.pieces, job.after, real, before, progress),
@@ -238,7 +241,8 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
     version = old.version if keep_version else options.version
     reserve = options.header_reserve or 0
     how = Alignment(options.var_align, options.record_align, reserve)
-    wanted = replace(old, version=version, numrecs=_records(old))
+    present = with_present_marker(old)
+    wanted = replace(present, version=version, numrecs=_records(old))
     check_limits(wanted)
     new = place(wanted, how)
     _check_records(decoded, new)
@@ -249,7 +253,7 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
     if missing:
         end = max(len(content), int((pieces.dst + pieces.length).max(initial=0)))
     same = new == old and end == nbytes
-    return _Job(old, new, content, pieces, nbytes, end, missing, same)
+    return _Job(old, new, content, pieces, nbytes, end, missing, same, present is not old)
 
 
 def _records(header: Header) -> int:

@@ -24,6 +24,7 @@ from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeE
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.report import Ledger
+from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import check_string_dtype
 
 __all__ = ["Transfer"]
@@ -237,7 +238,7 @@ class Transfer:
                 continue
             self.ledger.attributes += 1
             if self.to_netcdf and len(shape) > 1:
-                self.ledger.spell(where, f"shape {shape} -> one axis, and the shape in _PncVol")
+                self.ledger.spell(where, f"shape {shape} -> one axis, and the shape in {MARKER}")
 
     # ------------------------------------------------------------------------------------ scales and labels
 
@@ -247,9 +248,6 @@ class Transfer:
         name = inspect_hdf5.scale_name(source)
         if name is None:
             return
-        if self.to_netcdf and name == path.rpartition("/")[2] and inspect_hdf5.is_netcdf4(source):
-            # netCDF-4 names every scale after its variable, which a coordinate variable says by itself
-            name = ""
         try:
             self.target[path].make_scale(name)
         except (*REFUSALS, RuntimeError) as error:
@@ -333,7 +331,7 @@ class Transfer:
             if node.element.kind in SPELLINGS:
                 self.ledger.spell(path, SPELLINGS[node.element.kind])
             if node.is_placeholder and not node.parts:
-                self.ledger.spell(path, "no elements -> scalar placeholder, and the shape in _PncVol")
+                self.ledger.spell(path, f"no elements -> scalar placeholder, and the shape in {MARKER}")
         for path, name in self.scales.items():
             self.ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")
 

@@ -48,7 +48,7 @@ def assemble(
                 node.maxshape = tuple(limits)
             else:
                 findings.append(
-                    f"variable {shown(node.cdf_name)}: max {shown(limits)} of _PncVol does not fit; it is ignored"
+                    f"variable {shown(node.cdf_name)}: max {shown(limits)} of its marker does not fit; it is ignored"
                 )
     for node, marker in composites:
         found = _parts(node, marker, loose)

@@ -34,7 +34,7 @@ WIDEST = 2**31 - 1
 """Bytes of the widest string that numpy has; characters of a wider dimension are single ones."""
 
 TYPE_KEYS = ("type", "encoding", "enum", "order", "dtype")
-"""Keys of `_PncVol` that belong to the element."""
+"""Keys of a marker that belong to the element."""
 
 
 _UTF8 = (Attr("_Encoding", CHAR, 5, b"utf-8"),)
@@ -107,7 +107,7 @@ def element_of_var(
     code, sizes, names, attrs
         As in `derive`.
     marker : dict or None
-        The variable's `_PncVol`, not trusted: keys ``type``, ``encoding``, ``enum``, ``order``.
+        The variable's marker, not trusted: keys ``type``, ``encoding``, ``enum``, ``order``.
     complain : called with a sentence for each key that does not fit.
 
     Returns
@@ -199,7 +199,7 @@ def _marked_enum(code: int, members: Any) -> Element | None:
 
 
 def element_marker(element: Element, derived: Element) -> dict[str, Any]:
-    """The keys of `_PncVol` that make `element` out of what `derive` says."""
+    """The keys of the marker that make `element` out of what `derive` says."""
     if element.kind == "number" and element.dtype == derived.dtype and derived.kind == "number":
         return {}
     marker: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Does `_PncVol` speak of what is there? All that can be said of a header's markers, for who checks a file.
+"""Do markers speak of what is there? All that can be said of a header's markers, for who checks a file.
 
 Knows: what `unflatten` finds, which keys there are. Does not know: bytes, files, values.
 
@@ -20,7 +20,7 @@ from pnc_vol.format.model import Attr, Finding, Header
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.links import TypeNode, entries
 from pnc_vol.mapping.markers import Findings, shown
-from pnc_vol.mapping.names import MARKER
+from pnc_vol.mapping.names import MARKER, MARKERS
 from pnc_vol.mapping.tree import Node, Tree, walk
 from pnc_vol.mapping.unflatten import from_header
 
@@ -47,9 +47,9 @@ def examine(header: Header) -> list[Finding]:
     Examples
     --------
     >>> from pnc_vol.format.model import Dim, Var
-    >>> marker = Attr("_PncVol", 2, 11, b'{"len": 30}')
+    >>> marker = Attr(MARKER, 2, 11, b'{"len": 30}')
     >>> [found.message for found in examine(Header(5, 0, (), (), (Var("v", (), (marker,), 5),)))]
-    ["variable 'v': len 30 of _PncVol does not fit; it is ignored"]
+    ["variable 'v': len 30 of its marker does not fit; it is ignored"]
     """
     tree = from_header(header)
     for node in _nodes(tree):
@@ -74,11 +74,11 @@ def _odd_keys(header: Header) -> Iterator[str]:
     owners += [(f"variable {shown(var.name)}", var.attrs, VARIABLE_KEYS) for var in header.vars]
     for where, attrs, known in owners:
         for attr in attrs:
-            if attr.name == MARKER:
+            if attr.name in MARKERS:
                 twice: list[str] = []
                 marker = _loaded(attr, twice)
                 for key in twice:
-                    yield f"{where}: key {shown(key)} of _PncVol is there twice; the last one counts"
+                    yield f"{where}: key {shown(key)} of its marker is there twice; the last one counts"
                 yield from _of_marker(where, marker, attrs, known)
 
 
@@ -98,11 +98,11 @@ def _loaded(attr: Attr, twice: list[str]) -> Mapping[str, Any]:
 
 def _of_marker(where: str, marker: Mapping[str, Any], attrs: tuple[Attr, ...], known: frozenset[str]) -> Iterator[str]:
     for key in marker.keys() - known:
-        yield f"{where}: key {shown(key)} of _PncVol is not known; it is ignored"
+        yield f"{where}: key {shown(key)} of its marker is not known; it is ignored"
     about = marker.get("attrs")
     names = {attr.name for attr in attrs}
     for name, said in about.items() if isinstance(about, dict) else ():
         if name not in names:
-            yield f"{where}: attrs of _PncVol speaks of {shown(name)}, which is no attribute of it; it is ignored"
+            yield f"{where}: attrs of its marker speaks of {shown(name)}, which is no attribute of it; it is ignored"
         for key in said.keys() - ATTRIBUTE_KEYS if isinstance(said, dict) else ():
-            yield f"{where}: key {shown(key)} of _PncVol for attribute {shown(name)} is not known; it is ignored"
+            yield f"{where}: key {shown(key)} of its marker for attribute {shown(name)} is not known; it is ignored"

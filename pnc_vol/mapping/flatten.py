@@ -22,8 +22,8 @@ from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
-from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
+from pnc_vol.mapping.names import MARKERS, NameBook, dataset_name, legal_name, variable_name
+from pnc_vol.mapping.tree import DatasetNode, Node, Tree, groups_below, groups_implied
 
 __all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
 
@@ -232,7 +232,7 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
         else:
             plain = plain and len(scales) == 1 and scales[0] is coordinate and not axis.label
     is_coordinate = len(visible) == 1 and book.coordinates[visible[0]] is node
-    if node.scale != ("" if is_coordinate else None):
+    if node.scale != (node.tree.coordinate_scale(node) if is_coordinate else None):
         marker["scale"] = node.scale
     if plain and len(visible) == len(axes):
         return
@@ -279,7 +279,7 @@ def _variable_attrs(
     if node.fillvalue is not None:
         written = _with_fill(node.fillvalue, element, written, marker)
     if marker:
-        written += (dump_marker(marker),)
+        written += (dump_marker(marker, node.tree.marker),)
     return written
 
 
@@ -323,7 +323,7 @@ def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]
         return attributes.untouched
     entries = attributes.entries()
     book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
-    book.taken.add(MARKER)
+    book.taken |= MARKERS
     written, markers = [], {}
     for name, entry in entries.items():
         if isinstance(entry, Attr):
@@ -370,17 +370,18 @@ def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker:
 def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
-    groups = _groups_below(tree.root)
+    groups = groups_below(tree.root)
     marker: dict[str, Any] = {}
     written = list(_spelled(root, marker))
     if groups:
-        book = NameBook((MARKER, *(attr.name for attr in written)))
+        book = NameBook((*MARKERS, *(attr.name for attr in written)))
         markers = marker.setdefault("attrs", {})
         for group in groups:
             written += _group_attrs(group, tree.separator, book, markers)
         if not markers:
             del marker["attrs"]
-        marker["groups"] = [group.path for group in groups]
+        if not groups_implied(tree, groups):
+            marker["groups"] = [group.path for group in groups]
     if tree.links:
         _describe_links(tree, written, marker)
     orders = {group.path: list(group.order) for group in (tree.root, *groups) if group.order is not None}
@@ -388,19 +389,8 @@ def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
         marker["listed"] = orders
     if marker:
         marker["version"] = 1
-        written.append(dump_marker(marker))
+        written.append(dump_marker(marker, tree.marker))
     return tuple(written)
-
-
-def _groups_below(root: GroupNode) -> list[GroupNode]:
-    """All groups below one, parents first, in the order of creation."""
-    found = []
-    stack = [node for node in root.children.values() if isinstance(node, GroupNode)][::-1]
-    while stack:
-        group = stack.pop()
-        found.append(group)
-        stack += [node for node in group.children.values() if isinstance(node, GroupNode)][::-1]
-    return found
 
 
 def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
@@ -411,7 +401,7 @@ def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> 
     if not found:
         return
     marker["links"] = found
-    book = NameBook((MARKER, *(attr.name for attr in written)))
+    book = NameBook((*MARKERS, *(attr.name for attr in written)))
     markers: dict[str, Any] = marker.setdefault("attrs", {})
     for _, _, entry in entries(tree):
         if isinstance(entry, TypeNode):

@@ -115,7 +115,7 @@ def dump_links(tree: Tree) -> dict[str, Any]:
 def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
     """Hang the links that a file says it has into the tree."""
     if not isinstance(said, dict):
-        findings.append("the file: links of _PncVol is no object; it is ignored")
+        findings.append("the file: links of its marker is no object; it is ignored")
         return
     for path, about in said.items():
         steps = split_path(path)
@@ -130,13 +130,13 @@ def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
 def read_orders(tree: Tree, orders: Any, findings: list[str]) -> None:
     """In which order the members of some groups are listed."""
     if not isinstance(orders, dict):
-        findings.append("the file: listed of _PncVol is no object; it is ignored")
+        findings.append("the file: listed of its marker is no object; it is ignored")
         return
     for path, names in orders.items():
         steps = [] if path == "/" else split_path(path)
         node = None if steps is None else _group(tree, steps)
         if node is None or not isinstance(names, list):
-            findings.append(f"the file: listed {shown(path)} of _PncVol does not fit; it is ignored")
+            findings.append(f"the file: listed {shown(path)} of its marker does not fit; it is ignored")
             continue
         node.order = {name: None for name in names if isinstance(name, str)}
 

@@ -1,4 +1,4 @@
-"""The reserved attribute `_PncVol`: JSON text with what NetCDF has no words for.
+"""The reserved attribute (`names.MARKER`): JSON text with what NetCDF has no words for.
 
 Knows: how a marker is written and how one is read without trusting it. Does not know: what its keys mean.
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from pnc_vol.errors import warn_outside
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
-from pnc_vol.mapping.names import MARKER
+from pnc_vol.mapping.names import FORMER_MARKER, MARKER, MARKERS
 
-__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "no_collections", "shown"]
+__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "no_collections", "shown"]
 
 Marker = dict[str, Any]
 
@@ -94,8 +94,13 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def dump_marker(marker: Mapping[str, Any]) -> Attr:
+def dump_marker(marker: Mapping[str, Any], name: str = MARKER) -> Attr:
     """The attribute that holds `marker`.
+
+    Parameters
+    ----------
+    marker : dict
+    name : {MARKER, FORMER_MARKER}
 
     Examples
     --------
@@ -103,7 +108,21 @@ def dump_marker(marker: Mapping[str, Any]) -> Attr:
     b'{"path":"/A/B"}'
     """
     data = _encode(marker).encode("ascii")
-    return Attr(MARKER, CHAR, len(data), data)
+    return Attr(name, CHAR, len(data), data)
+
+
+def marker_attr(attrs: Iterable[Attr]) -> Attr | None:
+    """The attribute that is the marker of an object; None if it has none.
+
+    Of an object with a marker under each name the present name counts.
+
+    Examples
+    --------
+    >>> marker_attr((Attr("units", 2, 1, b"K"), dump_marker({"len": 3}, "_PncVol"))).data
+    b'{"len":3}'
+    """
+    found = {attr.name: attr for attr in attrs if attr.name in MARKERS}
+    return found.get(MARKER) or found.get(FORMER_MARKER)
 
 
 def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
@@ -111,7 +130,7 @@ def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
 
     Parameters
     ----------
-    attr : Attr named `_PncVol`
+    attr : Attr of a name in `MARKERS`
     where : str, for the message
     findings : list of str
     """
@@ -122,5 +141,5 @@ def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
             marker = None
         if isinstance(marker, dict):
             return marker
-    findings.append(f"{where}: _PncVol is not a JSON object; it is ignored")
+    findings.append(f"{where}: {attr.name} is not a JSON object; it is ignored")
     return {}

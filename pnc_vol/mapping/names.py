@@ -18,10 +18,26 @@ from collections.abc import Iterable
 
 from pnc_vol.format.names import MAX_NAME, is_legal_name, normalise
 
-__all__ = ["MARKER", "NameBook", "dataset_name", "is_member_name", "legal_name", "split_path", "variable_name"]
+__all__ = [
+    "FORMER_MARKER",
+    "MARKER",
+    "MARKERS",
+    "NameBook",
+    "dataset_name",
+    "is_member_name",
+    "legal_name",
+    "split_path",
+    "variable_name",
+]
 
-MARKER = "_PncVol"
-"""The reserved attribute: no attribute of a user is spelled like this in the file."""
+MARKER = "pnc_vol_hdf5"
+"""The reserved attribute, the marker. It begins with a letter, as the CF conventions ask (section 2.3)."""
+
+FORMER_MARKER = "_PncVol"
+"""What the marker was called until 2026-11-22; files that have it are read, and keep it in `r+`."""
+
+MARKERS = frozenset((MARKER, FORMER_MARKER))
+"""No attribute of a user has one of these names in the file."""
 
 _BAD = re.compile("[\x00-\x1f\x7f/]|[\ud800-\udfff]")
 _FIRST = re.compile("[A-Za-z0-9_]|[^\x00-\x7f]")

@@ -16,7 +16,7 @@ from typing import Any
 from pnc_vol.format.model import Attr, Header
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.markers import About, Sink, shown
-from pnc_vol.mapping.names import MARKER, is_member_name, split_path
+from pnc_vol.mapping.names import MARKERS, is_member_name, split_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
 
 __all__ = ["attr_markers", "share_attrs"]
@@ -39,7 +39,7 @@ def attr_markers(
     if about is None:
         return NO_MARKERS, NO_MARKERS
     if not isinstance(about, dict):
-        findings.append(f"{where}: attrs of _PncVol is no object; it is ignored")
+        findings.append(f"{where}: attrs of its marker is no object; it is ignored")
         return NO_MARKERS, NO_MARKERS
     markers, renamed = {}, {}
     for attr in raw:
@@ -68,7 +68,7 @@ def share_attrs(header: Header, tree: Tree, about: Any) -> None:
     tree : Tree, with all its groups and links
     about : what the file's marker has under ``attrs``, not trusted
     """
-    raw = tuple(attr for attr in header.attrs if attr.name != MARKER)
+    raw = tuple(attr for attr in header.attrs if attr.name not in MARKERS)
     markers, renamed = attr_markers(about, raw, "the file", tree.findings)
     if not markers:
         tree.root.attrs = Attributes(raw, findings=tree.findings)

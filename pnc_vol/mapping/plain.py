@@ -17,7 +17,7 @@ import numpy as np
 
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
-from pnc_vol.mapping.names import MARKER, legal_name
+from pnc_vol.mapping.names import MARKERS, legal_name
 
 __all__ = [
     "PLAIN_TYPES",
@@ -151,7 +151,7 @@ def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ..
 
 def with_new(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
     """As `with_plain`, for what `met_before` does not know."""
-    if len(raw) >= _FEW or legal_name(name) != name or name == MARKER:
+    if len(raw) >= _FEW or legal_name(name) != name or name in MARKERS:
         return None
     attr = encode_plain(name, value)
     if any(one[0] == name for one in raw):

@@ -131,7 +131,7 @@ def unspell(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple[D
             return (_strings if attr.type == CHAR else _numbers)(attr, marker)
         except (ValueError, TypeError, KeyError, OverflowError, RangeError):
             if findings is not None:
-                findings.append(f"attribute {attr.name[:60]!r}: _PncVol does not fit its {attr.nelems} values")
+                findings.append(f"attribute {attr.name[:60]!r}: its marker does not fit its {attr.nelems} values")
     return (_strings if attr.type == CHAR else _numbers)(attr, {})
 
 

@@ -20,9 +20,9 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element, element_for
-from pnc_vol.mapping.names import DEEPEST
+from pnc_vol.mapping.names import DEEPEST, MARKER
 
-__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
+__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "groups_below", "groups_implied", "walk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -167,17 +167,26 @@ class Tree:
         self.records = 0
         """Records that the file has already: the record count never decreases."""
         self.findings: list[str] = []
-        """What was wrong with `_PncVol` when the tree was read from a header."""
+        """What was wrong with markers when the tree was read from a header."""
         self.file_dims: tuple[Dim, ...] = ()
         """Dimensions of the header that the tree was read from: they keep their order."""
         self.loose: set[int] = set()
         """Datasets without a name, in no group: they are dropped when the file is closed."""
+        self.marker = MARKER
+        """What markers are called in the file: a file that has the former name keeps it."""
         self.spare_dims: frozenset[str] = frozenset()
         """Those of them that no variable used: they stay in the file."""
 
     def touch(self) -> None:
         """Say that a definition changed."""
         self.version += 1
+
+    def coordinate_scale(self, node: DatasetNode) -> str:
+        """The name of a scale that is a coordinate variable, if no marker says another one.
+
+        As netCDF-4 does it: the variable's own. In files with the former marker it was empty.
+        """
+        return node.name if self.marker == MARKER else ""
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
         """Hang a new, empty group below `parent`; the caller has checked the name.
@@ -361,3 +370,40 @@ def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:
             stack.extend(reversed(node.children.values()))
         elif node.parts:
             stack.extend(reversed(node.parts.values()))
+
+
+def groups_below(root: GroupNode) -> list[GroupNode]:
+    """All groups below one, parents first, in the order of creation."""
+    found = []
+    stack = [node for node in root.children.values() if isinstance(node, GroupNode)][::-1]
+    while stack:
+        group = stack.pop()
+        found.append(group)
+        stack += [node for node in group.children.values() if isinstance(node, GroupNode)][::-1]
+    return found
+
+
+def groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
+    """Whether the paths of the datasets name all groups, those within each group in the order of their creation.
+
+    Parameters
+    ----------
+    tree : Tree
+    groups : what `groups_below` finds below its root
+    """
+    met: dict[int, list[str]] = {id(tree.root): []}
+    for node in tree.datasets.values():
+        if node.owner is not None or node.parent is None:
+            continue
+        group, new = node.parent, []
+        while id(group) not in met:
+            new.append(group)
+            assert group.parent is not None
+            group = group.parent
+        for group in reversed(new):
+            met[id(group)] = []
+            met[id(group.parent)].append(group.name)
+    return all(
+        [name for name, child in group.children.items() if isinstance(child, GroupNode)] == met.get(id(group))
+        for group in (tree.root, *groups)
+    )

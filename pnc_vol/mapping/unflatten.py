@@ -1,6 +1,6 @@
 """A header becomes a tree.
 
-Knows: NetCDF's conventions, the keys of `_PncVol`. Does not know: bytes, files.
+Knows: NetCDF's conventions, the keys of markers. Does not know: bytes, files.
 
 Rules
 -----
@@ -23,8 +23,8 @@ from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import TYPE_KEYS, element_of_var, generated_attrs
 from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.markers import About, Findings, load_marker, no_collections, shown
-from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
+from pnc_vol.mapping.markers import About, Findings, load_marker, marker_attr, no_collections, shown
+from pnc_vol.mapping.names import FORMER_MARKER, MARKERS, NameBook, dataset_name, is_member_name, split_path
 from pnc_vol.mapping.owners import attr_markers, share_attrs
 from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Tree
 
@@ -33,7 +33,7 @@ __all__ = ["from_header"]
 Marker = Mapping[str, Any]
 
 FILL = "_FillValue"
-SPECIAL = frozenset((MARKER, FILL, "_Encoding", "dtype"))
+SPECIAL = MARKERS | {FILL, "_Encoding", "dtype"}
 """Attributes that may change what a variable is."""
 MAX_RANK = 32
 WIDEST_FILL = 1 << 16
@@ -51,14 +51,14 @@ def from_header(header: Header, *, separator: str = "_") -> Tree:
     Returns
     -------
     Tree
-        ``tree.datasets`` has a node for each variable, in order; `findings` says what in `_PncVol` did not fit.
+        ``tree.datasets`` has a node for each variable, in order; `findings` says what in markers did not fit.
 
     Examples
     --------
     >>> from pnc_vol.format.model import Dim
     >>> tree = from_header(Header(5, 0, (Dim("x", 3),), (), (Var("x", (0,), (), 5),)))
     >>> tree.root.children["x"].shape, tree.root.children["x"].scale
-    ((3,), '')
+    ((3,), 'x')
     """
     with no_collections():
         return _Reader(header, separator).read()
@@ -81,15 +81,14 @@ class _Reader:
         self.coordinates: dict[int, DatasetNode] = {}
         self.composites: list[tuple[DatasetNode, Marker]] = []
         self.loose: dict[str, DatasetNode] = {}
+        self.marked_as: set[str] = set()
+        self.unnamed_scales: list[DatasetNode] = []
 
     def read(self) -> Tree:
         header, tree = self.header, self.tree
-        marker: Marker = {}
-        for attr in header.attrs:
-            if attr.name == MARKER:
-                marker = load_marker(attr, "the file", self.findings)
+        marker = self._marker_of("the file", header.attrs)
         if marker and marker.get("version") != 1:
-            self.findings.append(f"_PncVol has version {shown(marker.get('version'))}; this library knows version 1")
+            self.findings.append(f"its marker has version {shown(marker.get('version'))}; this library knows version 1")
         self._read_groups(marker.get("groups", []))
         visible = self._read_variables()
         if self.composites or self.loose:
@@ -118,6 +117,10 @@ class _Reader:
 
             read_orders(tree, marker["listed"], self.findings)
         share_attrs(header, tree, marker.get("attrs", {}))
+        if self.marked_as == {FORMER_MARKER}:
+            tree.marker = FORMER_MARKER
+        for node in self.unnamed_scales:
+            node.scale = tree.coordinate_scale(node)
         used = {index for var in header.vars for index in var.dims}
         tree.spare_dims = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
         tree.touch()
@@ -202,7 +205,7 @@ class _Reader:
         special = self._is_special(attrs)
         key: Any = (code, dims)
         if special:
-            marker = self._marker_of(var)
+            marker = self._marker_of(f"variable {shown(name)}", attrs)
             key = _plan_key(var, marker)
         plan = self.plans.get(key)
         if plan is None:
@@ -242,6 +245,8 @@ class _Reader:
             tree.root.children[name] = node
         else:
             self._hang_or_keep(node, marker)
+        if scale is not None and "scale" not in marker:
+            self.unnamed_scales.append(node)
         if scale is not None and node.scale is not None and not node.is_placeholder:
             self.coordinates.setdefault(visible[0], node)
         return visible  # type: ignore[no-any-return]
@@ -273,11 +278,12 @@ class _Reader:
         node.name, node.parent = self.names.take(dataset_name(node.cdf_name)), root
         root.children[node.name] = node
 
-    def _marker_of(self, var: Var) -> Marker:
-        for attr in var.attrs:
-            if attr.name == MARKER:
-                return load_marker(attr, f"variable {shown(var.name)}", self.findings)
-        return NO_MARKERS
+    def _marker_of(self, where: str, attrs: tuple[Attr, ...]) -> Marker:
+        attr = marker_attr(attrs)
+        if attr is None:
+            return NO_MARKERS
+        self.marked_as.add(attr.name)
+        return load_marker(attr, where, self.findings)
 
     def _plan(
         self, var: Var, marker: Marker
@@ -344,7 +350,7 @@ class _Reader:
 
     def _complain(self, node: DatasetNode, key: str, value: Any) -> None:
         self.findings.append(
-            f"variable {shown(node.cdf_name)}: {key} {shown(value)} of _PncVol does not fit; it is ignored"
+            f"variable {shown(node.cdf_name)}: {key} {shown(value)} of its marker does not fit; it is ignored"
         )
 
     # ----------------------------------------------------------------------------------------------- scales
@@ -390,10 +396,12 @@ class _Reader:
         """The attributes of a variable without those that only spell its type."""
         own = marker.get("own", [])
         if not isinstance(own, list):
-            self.findings.append(f"variable {shown(var.name)}: own {shown(own)} of _PncVol is no list; it is ignored")
+            self.findings.append(
+                f"variable {shown(var.name)}: own {shown(own)} of its marker is no list; it is ignored"
+            )
             own = []
         hidden = {attr for attr in generated_attrs(element) if attr.name not in own}
-        raw = tuple(attr for attr in var.attrs if attr.name != MARKER and attr not in hidden)
+        raw = tuple(attr for attr in var.attrs if attr.name not in MARKERS and attr not in hidden)
         where = f"variable {shown(var.name)}"
         markers, renamed = attr_markers(marker.get("attrs"), raw, where, self.findings)
         return Attributes(raw, markers, renamed, About(where, self.findings))
@@ -414,7 +422,7 @@ class _Reader:
                 given = None
             if given is not None and len(given) <= element.itemsize <= len(given) + WIDEST_FILL:
                 return given.ljust(element.itemsize, b"\0")
-            self.findings.append(f"variable {shown(var.name)}: fill {shown(marker['fill'])} of _PncVol does not fit")
+            self.findings.append(f"variable {shown(var.name)}: fill {shown(marker['fill'])} of its marker does not fit")
         return fill
 
 

@@ -191,7 +191,7 @@ def test_links_that_lie_are_left_out(tmp_path: pathlib.Path, said: Any) -> None:
     path = tmp_path / "x.nc"
     with netcdf4.Dataset(path, "w", format="NETCDF3_64BIT_DATA") as other:
         other.createVariable("x", "i4")
-        other._PncVol = json.dumps({"version": 1, "links": said})
+        other.pnc_vol_hdf5 = json.dumps({"version": 1, "links": said})
     with pytest.warns(pnc_vol.PncVolWarning):
         f = pnc_vol.File(path)
     with f:

@@ -294,7 +294,7 @@ def test_check_says_what_pncvol_lies_about(tmp_path, verb):
     (tmp_path / "x.nc").write_bytes(raw.replace(b"[2,2]", b"[2,3]").replace(b'"/g/a"', b'"/../"'))
     lines = verb("check", tmp_path / "x.nc", code=0).out.splitlines()
     assert lines == [
-        f"{tmp_path}/x.nc: warning: _PncVol: variable 'g_a': cannot be at '/../'; it is in the root group",
-        f"{tmp_path}/x.nc: warning: _PncVol: variable 'g_a': attribute 'm': _PncVol does not fit its 4 values",
+        f"{tmp_path}/x.nc: warning: pnc_vol_hdf5: variable 'g_a': cannot be at '/../'; it is in the root group",
+        f"{tmp_path}/x.nc: warning: pnc_vol_hdf5: variable 'g_a': attribute 'm': its marker does not fit its 4 values",
         f"{tmp_path}/x.nc: valid, 0 errors, 2 warnings",
     ]

@@ -1,4 +1,4 @@
-"""A file in which every marker occurs that `_PncVol` can hold, and how to look at all of a file.
+"""A file in which every marker occurs that a marker can hold, and how to look at all of a file.
 
 Used by tests that damage such files, and by tests that must keep all that is in them.
 """

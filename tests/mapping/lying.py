@@ -1,4 +1,4 @@
-"""Files whose `_PncVol` lies, made from one in which every marker occurs: a generated catalogue.
+"""Files whose markers lie, made from one in which every marker occurs: a generated catalogue.
 
 Every JSON value of every marker is replaced by each of a list of hostile ones, left out, or put under another key; and
 the variables that markers speak of are removed or renamed. The data stay where they are: the header has room to change.
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.mapping.names import MARKER
 
-MARKER = "_PncVol"
 ROOM = 1 << 16
 """Bytes that a header is given to change in."""
 

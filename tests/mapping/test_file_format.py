@@ -45,7 +45,7 @@ def add(tree: Tree, path: str, dtype: Any, shape: Any, **knobs: Any) -> DatasetN
 def plain(tree: Tree) -> None:
     time = add(tree, "time", "f8", (4,), maxshape=(None,))
     lat = add(tree, "lat", "f4", (2,))
-    time.scale = lat.scale = ""
+    time.scale, lat.scale = "time", "lat"
     t = add(tree, "temp", "f4", (4, 2, 3), maxshape=(None, 2, 3), fillvalue=np.array(-1, ">f4").tobytes())
     t.axes[0].scales, t.axes[1].scales, t.axes[2].label = [time], [lat], "lon"
     t.attrs["units"] = make_attribute("K")
@@ -109,7 +109,7 @@ def shapes(tree: Tree) -> None:
     add(tree, "null", "f4", None)
     x = add(tree, "x", "f4", (2,))
     y = add(tree, "y", "f4", (2,))
-    x.scale, y.scale = "", "other"
+    x.scale, y.scale = "x", "other"
     signal = add(tree, "signal", "f4", (2,))
     signal.axes[0].scales, signal.axes[0].label = [x, y], "x"
 

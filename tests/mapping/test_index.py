@@ -122,7 +122,7 @@ def trees(draw: st.DrawFn) -> Tree:
         maxshape = (None, *shape[1:]) if record else None
         nodes.append(tree.add_dataset(parent, name, element=element, shape=shape, maxshape=maxshape, fillvalue=fill))
     for node in nodes:
-        node.scale = draw(st.none() | st.sampled_from(["", "", "s"]))
+        node.scale = draw(st.none() | st.sampled_from(["", node.name, "s"]))
     scales = [node for node in nodes if node.scale is not None]
     for node in nodes:
         for axis in node.axes:
@@ -256,7 +256,7 @@ def test_a_plain_file_stays_plain() -> None:
     assert isinstance(t, DatasetNode)
     assert isinstance(time, DatasetNode)
     assert (t.shape, t.maxshape, t.fillvalue) == ((4, 2, 3), (None, 2, 3), b"\x7f\xc0\0\0")
-    assert time.scale == ""
+    assert time.scale == "time"
     assert [[scale.name for scale in axis.scales] for axis in t.axes] == [["time"], ["lat"], []]
     assert [axis.label for axis in t.axes] == ["", "", "lon"]
     assert list(t.attrs) == ["_FillValue"]

@@ -1,4 +1,4 @@
-"""What `_PncVol` says is never trusted: a generated catalogue of lies, and lies that nobody thought of.
+"""What markers say is never trusted: a generated catalogue of lies, and lies that nobody thought of.
 
 ``PNC_VOL_LIES=1 pytest`` goes through all of the catalogue, which takes some minutes; else each 37th or 89th is taken,
 prime to the number of lies about a value, so that each kind of lie is met, and each marker.
@@ -227,9 +227,9 @@ def marked(content: Any, *attrs: Attr) -> Header:
     ("content", "words"),
     [
         ({"unknown": 1}, "variable 'v': key 'unknown'"),
-        (b'{"labels":["a"],"labels":["b"]}', "variable 'v': key 'labels' of _PncVol is there twice"),
-        ({"attrs": {"gone": {"shape": [1]}}}, "variable 'v': attrs of _PncVol speaks of 'gone'"),
-        ({"attrs": {"a": {"odd": 1}}}, "variable 'v': key 'odd' of _PncVol for attribute 'a'"),
+        (b'{"labels":["a"],"labels":["b"]}', "variable 'v': key 'labels' of its marker is there twice"),
+        ({"attrs": {"gone": {"shape": [1]}}}, "variable 'v': attrs of its marker speaks of 'gone'"),
+        ({"attrs": {"a": {"odd": 1}}}, "variable 'v': key 'odd' of its marker for attribute 'a'"),
         ({"attrs": {"a": {"shape": [9]}}}, "variable 'v': attribute 'a'"),
         ({"attrs": {"a": {"name": 3}}}, "variable 'v': attribute 'a' cannot be called 3"),
         ({"attrs": {"a": 3}}, "variable 'v': the marker of attribute 'a'"),
@@ -238,7 +238,7 @@ def marked(content: Any, *attrs: Attr) -> Header:
         ({"own": 3}, "variable 'v': own 3"),
         ({"path": "/a" * 1001}, "variable 'v': cannot be at '/a/a"),
         ({"type": "composite", "dtype": {"enum": [], "base": "<i4"}}, "variable 'v': type 'composite'"),
-        (b"{", "variable 'v': _PncVol is not a JSON object"),
+        (b"{", "variable 'v': pnc_vol_hdf5 is not a JSON object"),
     ],
 )
 def test_a_finding_names_the_object_and_the_key(content: Any, words: str) -> None:
@@ -255,7 +255,7 @@ def test_an_attribute_that_lies_is_a_warning_when_it_is_read(tmp_path: Path) -> 
     assert raw.count(b"[2,2]") == 1
     (tmp_path / "x.nc").write_bytes(raw.replace(b"[2,2]", b"[2,3]"))
     with pnc_vol.File(tmp_path / "x.nc") as f:
-        with pytest.warns(PncVolWarning, match=r"x\.nc: group '/': attribute 'a': _PncVol does not fit"):
+        with pytest.warns(PncVolWarning, match=r"x\.nc: group '/': attribute 'a': its marker does not fit"):
             assert f.attrs["a"].tolist() == [0, 1, 2, 3]
         # said once
         assert f.attrs["a"].tolist() == [0, 1, 2, 3]
@@ -382,6 +382,6 @@ def test_the_keys_are_those_of_the_specification() -> None:
         rows = text.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0].splitlines()[2:]
         return {name.strip(" `") for row in rows for name in row.split("|")[1].split(",")}
 
-    assert keys("Keys of a variable's `_PncVol`") == VARIABLE_KEYS
-    assert keys("Keys of the file's `_PncVol`") == FILE_KEYS
+    assert keys("Keys of a variable's marker") == VARIABLE_KEYS
+    assert keys("Keys of the file's marker") == FILE_KEYS
     assert keys("The marker of an attribute, under `attrs`") | {"dtype"} == ATTRIBUTE_KEYS
