@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,7 +166,7 @@ def _objects(header: Header) -> list[list[str]]:
     return found
 
 
-def agree_widths(comm: Comm, tree: Tree, uids: set[int]) -> None:
+def agree_widths(comm: Comm, tree: Tree, uids: Iterable[int]) -> None:
     """Give every string that grew on some rank the largest of its widths (collective)."""
     mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(uids) if uid in tree.datasets}
     for told in comm.exchange("flush widths", json.dumps(mine).encode()):

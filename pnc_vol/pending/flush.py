@@ -86,6 +86,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         return
     if agreed.widened and comm.size > 1:
         agree_widths(comm, session.tree, session.widened)
+        session.widened.clear()
     if agreed.widened or agreed.drained:
         session.placed.drained |= agreed.drained
         flat = _definitions(session, common=False)
@@ -187,8 +188,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         return session.flat
     grown = {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if common else {}
     for uid, element in grown.items():
-        at = placed.places.get(uid)
-        tree.datasets[uid].element = element.widened(at.itemsize if at else 1)
+        tree.datasets[uid].element = element.widened(session.widened[uid])
     flat = to_header(tree, version=session.version)
     flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
     for uid, element in grown.items():

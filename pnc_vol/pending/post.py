@@ -135,7 +135,7 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
         array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), shape)
     if element.kind == "vlen_string" and array.dtype.itemsize > element.itemsize:
         node.element = element.widened(array.dtype.itemsize)
-        session.widened.add(node.uid)
+        session.widened.setdefault(node.uid, element.itemsize)
         node.tree.touch()
     return array
 

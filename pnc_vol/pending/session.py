@@ -135,7 +135,8 @@ class Session:
         self.queue = open_queue(self)
         self.next_request = self.first_request = 1
         self.last_flush: FlushReport | None = None
-        self.widened: set[int] = set()
+        self.widened: dict[int, int] = {}
+        """Strings that grew on this rank, by uid: the width in bytes that all ranks know."""
         self.digest, self.flat_version = b"", -1
         self.flat: Flat | None = None
         self.laid_out: tuple[Flat, Header] | None = None

@@ -1,0 +1,87 @@
+"""Ranks whose logs are left behind, and ranks that replay them: ``ranks_logs.py CASE FOLDER [ARGS...]``.
+
+==================  ===========================================================================================
+``reset N``         rank 0 is killed when it has cut N of the files of its log; the others post more, and are killed
+``strings``         a job that posts strings, longer and longer, and is killed
+``grown``           without a log: one rank posts a longer string than those that a dataset was made with
+``replay``          the logs that were left, by these ranks
+==================  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+import pnc_vol as h5py
+from pnc_vol.pending.log.files import Tail
+
+comm = MPI.COMM_WORLD
+case, folder, *args = sys.argv[1:]
+path = os.path.join(folder, "x.nc")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def log() -> h5py.File:
+    return h5py.File(path, "w", driver="mpio", comm=comm, burst_buf=True)
+
+
+if case == "reset":
+    f = log()
+    x = f.create_dataset("x", (8,), "f8")
+    x.iput(np.s_[comm.rank : comm.rank + 1], [1.0]).cancel()
+    x[4 + comm.rank] = 3
+    whole, cuts = Tail.cut, 0
+
+    def cut(tail: Tail, end: int) -> None:
+        global cuts
+        if cuts == int(args[0]):
+            # The launcher ends the others when one rank is gone.
+            while not os.path.exists(os.path.join(folder, "posted")):
+                time.sleep(0.01)
+            die()
+        cuts += 1
+        whole(tail, end)
+
+    if comm.rank == 0:
+        Tail.cut = cut  # type: ignore[method-assign]
+    f.flush()
+    if comm.rank == 0:
+        cut(f.id.handle.session.queue.files.commit, 0)
+    x[1] = 77.0
+    with open(os.path.join(folder, "posted"), "w"):
+        pass
+    time.sleep(30)
+elif case == "strings":
+    f = log()
+    s = f.create_dataset("s", (8,), h5py.string_dtype())
+    f.flush()
+    t = f.create_dataset("t", (8,), h5py.string_dtype())
+    for step in (0, 1):
+        s[comm.rank + 4 * step] = "s" * (5 + 3 * comm.rank + 7 * step)
+        t[comm.rank + 4 * step] = "t" * (5 + 3 * comm.rank + 7 * step)
+    comm.barrier()
+    die()
+elif case == "grown":
+    with h5py.File(path, "w", driver="mpio", comm=comm) as f:
+        t = f.create_dataset("t", data=["hello", "b"])
+        if comm.rank == 1:
+            t[1] = "longer than hello"
+        f.flush()
+        if comm.rank == 0:
+            t[0] = "longer than what was longer"
+        f.flush()
+        assert t.asstr()[:].tolist() == ["longer than what was longer", "longer than hello"]
+elif case == "replay":
+    report = h5py.replay(path, comm=comm)
+    assert report.whole, report
+    if comm.rank == 0:
+        print(report.logs, report.replayed)

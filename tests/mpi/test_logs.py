@@ -1,0 +1,46 @@
+"""Logs of ranks: what a kill leaves of them at the worst moments, and what any number of ranks makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pnc_vol
+from pnc_vol.testing.mpi import missing, run_mpi
+
+PROGRAM = Path(__file__).with_name("ranks_logs.py")
+
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_a_kill_while_a_log_is_begun_anew(cuts: int, tmp_path: Path) -> None:
+    """One rank has cut some of the files of its log, and another one has posted more by then."""
+    run_mpi(2, PROGRAM, "reset", tmp_path, cuts, check=False)
+    assert (tmp_path / "posted").exists()
+    report = pnc_vol.replay(tmp_path / "x.nc")
+    assert (report.replayed, report.damaged, report.torn) == (1, False, 0)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == [0, 77, 0, 0, 3, 3, 0, 0]
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("cuts", [0, 2, 4])
+def test_a_kill_while_a_log_is_begun_anew_elsewhere(cuts: int, tmp_path: Path) -> None:
+    test_a_kill_while_a_log_is_begun_anew(cuts, tmp_path)
+
+
+@pytest.mark.parametrize("nprocs", [2, 3])
+def test_strings_that_grow_are_replayed_on_ranks(nprocs: int, tmp_path: Path) -> None:
+    run_mpi(2, PROGRAM, "strings", tmp_path, check=False)
+    done = run_mpi(nprocs, PROGRAM, "replay", tmp_path)
+    assert done.stdout.split() == ["2", "8"]
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        for name in ("s", "t"):
+            assert [len(text) for text in f[name].asstr()[:]] == [5, 8, 0, 0, 12, 15, 0, 0]
+
+
+def test_a_string_that_grows_on_one_rank(tmp_path: Path) -> None:
+    """The width that counts for the comparison of ranks is the one that they agreed on, not 1."""
+    run_mpi(2, PROGRAM, "grown", tmp_path)
