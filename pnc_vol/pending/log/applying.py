@@ -82,6 +82,10 @@ class Job:
             for source, verdict in zip(self.sources, self.verdicts, strict=True)
         ]
         self._gone = self._superseded()
+        self._last_path = {d.varid: d.path for known in self._known for d in known}
+        self._by_path = {node.path: node for node in self.tree.datasets.values() if node.owner is None}
+        self._named: set[int] = set()
+        """Datasets of the file (their uids) that some definition means."""
         crc = crc_of_header(session.disk_bytes)
         self._written = max((s.defined.headers.get(crc, 0) for s in self.sources), default=0)
         """The epoch that the file's header begins; 0 if the logs do not know that header."""
@@ -169,6 +173,7 @@ class Job:
                 value=definition.shape,
             )
         self.nodes[definition.varid] = node
+        self._named.add(node.uid)
 
     def _part(self, definition: Definition) -> DatasetNode:
         """The part of a dataset that a definition means."""
@@ -188,9 +193,9 @@ class Job:
         """The dataset by its variable's name, or by a later path, if the header knows the new names already."""
         if definition.stored is None:
             return None
-        later = [d.path for ds in self._known for d in ds if d.varid == definition.varid][-1:]
-        by_path = {node.path: node for node in self._variables.values()} if later != [definition.path] else {}
-        return self._variables.get(definition.stored) or next((by_path[p] for p in later if p in by_path), None)
+        later = self._last_path[definition.varid]
+        moved = self._by_path.get(later) if later != definition.path else None
+        return self._variables.get(definition.stored) or moved
 
     def _at(self, definition: Definition) -> DatasetNode:
         group: GroupNode = self.tree.root
@@ -240,7 +245,7 @@ class Job:
                 return
             group = child
         holder = group.children.get(name)
-        if isinstance(holder, DatasetNode) and holder in self.nodes.values():
+        if isinstance(holder, DatasetNode) and holder.uid in self._named:
             # It changed places with others, and its own new name comes later.
             aside = f"{name}.{holder.uid}"
             while aside in group.children:

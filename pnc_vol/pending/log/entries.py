@@ -90,6 +90,7 @@ class Entries:
     itype, varid, ndims, data_off, data_len : int64[n]
     offset, size : int64[n], of the entry in the metadata log.
     requests : int64[n], sub-requests: 1, but for ``varn``.
+    whole : bool[n], entries of kind ``var`` without coordinates.
 
     Examples
     --------
@@ -102,7 +103,7 @@ class Entries:
 
     __slots__ = (
         "_coords", "_counted", "_words", "data_len", "data_off", "itype", "kind", "ndims", "offset", "requests", "size",
-        "varid",
+        "varid", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class Entries:
         self._coords = at + form.fixed
         self.requests = np.maximum(self.kind, 1)
         self._counted = np.ones(at.size, bool)
+        self.whole = np.zeros(at.size, bool)
 
     def __len__(self) -> int:
         return int(self.offset.size)
@@ -137,12 +139,6 @@ class Entries:
         """int64[n], where each entry ends in the metadata log."""
         end: Int64 = self.offset + self.size
         return end
-
-    @property
-    def whole(self) -> npt.NDArray[np.bool_]:
-        """bool[n], entries of kind ``var`` without coordinates."""
-        whole: npt.NDArray[np.bool_] = (self.kind == VAR) & ~self._counted & (self.ndims > 0)
-        return whole
 
     def __getitem__(self, i: int) -> Entry:
         if not -len(self) <= i < len(self):
@@ -217,7 +213,7 @@ class Entries:
         return Rows(entry, start, count, stride)
 
     def judge_fields(self, form: Form, data_size: int) -> list[tuple[str, Int64, npt.NDArray[np.bool_], str]]:
-        """Fields, and where they are wrong; also finds which entries have counts."""
+        """Fields, and where they are wrong; also finds which entries have counts, and which have no coordinates."""
         kind, ndims, n = self.kind, self.ndims, self.requests
         # Beyond the limit nothing is computed from it, so that products cannot overflow.
         nd = np.where((ndims >= 0) & (ndims <= MAX_VAR_DIMS), ndims, 0)
@@ -228,6 +224,8 @@ class Entries:
         fits = np.where(kind == VARS, extra == 3 * nd, np.where(kind == VARA, two, two | one))
         fits |= (kind == VAR) & (extra == 0)
         self._counted = two
+        # Kept: asked for entry by entry, it would cost the square of their number.
+        self.whole = (kind == VAR) & ~two & (ndims > 0)
         room = np.maximum(data_size - self.data_off, 0)
         return [
             ("api_kind", kind, (kind < VARS) | (kind == 0), "is no kind of request"),
