@@ -44,7 +44,10 @@ def _all_of(name: str, limit: int | None, *, first: bool) -> int:
 
     code = 0
     for path in named_logs(REAL, [name]):
-        for source in sources_of(REAL, path, lock=False):
+        sources = sources_of(REAL, path, lock=False)
+        if not sources:
+            print(f"{safe(path)}: empty, its job was stopped before it wrote to it")
+        for source in sources:
             try:
                 verdict = source.judge()
                 if not first:

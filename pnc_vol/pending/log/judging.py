@@ -286,6 +286,9 @@ class _Judge:
         return (at == data_end and crc == data_crc) or self._torn(sequence, self.data_end, data_end, "data")
 
     def _cancel(self, sequence: int, meta_end: int) -> bool:
+        if meta_end <= self.flushed_end and meta_end > (self.ends[-1] if self.ends else 0):
+            # The writer was stopped while it cut the log: the entry is in the file's past, and its bytes are gone.
+            return True
         i = bisect_left(self.ends, meta_end)
         if i >= self.done or self.ends[i] != meta_end:
             return self._wrong(sequence, meta_end, f"no entry that could be cancelled ends at byte {meta_end}")

@@ -122,7 +122,7 @@ def replay_into(
         try:
             verdicts = [source.judge(uncounted=uncounted) for source in sources]
             _refuse_damaged(sources, verdicts, salvage)
-            jobs = _by_job(sources, partial)
+            jobs = _by_job(sources, verdicts, partial)
             _refuse_no_file(options.system, path)
         except Exception as reason:
             error = reason
@@ -202,7 +202,7 @@ def _refuse_damaged(sources: Sequence[LogSource], verdicts: Sequence[Verdict], s
             raise LogError(text, field="log")
 
 
-def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[int]]:
+def _by_job(sources: Sequence[LogSource], verdicts: Sequence[Verdict], partial: bool) -> list[list[int]]:
     """Which logs belong together, each job's in the order of ranks, jobs in the order in which they are named."""
     jobs: dict[tuple[str, int], list[int]] = {}
     for i, source in enumerate(sources):
@@ -213,7 +213,9 @@ def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[int]]:
         mine.sort(key=lambda i: (sources[i].log.header.rank_id, sources[i].base))
         there = [sources[i].log.header.rank_id for i in mine]
         missing = sorted(set(range(min(ranks, 1 << 20))) - set(there))
-        if missing and not partial:
+        # What a kill left of logs that hold nothing needs no others.
+        wanted = any(sources[i].companion is None or len(verdicts[i].replay) or verdicts[i].fills for i in mine)
+        if missing and wanted and not partial:
             named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
             raise LogRefusedError(
                 f"{sources[mine[0]].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "

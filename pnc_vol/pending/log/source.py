@@ -90,6 +90,8 @@ def _bases(system: System, name: str, path: str) -> list[str]:
 def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSource]:
     """The logs in the files of one name: one, or one for each rank of the node that shares them.
 
+    A log whose job was stopped before it had written the headers holds nothing, and is left out.
+
     Parameters
     ----------
     path : str, of the metadata log, with or without the suffix ``.meta``.
@@ -101,12 +103,12 @@ def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSourc
     if not own and not exists(system, base + ".commit"):
         # The C library says nowhere how many ranks share its files; their headers do.
         channels = count_channels(read_whole(system, base + ".meta"))
-    if channels <= 1 and not own:
-        return [LogSource(system, base, lock=lock)]
+    shares = [Share(channel, channels) for channel in range(channels)] if channels > 1 or own else [None]
     made: list[LogSource] = []
     try:
-        for channel in range(channels):
-            made.append(LogSource(system, base, Share(channel, channels), lock=lock))
+        for share in shares:
+            with suppress(_NotBegunError):
+                made.append(LogSource(system, base, share, lock=lock))
     except BaseException:
         for source in made:
             source.close()
@@ -132,6 +134,10 @@ def holds_posts(system: System, folder: str) -> bool:
     except FormatError:
         return True
     return not commits
+
+
+class _NotBegunError(LogError):
+    """The job was stopped while it made its log."""
 
 
 class LogSource:
@@ -161,6 +167,9 @@ class LogSource:
             if lock:
                 self._lock()
             companion = self._beside(".commit")
+            if companion is not None and not any(companion):
+                # Its header is written last: nothing can have been posted.
+                raise _NotBegunError(f"{base}: the job was stopped before it wrote to this log", field="header")
             self.companion: Companion | None = None if companion is None else decode_companion(companion)
             meta = read_whole(system, base + ".meta")
             if share is not None:
