@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -226,16 +226,20 @@ class AttributeManager(MutableMappingHDF5):
             del self[name]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, AttributeManager):
-            return self._id == other._id or dict(self.items()) == dict(other.items())
-        return NotImplemented
+        """Whether another mapping has the same names with the same values, arrays compared element by element."""
+        if isinstance(other, AttributeManager) and self._id == other._id:
+            return True
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        mine, others = dict(self.items()), dict(other.items())
+        return mine.keys() == others.keys() and all(_equal(value, others[name]) for name, value in mine.items())
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         if not self._id:
-            return "<Attributes of closed HDF5 object>"
-        return f"<Attributes of HDF5 object at {id(self._id)}>"
+            return "<Attributes of closed object>"
+        return f'<Attributes of "{self._id.node.path}" ({len(self)} names)>'
 
 
 def _ordered(node: Any) -> bool:
@@ -256,6 +260,12 @@ def _named(name: object) -> str:
     if not text:
         raise OperationError("an attribute needs a name (no attribute name)")
     return text
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return bool(np.array_equal(one, other))
+    return bool(one == other)
 
 
 def _shown(attribute: Attribute) -> Any:

@@ -164,8 +164,8 @@ class DimensionProxy:
 
     def __repr__(self) -> str:
         if not self._id:
-            return "<Dimension of closed HDF5 dataset>"
-        return f'<"{self.label}" dimension {self._dimension} of HDF5 dataset at {id(self._id)}>'
+            return "<Dimension of closed dataset>"
+        return f'<"{self.label}" dimension {self._dimension} of "{self._id.node.path}">'
 
 
 class DimensionManager:
@@ -196,5 +196,5 @@ class DimensionManager:
 
     def __repr__(self) -> str:
         if not self._id:
-            return "<Dimensions of closed HDF5 dataset>"
-        return f"<Dimensions of HDF5 object at {id(self._id)}>"
+            return "<Dimensions of closed dataset>"
+        return f'<Dimensions of "{self._id.node.path}">'

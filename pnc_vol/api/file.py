@@ -375,8 +375,8 @@ class File(Group):
 
     def __repr__(self) -> str:
         if not self:
-            return "<Closed HDF5 file>"
-        return f'<HDF5 file "{os.path.basename(self.filename)}" (mode {self.mode})>'
+            return "<Closed NetCDF file>"
+        return f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>'
 
 
 def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pnc_vol.mapping.references import Reference
     from pnc_vol.pending.session import Session
 
-__all__ = ["HLObject", "ItemsViewHDF5", "KeysViewHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
+__all__ = ["HLObject", "ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 
 
 class HLObject:
@@ -183,7 +183,7 @@ class ItemsViewHDF5(ItemsView[str, Any]):
             yield key, self._mapping.get(key)
 
 
-class MutableMappingHDF5(MutableMapping[str, Any]):
+class MappingHDF5(Mapping[str, Any]):
     """A mapping whose views have h5py's classes and reprs."""
 
     def keys(self) -> KeysViewHDF5:
@@ -200,3 +200,7 @@ class MutableMappingHDF5(MutableMapping[str, Any]):
 
     def _ipython_key_completions_(self) -> list[str]:
         return sorted(self.keys())
+
+
+class MutableMappingHDF5(MappingHDF5, MutableMapping[str, Any]):
+    """The same, which can be changed."""

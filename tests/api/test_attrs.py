@@ -136,17 +136,50 @@ def test_nothing_of_ours_is_shown(impl: Any) -> None:
         f.close()
 
 
+def test_as_a_mapping(both: Any) -> None:
+    both.same("""
+        f.attrs['a'] = 1; f.attrs['s'] = 'x'; a = f.attrs
+        g = f.create_group('g'); g.attrs.update(a); d = f.create_dataset('d', data=[1, 2])
+        a == {'a': 1, 's': 'x'}, {'a': 1, 's': 'x'} == a, a == {'a': 2, 's': 'x'}, a == {'a': 1}, a == {}
+        a != {'a': 1, 's': 'x'}, a == g.attrs, a == f.attrs, a == 5, a == None, d.attrs == {}, not d.attrs
+        a.keys() == {'a', 's'}, sorted(a.keys() & {'a'}), sorted(a.keys() | {'z'}), a.keys() <= {'a', 's', 't'}
+        ('a', 1) in a.items(), ('a', 2) in a.items(), 1 in a.values(), a.keys().isdisjoint({'q'})
+        a | {'b': 1}
+        reversed(a)
+        a.copy()
+        {**a} == a, dict(a) == a, a.setdefault('n', 4), a.pop('n'), a.pop('n', 3), a.get('zz'), a.get('zz', 5)
+        hash(a)
+        f.keys() == {'g', 'd'}, ('d', d) in f.items(), d in f.values(), f == {}, g == dict(g), g == f['g']
+        list(reversed(f.keys())), [x.name for x in reversed(f.values())], [k for k, _ in reversed(f.items())]
+        f | {}
+        list(reversed(f))
+        isinstance(a, h5._hl.base.MappingHDF5) if hasattr(h5, '_hl') else True
+    """)
+
+
+def test_arrays_are_compared_element_by_element() -> None:
+    """h5py raises ValueError there, because an array has no truth value."""
+    with pnc_vol.File("a.nc", "w", driver="memory") as f:
+        f.attrs["v"], f.attrs["one"] = [1, 2, 3], [1]
+        assert f.attrs == {"v": [1, 2, 3], "one": np.array([1])}
+        assert f.attrs != {"v": [1, 2, 4], "one": [1]}
+        assert f.attrs != {"v": [1, 2, 3], "one": [1, 1]}
+        f["d"] = 1
+        f["d"].attrs.update(f.attrs)
+        assert f.attrs == f["d"].attrs
+
+
 def test_representation_and_ids() -> None:
     with pnc_vol.File("a.nc", "w", driver="memory") as f:
         a = f.attrs
         a["x"] = 1
-        assert repr(a).startswith("<Attributes of HDF5 object at ")
+        assert repr(a) == '<Attributes of "/" (1 names)>'
         assert a.get_id("x")[1:] == (np.dtype(int), ())
         with pytest.raises(KeyError):
             a.get_id("y")
         with pytest.raises(TypeError):
             hash(a)
-    assert repr(a) == "<Attributes of closed HDF5 object>"
+    assert repr(a) == "<Attributes of closed object>"
     for use in (lambda: a["x"], lambda: list(a), lambda: len(a), lambda: "x" in a, lambda: a.create("y", 1)):
         with pytest.raises(ValueError, match="closed"):
             use()

@@ -276,6 +276,61 @@ def test_lists_in_any_order(tmp_path: pathlib.Path) -> None:
         assert np.array_equal(f["x"][...], values)
 
 
+ELEMENTS = {
+    "i4": "i4", "record": "f8", "f2": "f2", "c16": "c16", "bool": "?", "S3": "S3", "text": pnc_vol.string_dtype(),
+    "enum": pnc_vol.enum_dtype({"no": 0, "yes": 1}, "i1"), "compound": np.dtype([("a", "i4"), ("b", "f4")]),
+    "array": np.dtype(("i4", (2,))), "rows": pnc_vol.vlen_dtype("i4"),
+}  # fmt: skip
+
+
+def elements(kind: str) -> Any:
+    n = np.arange(24).reshape(4, 6)
+    if kind == "text":
+        return np.array([str(i).encode() for i in n.flat], object).reshape(n.shape)
+    if kind == "compound":
+        return np.array([(i, i / 2) for i in n.flat], ELEMENTS[kind]).reshape(n.shape)
+    if kind == "array":
+        return np.stack([n, -n], -1).astype("i4")
+    if kind == "rows":
+        made = np.empty(24, object)
+        made[:] = [np.arange(i % 4, dtype="i4") for i in range(24)]
+        return made.reshape(n.shape)
+    return (n % 2).astype(ELEMENTS[kind]) if kind in ("bool", "enum") else n.astype(ELEMENTS[kind])
+
+
+def alike(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    return one.shape == other.shape and all(map(np.array_equal, one.ravel(), other.ravel()))
+
+
+@pytest.mark.parametrize("kind", ELEMENTS)
+def test_several_lists_are_crossed_wherever_an_index_stands(tmp_path: pathlib.Path, kind: str) -> None:
+    index = ([0, 2], [0, 1, 3])
+    values = elements(kind)
+    wanted = values[np.ix_(*index)]
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        x = f.create_dataset("x", (4, 6), ELEMENTS[kind], maxshape=(None, 6) if kind == "record" else None)
+        x[...] = values
+        for state in ("posted", "flushed"):
+            assert alike(x[index], wanted), state
+            assert alike(x[np.array([True, False, True, False]), [0, 1, 3]], wanted)
+            assert alike(x[[2, 0], [3, 0]], values[np.ix_([2, 0], [3, 0])])
+            assert alike(x.iget(index).wait(), wanted)
+            assert alike(x[x.regionref[index]].ravel(), wanted.ravel()) or kind == "array"
+            f.flush()
+        x[index] = wanted[::-1]
+        values[np.ix_(*index)] = wanted[::-1]
+        assert alike(x[...], values)
+        x.write_direct(np.ascontiguousarray(values[::-1]), np.s_[index], np.s_[index])
+        values[np.ix_(*index)] = values[::-1][np.ix_(*index)]
+        if kind not in ("compound", "array", "rows"):
+            x.iput(index, wanted)
+            values[np.ix_(*index)] = wanted
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert alike(f["x"][...], values)
+        assert alike(f["x"][index], values[np.ix_(*index)])
+
+
 def test_resize(both: Any) -> None:
     both.same(MAKE)
     both.same("""

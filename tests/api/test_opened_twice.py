@@ -206,7 +206,7 @@ def test_a_closed_handle_is_closed(tmp_path: pathlib.Path) -> None:
                 attempt()
         assert not x
         assert x.name is None
-        assert repr(g) == "<Closed HDF5 file>"
+        assert repr(g) == "<Closed NetCDF file>"
         assert f["x"][()] == 1
         again = pnc_vol.File(f["x"].id)
         assert again == f
