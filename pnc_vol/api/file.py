@@ -388,7 +388,7 @@ def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:
 
     options = wish.options
     real = options.system.realpath(os.path.abspath(path)) if wish.keeps_file else ""
-    root, target = root_of(target, mode)
+    root, target = root_of(target, mode, options.system)
     ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=options.collective_timeout)
     hold = open_shared(path, real, mode, options=options, comm=ranks, root=root, target=target)
     handle = Handle(hold.session, path, wish.driver, wish.libver, real, hold=hold, swmr=wish.swmr)

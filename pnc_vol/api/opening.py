@@ -23,6 +23,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.stack import knows, root_keeps_file
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, warn_outside
+from pnc_vol.system import System
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -175,11 +176,11 @@ def check_keywords(
     return Wish(word, keeps_file, libver, resolved, bool(h5.get("swmr")) and mode == "r")
 
 
-def root_of(target: Any, mode: str) -> tuple[Driver | None, Any]:
+def root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any]:
     """The driver that holds the bytes of a file that has no path, and the object that is the file."""
     if target is None or isinstance(target, Driver):
         return target, None
-    return FileObjectDriver(target, writable=mode != "r"), target
+    return FileObjectDriver(target, writable=mode != "r", system=system), target
 
 
 def start_swmr(session: Session, libver: tuple[str, str], value: bool) -> None:

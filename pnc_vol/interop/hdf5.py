@@ -99,6 +99,12 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
     temporary = os.path.join(folder, f".{name[:100]}.{system.token()}.part")
     try:
         yield temporary
+        # a target that is replaced may be on stable storage: what takes its name is, too
+        fd = system.open(temporary, os.O_RDWR)
+        try:
+            system.fsync(fd)
+        finally:
+            system.close(fd)
         if overwrite:
             system.rename(temporary, target)
         else:
@@ -153,7 +159,7 @@ def convert(
     compression, compression_opts
         For an HDF5 target, as h5py's `create_dataset` takes them.
     system : System
-        The door to the operating system's files, for the target's name.
+        The calls of the operating system, for the target; an HDF5 target is written by the HDF5 library.
     **options
         For a NetCDF target, as `pnc_vol.File` takes them: ``format="CDF-2"``, ``separator="."``...
 
@@ -206,7 +212,10 @@ def convert(
         )
 
     with _published(target, overwrite=overwrite, system=system) as temporary:
-        with open_either(source, kind=kind) as reader, _new_file(temporary, kind, options) as writer:
+        with (
+            open_either(source, kind=kind) as reader,
+            _new_file(temporary, kind, system, options) as writer,
+        ):
             Transfer(
                 reader,
                 writer,
@@ -226,12 +235,12 @@ def convert(
     return report()
 
 
-def _new_file(path: str, source_kind: Kind, options: dict[str, Any]) -> Any:
+def _new_file(path: str, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:
     """An empty file of the other kind."""
     if source_kind == "hdf5":
         from pnc_vol.api.file import File
 
-        return File(path, "w", **options)
+        return File(path, "w", system=system, **options)
     import h5py
 
     # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.

@@ -1,0 +1,247 @@
+"""The paths that change a file, as scenarios.
+
+Knows: pnc_vol as a user does. Does not know: how states are made.
+
+Rules
+-----
+1. What a step promises is written down, in numpy, and never read from the file that is examined.
+2. Files are small: a state is rebuilt and read in milliseconds.
+3. Names say what happens, in order; a change that ends with a durable flush has a ``!`` behind it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import pnc_vol
+from pnc_vol.interop.hdf5 import convert
+from pnc_vol.interop.repack import repack
+from pnc_vol.testing.crash.acts import ACTS, FIXED, RECORDS, START, fill_start
+from pnc_vol.testing.crash.promise import NO_FILE, Contents, contents_of
+from pnc_vol.testing.crash.running import Run, Scenario
+
+__all__ = ["SCENARIOS", "all_pairs", "changes"]
+
+
+def kind_of(durable: bool) -> str:
+    return "durable" if durable else "flush"
+
+
+def start(run: Run) -> Contents:
+    """A file with something of all kinds, closed and safe."""
+    with run.open("w") as f:
+        fill_start(f)
+    return START
+
+
+# ------------------------------------------------------------------------------------------- new files
+
+
+def create(*durable: bool) -> Callable[[Run], None]:
+    """A file, and a dataset for each flush."""
+
+    def program(run: Run) -> None:
+        contents = Contents()
+        with run.step(contents):
+            f = run.open("w")
+        for i, firm in enumerate(durable):
+            contents = contents.having({f"x{i}": FIXED + i})
+            with run.step(contents, kind_of(firm)):
+                f[f"x{i}"] = FIXED + i
+                f.flush(durable=firm)
+        f.close()
+
+    return program
+
+
+def overwrite(durable: bool) -> Callable[[Run], None]:
+    def program(run: Run) -> None:
+        with run.step(Contents()):
+            f = run.open("w", durable=durable)
+        with run.step(contents_of(b=RECORDS), kind_of(durable)):
+            f["b"] = RECORDS
+            f.close()
+
+    return program
+
+
+def publish_at_close(durable: bool, mode: str) -> Callable[[Run], None]:
+    def program(run: Run) -> None:
+        f = run.open(mode, publish="close", durable=durable)
+        f["a"] = FIXED
+        f.flush()
+        f.create_dataset("r", data=RECORDS, maxshape=(None, 10))
+        f.attrs["much"] = np.arange(3000, dtype="i4")
+        f.flush(durable=durable)
+        whole = contents_of(a=FIXED, r=RECORDS).having(attrs={"@much": np.arange(3000)})
+        with run.step(whole, kind_of(durable)):
+            f.close()
+
+    return program
+
+
+# ------------------------------------------------------------------- changes of a file that is there
+
+
+def changes(*names: str) -> Scenario:
+    """A session that makes changes of `ACTS`, one flush for each, durable after a name that ends with ``!``."""
+
+    def program(run: Run) -> None:
+        f = run.open("r+")
+        contents = START
+        for name in names:
+            act, firm = ACTS[name.rstrip("!")], name.endswith("!")
+            contents = act.then(contents)
+            with run.step(contents, kind_of(firm)):
+                act.do(f)
+                f.flush(durable=firm)
+        with run.step(contents):
+            f.close()
+
+    return Scenario(", ".join(names), program, start)
+
+
+def all_pairs() -> Iterator[Scenario]:
+    """Every change after every other one, with a durable flush between them, after both of them, or nowhere."""
+    for one, other in itertools.product(ACTS, ACTS):
+        if not ACTS[one].drops or ACTS[one].drops != ACTS[other].needs:
+            yield changes(one + "!", other)
+            yield changes(one, other + "!")
+            yield changes(one, other)
+
+
+# ------------------------------------------------------------------------------- whole files, and other files
+
+
+def in_place(run: Run) -> None:
+    with run.step(START):
+        repack(run.path, system=run.system)
+
+
+def with_hole(run: Run) -> Contents:
+    """A file with space that nothing uses."""
+    with run.open("w") as f:
+        f["gone"] = FIXED
+        fill_start(f)
+        f.flush()
+        del f["gone"]
+    return START
+
+
+def converting(run: Run) -> None:
+    with run.step(contents_of(a=FIXED, r=RECORDS)):
+        convert(os.path.join(run.folder, "source.h5"), run.path, system=run.system, overwrite=True)
+
+
+def hdf5_source(run: Run) -> Contents:
+    import h5py
+
+    with h5py.File(os.path.join(run.folder, "source.h5"), "w") as f:
+        f["a"] = FIXED
+        f.create_dataset("r", data=RECORDS, maxshape=(None, 10))
+    return NO_FILE
+
+
+def source_and_target(run: Run) -> Contents:
+    hdf5_source(run)
+    return start(run)
+
+
+class Object:
+    """A file-like object on a descriptor of a system, as a stranger's storage would be."""
+
+    def __init__(self, run: Run) -> None:
+        self.system, self.at = run.system, 0
+        self.fd = run.system.open(run.path, os.O_RDWR | os.O_CREAT)
+
+    def read(self, nbytes: int = -1) -> bytes:
+        size = self.system.fstat(self.fd).st_size
+        room = bytearray(max(0, size - self.at) if nbytes < 0 else nbytes)
+        got = self.system.pread_into(self.fd, room, self.at)
+        self.at += got
+        return bytes(room[:got])
+
+    def write(self, data: Any) -> int:
+        done = self.system.pwrite(self.fd, data, self.at)
+        self.at += done
+        return done
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.at = offset + (0, self.at, self.system.fstat(self.fd).st_size)[whence]
+        return self.at
+
+    def tell(self) -> int:
+        return self.at
+
+    def truncate(self, nbytes: int) -> int:
+        self.system.ftruncate(self.fd, nbytes)
+        return nbytes
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def flush(self) -> None: ...
+
+
+def file_object(run: Run) -> None:
+    """Data and records of an object; its header is written in place, so a step that writes one promises nothing."""
+    target = Object(run)
+    f = pnc_vol.File(target, "r+", system=run.system)
+    contents = START
+    for name, kind in (("data", "durable"), ("append", "flush"), ("attribute", "unsafe"), ("long attribute", "unsafe")):
+        contents = ACTS[name].then(contents)
+        with run.step(contents, kind):
+            ACTS[name].do(f)
+            f.flush(durable=kind == "durable")
+    f.close()
+    run.system.close(target.fd)
+
+
+# ------------------------------------------------------------------------------------------- burst buffer
+
+
+def posting(run: Run) -> None:
+    """Posts that are logged, a flush, and posts again."""
+    f = run.open("r+", burst_buf=True)
+    contents = START
+    for name in ("data", "append", "compound"):
+        contents = ACTS[name].then(contents)
+        with run.step(contents, "logged" if name != "append" else "flush"):
+            ACTS[name].do(f)
+            if name == "append":
+                f.flush()
+    with run.step(contents):
+        f.close()
+
+
+def _scenarios() -> Iterator[Scenario]:
+    yield Scenario("create", create(False, False))
+    yield Scenario("create!", create(True, True))
+    yield Scenario("create, durable flush, plain flush", create(True, False))
+    yield Scenario("overwrite", overwrite(False), start, power=False)
+    yield Scenario("overwrite!", overwrite(True), start)
+    for durable in (False, True):
+        mark = "!" if durable else ""
+        yield Scenario(f"publish at close{mark}", publish_at_close(durable, "w"))
+        yield Scenario(f"publish at close over a file{mark}", publish_at_close(durable, "w"), start, power=durable)
+    yield Scenario("publish at close, exclusive", publish_at_close(False, "x"))
+    for name in ACTS:
+        yield changes(name)
+        yield changes("data!", name)
+    yield changes("append!", "long attribute", "append", "attribute")
+    yield changes("grow!", "shrink!")
+    yield changes("grow", "shrink, second axis", "grow")
+    yield changes("ragged!", "ragged, same length!", "string", "compound")
+    yield Scenario("repack", in_place, with_hole)
+    yield Scenario("convert", converting, hdf5_source)
+    yield Scenario("convert over a file", converting, source_and_target)
+    yield Scenario("file object", file_object, start)
+    yield Scenario("burst buffer", posting, start, recovery={"recover": True}, power=False)
+
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _scenarios()}
