@@ -62,6 +62,12 @@ class Driver(abc.ABC):
     keeps_file: ClassVar[bool] = True
     """Whether a root of this kind puts its bytes into the file that `path` names."""
 
+    takes_descriptor: ClassVar[bool] = False
+    """Whether `open` of a root takes ``fd=``, a descriptor that the driver uses, and closes, instead of opening `path`.
+
+    Where it does not, the file is opened a second time by its name, and the name is checked again afterwards.
+    """
+
     path: str | None = None
     """The file's path, or None for a driver that keeps no file."""
 

@@ -57,6 +57,7 @@ class PosixDriver(Root):
     """
 
     name = "posix"
+    takes_descriptor = True
     concurrent = True
 
     def __init__(
@@ -81,8 +82,16 @@ class PosixDriver(Root):
         system: System,
         comm: Ranks | None = None,
         hints: Mapping[str, str] | None = None,
+        fd: int = -1,
     ) -> Self:
         """Open a file that exists.
+
+        Parameters
+        ----------
+        path, writable, system, comm, hints
+            As for every root.
+        fd : int
+            A descriptor of the file, the driver's from now on; it opens `path` itself if this is below 0.
 
         Raises
         ------
@@ -91,13 +100,9 @@ class PosixDriver(Root):
         """
         if path is None:
             raise ValueError("The posix driver needs the path of a file")
-        return cls(
-            system.open(path, os.O_RDWR if writable else os.O_RDONLY),
-            path,
-            writable=writable,
-            system=system,
-            comm=comm,
-        )
+        if fd < 0:
+            fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        return cls(fd, path, writable=writable, system=system, comm=comm)
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         return self._file.read(extents, memory)

@@ -28,7 +28,17 @@ from pnc_vol.system import REAL, System
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Kind", "Layer", "knows", "open_stack", "parse_stack", "register", "registered", "root_keeps_file"]
+__all__ = [
+    "Kind",
+    "Layer",
+    "knows",
+    "open_stack",
+    "parse_stack",
+    "register",
+    "registered",
+    "root_keeps_file",
+    "root_takes_descriptor",
+]
 
 Kind = Literal["root", "wrapper"]
 
@@ -59,6 +69,7 @@ class _Entry:
     kind: Kind
     make: Callable[..., Driver]
     keeps_file: bool = True
+    takes_descriptor: bool = False
 
 
 _registry: dict[str, _Entry] = {}
@@ -95,7 +106,8 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
         make = _without_surroundings(factory)
     if kind is None:
         raise ValueError(f"Say whether {name!r} is a 'root' or a 'wrapper': register(name, factory, kind)")
-    _registry[name] = _Entry(kind, make, bool(getattr(factory, "keeps_file", True)))
+    keeps_file = bool(getattr(factory, "keeps_file", True))
+    _registry[name] = _Entry(kind, make, keeps_file, bool(getattr(factory, "takes_descriptor", False)))
 
 
 def _without_surroundings(factory: Callable[..., Driver]) -> Callable[..., Driver]:
@@ -217,6 +229,17 @@ def root_keeps_file(spec: str) -> bool:
     return _looked_up(spec)[-1][1].keeps_file
 
 
+def root_takes_descriptor(spec: str) -> bool:
+    """Whether the root of this stack can be given an open descriptor; see `Driver.takes_descriptor`.
+
+    Examples
+    --------
+    >>> root_takes_descriptor("trace | posix"), root_takes_descriptor("memory")
+    (True, False)
+    """
+    return _looked_up(spec)[-1][1].takes_descriptor
+
+
 def open_stack(
     spec: str,
     path: str | None,
@@ -225,6 +248,7 @@ def open_stack(
     system: System = REAL,
     comm: Ranks | None = None,
     hints: Mapping[str, str] | None = None,
+    fd: int = -1,
 ) -> Driver:
     """Open a stack on a file that exists; every rank of `comm` together.
 
@@ -240,6 +264,9 @@ def open_stack(
     comm : Ranks or None
         Who shares the file; None for this process alone.
     hints : mapping of str to str
+    fd : int
+        A descriptor of the file that the driver closes, for a root of which `root_takes_descriptor` is true; it opens
+        `path` itself if this is below 0.
 
     Returns
     -------
@@ -263,7 +290,7 @@ def open_stack(
     """
     surroundings: dict[str, Any] = {"writable": writable, "system": system, "comm": comm, "hints": dict(hints or {})}
     *above, (bottom, root) = _looked_up(spec)
-    driver = _made(bottom, root, path, surroundings)
+    driver = _made(bottom, root, path, surroundings | ({"fd": fd} if fd >= 0 else {}))
     try:
         for layer, entry in reversed(above):
             driver = _made(layer, entry, driver, surroundings)

@@ -34,9 +34,9 @@ from pnc_vol.mapping.former import with_present_marker
 from pnc_vol.mapping.index import from_header, numrecs_of
 from pnc_vol.options import Options, resolve
 from pnc_vol.pending.commit import check_place
+from pnc_vol.pending.existing import open_existing
 from pnc_vol.pending.log.folders import left_behind
 from pnc_vol.pending.log.opening import abandoned_logs
-from pnc_vol.pending.opened import read_header
 from pnc_vol.pending.sharing import refuse_open
 from pnc_vol.system import REAL, System, exists
 
@@ -165,12 +165,11 @@ def repack(
     options = resolve({**given, "system": system})
     real = system.realpath(os.path.abspath(path))
     _check(path, goal, real, in_place=target is None, overwrite=overwrite, options=options)
-    seen: list[Decoded] = []
-    read_header(path, "r" if dry_run or target is not None else "r+", options, seen)
-    fd = system.open(real, os.O_RDONLY | os.O_CLOEXEC)
+    existing = open_existing(system, path, real, writable=not dry_run and target is None)
+    fd = existing.fd
     try:
         before = system.fstat(fd)
-        job = _plan(seen[0], before.st_size, options, keep_version=format is None)
+        job = _plan(existing.decoded, before.st_size, options, keep_version=format is None)
         better = bool(given) or job.renamed or job.after < job.before
         wanted = not dry_run and (target is not None or (better and not job.same))
         if wanted:

@@ -228,7 +228,7 @@ def _cut(name: bytes, nbytes: int) -> str:
     return name[:nbytes].decode("utf-8", "ignore")
 
 
-def recover(system: System, path: str, *, writable: bool) -> bytes | None:
+def recover(system: System, path: str, *, writable: bool, target: str = "") -> bytes | None:
     """Complete a header replacement that was cut short.
 
     Parameters
@@ -236,13 +236,15 @@ def recover(system: System, path: str, *, writable: bool) -> bytes | None:
     path : str
     writable : bool
         Put the new header in place; else it is only returned.
+    target : str, optional
+        The path without symbolic links, where it is known.
 
     Returns
     -------
     bytes or None
         The header to use instead of what the file begins with; None if there is nothing to complete.
     """
-    target = system.realpath(path)
+    target = target or system.realpath(path)
     journal = journal_path(target)
     content = _read_if_there(system, journal)
     if content is None:
@@ -258,7 +260,7 @@ def recover(system: System, path: str, *, writable: bool) -> bytes | None:
             if system.fstat(fd).st_ino != inode or not _is_mix(bytes(now), old, new):
                 if _read_if_there(system, journal) != content:
                     # Its writer is at work, and was done with this header between the two looks.
-                    return recover(system, path, writable=writable)
+                    return recover(system, path, writable=writable, target=target)
                 warn_outside(
                     f"{path}: the journal {journal} belongs to another state of the file and is not used; remove it",
                 )

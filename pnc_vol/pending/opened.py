@@ -11,34 +11,25 @@ Rules
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pnc_vol.comm import Comm, on_root, ranks_text
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file
+from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file, root_takes_descriptor
 from pnc_vol.errors import (
     CollectiveMismatchError,
-    FormatError,
     FormatWarning,
-    NeedBytes,
-    NotCDFError,
     ShortFileWarning,
     warn_outside,
 )
 from pnc_vol.format.check import short_data
-from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
-from pnc_vol.format.encode import encode
+from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.mapping.index import from_header
@@ -46,24 +37,21 @@ from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.collector import without_collector
-from pnc_vol.pending.commit import Location, check_place, recover, write_bytes
-from pnc_vol.pending.log.opening import begin_log, look_after_leftovers, missing_folder
+from pnc_vol.pending.commit import Location, write_bytes
+from pnc_vol.pending.existing import ATTEMPTS, replaced_too_often
+from pnc_vol.pending.finding import Found, Mine, find
+from pnc_vol.pending.log.opening import begin_log, missing_folder
 from pnc_vol.pending.queue import Queue
-from pnc_vol.pending.recognise import Read, kind_by, says_what
-from pnc_vol.system import read_at, scratch_folder
+from pnc_vol.system import scratch_folder
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
     from pnc_vol.pending.sharing import Claim
 
-__all__ = ["SIZE_BYTES", "Opened", "open_copy", "open_driver", "open_file", "open_queue", "open_spill", "read_header"]
+__all__ = ["Opened", "open_copy", "open_driver", "open_file", "open_queue", "open_spill"]
 
-_FIRST_READ = 64 << 10
 _LEAST_GAP = 4
 """Bytes of the smallest variable: less is padding."""
-_SIZE = struct.Struct("<q")
-SIZE_BYTES = _SIZE.size
-"""Bytes before the header in what `read_header` gives."""
 _SHOWN = 4
 # Options that decide where data lie, or which calls are collective.
 _SHARED = (
@@ -127,51 +115,62 @@ def open_file(
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
-    decided = on_root(comm, "open", lambda: _decide(options, path, mode, keeps_file, root, claim))
-    if claim is not None:
-        decided, _, claim.token = decided.partition(b" ")
-        if decided == b"join":
+    for _ in range(ATTEMPTS):
+        mine = Mine()
+        told = on_root(comm, "open", partial(find, options, path, mode, keeps_file, root, claim, mine))
+        found = Found.unpacked(told)
+        if claim is not None:
+            claim.token = found.token.encode()
+        if found.way == "join":
             return None
-    create = decided != b"open"
-    location: Location | None = None
+        location = mine.location
+        if keeps_file and location is None:
+            location = Location(options.system, found.path, found.work)
+        driver = root
+        if driver is None:
+            opened_path = found.work if keeps_file else None if found.created else path
+            driver = _driver(spec, opened_path, mode != "r", options, comm, location, fd=mine.fd, inode=found.inode)
+        if driver is not None:
+            return _opened(path, mode, found, mine, driver, location, comm, options, spec)
+    raise comm.on_all(replaced_too_often(path or ""))
+
+
+def _opened(
+    path: str | None,
+    mode: str,
+    found: Found,
+    mine: Mine,
+    driver: Driver,
+    location: Location | None,
+    comm: Comm,
+    options: Options,
+    spec: str,
+) -> Opened:
+    """The file, from what rank 0 told of it."""
+    first = found.header
     findings: tuple[Finding, ...] = ()
-    if create:
+    if found.created:
         header = Header(options.version)
-        first = encode(header)
-        size = len(first)
-        if keeps_file:
-            location = _create(path or "", first, decided == b"create", options, comm)
+        if location is None:
+            driver.resize(0)
+            write_bytes(driver, 0, first)
     else:
-        seen: list[Decoded] = []
-        told = on_root(comm, "open header", lambda: read_header(path or "", mode, options, seen, root))
-        (size,) = _SIZE.unpack_from(told)
-        decoded = seen[0] if seen else decode(told[_SIZE.size :], file_size=size)
+        decoded = mine.decoded or decode(first, file_size=found.size)
         header, findings = decoded.header, decoded.findings
-        first = told[_SIZE.size : _SIZE.size + decoded.nbytes]
-        if keeps_file:
-            target = options.system.realpath(path or "")
-            location = Location(options.system, target, target)
-            location.key = claim.key if claim is not None else None
-    writable = create or mode != "r"
-    opened_path = None if create and not keeps_file else location.work if location else path
-    driver = root or _driver(spec, opened_path, writable, options, comm, location)
-    if create and not keeps_file:
-        driver.resize(0)
-        write_bytes(driver, 0, first)
     tree = from_header(header)
     tree.separator = options.separator
-    if comm.rank == 0 and not create:
-        _warn(path or "", header, size, findings, tree)
+    if comm.rank == 0 and not found.created:
+        _warn(path or "", header, found.size, findings, tree)
     return Opened(
         path=path if path is not None else "<memory>",
         driver=driver,
         location=location,
-        writable=writable,
-        created=create,
+        writable=mode != "r",
+        created=found.created,
         header=header,
         header_bytes=first,
         tree=tree,
-        virgin=size <= max(data_end(header), len(first)),
+        virgin=found.size <= max(data_end(header), len(first)),
         gaps=_has_gaps(header, len(first)),
         collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
     )
@@ -208,135 +207,51 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: Claim | None) -> Non
             raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
 
 
-def _decide(
-    options: Options, path: str | None, mode: str, keeps_file: bool, root: Driver | None, claim: Claim | None
-) -> bytes:
-    """What is to be done; with a claim its token follows, behind a space."""
-    there: os.stat_result | None = None
-    if root is None and path is not None:
-        with suppress(FileNotFoundError):
-            there = options.system.stat(path)
-    if claim is None:
-        return _way(options, path, mode, keeps_file, root, there)
-    joins = claim.finds(there)
-    return (b"join" if joins else _way(options, path, mode, keeps_file, root, there)) + b" " + claim.token
-
-
-def _way(
-    options: Options,
-    path: str | None,
-    mode: str,
-    keeps_file: bool,
-    root: Driver | None,
-    there: os.stat_result | None,
-) -> bytes:
-    """Whether to open the file, to create it where none is, or to put a new one in its place."""
-    if root is not None:
-        nbytes = root.size()
-        if nbytes and mode in ("w-", "x"):
-            raise FileExistsError(errno.EEXIST, f"it holds {nbytes} bytes already; open it with mode 'a' or 'w'", path)
-        return b"create" if mode not in ("r", "r+", "a") or (mode != "r" and not nbytes) else b"open"
-    if there is not None:
-        check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
-    if mode in ("r", "r+") and there is None:
-        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
-    if path is not None and keeps_file:
-        look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
-    if mode in ("w", "w-", "x"):
-        return b"replace" if mode == "w" else b"create"
-    if there is None:
-        return b"create"
-    # as h5py: an empty file, such as `tempfile` makes, is no file yet
-    return b"replace" if mode == "a" and there.st_size == 0 else b"open"
-
-
-def _create(path: str, header: bytes, exclusive: bool, options: Options, comm: Comm) -> Location:
-    """Make the file on rank 0 (collective)."""
-    made: list[Location] = []
-
-    def do() -> bytes:
-        publish = options.publish == "create"
-        # What a log is to bring back after a crash of the node needs the file.
-        durable = options.burst_buf and options.burst_buf_sync != "none"
-        made.append(
-            Location.create(options.system, path, header, exclusive=exclusive, publish=publish, durable=durable)
-        )
-        return json.dumps([made[0].path, made[0].work]).encode()
-
-    target, work = json.loads(on_root(comm, "create", do))
-    return made[0] if made else Location(options.system, target, work)
-
-
-def read_header(path: str, mode: str, options: Options, seen: list[Decoded], root: Driver | None = None) -> bytes:
-    """The file's size and the bytes of its header, after completing a header replacement that was cut short.
-
-    What the bytes say is added to `seen`, so that the rank that looked does not decode them again.
-
-    Raises
-    ------
-    FormatError
-        It is no CDF file, or its header is wrong; the path is named.
-    OSError
-        It cannot be read.
-    """
-    if root is not None:
-        return _decoded(path, root.size(), partial(_read_of, root), None, seen)
-    system = options.system
-    instead = recover(system, path, writable=mode != "r")
-    fd = system.open(path, (os.O_RDONLY if mode == "r" else os.O_RDWR) | os.O_CLOEXEC)
-    try:
-        return _decoded(path, system.fstat(fd).st_size, partial(read_at, system, fd), instead, seen)
-    finally:
-        system.close(fd)
-
-
-def _read_of(root: Driver, buffer: bytearray | memoryview, offset: int) -> int:
-    """As `system.read_at`, of a driver."""
-    memory = np.frombuffer(buffer, np.uint8)
-    return root.read_one(memory, offset) if len(memory) else 0
-
-
-def _decoded(path: str, size: int, read: Read, instead: bytes | None, seen: list[Decoded]) -> bytes:
-    """The size and the header's bytes; `instead` is the header where the file's own was not replaced in full."""
-    wanted = min(size, _FIRST_READ)
-    while True:
-        data = bytearray(wanted)
-        del data[read(memoryview(data), 0) :]
-        if instead is not None:
-            data[: len(instead)] = instead
-        try:
-            decoded = decode(data, file_size=size)
-        except NeedBytes as need:
-            # Reading costs less than decoding anew what is known already.
-            wanted = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES)))
-            continue
-        except NotCDFError as error:
-            raise NotCDFError(
-                f"{path}: {says_what(kind_by(read, size)) or error}",
-                offset=error.offset,
-                field=error.field,
-                value=error.value,
-            ) from None
-        except FormatError as error:
-            raise type(error)(f"{path}: {error}", offset=error.offset, field=error.field, value=error.value) from None
-        seen.append(decoded)
-        return _SIZE.pack(size) + bytes(data[: decoded.nbytes])
-
-
 def _driver(
-    spec: str, path: str | None, writable: bool, options: Options, comm: Comm, location: Location | None
-) -> Driver:
-    """Open the stack on all ranks (collective)."""
+    spec: str,
+    path: str | None,
+    writable: bool,
+    options: Options,
+    comm: Comm,
+    location: Location | None,
+    *,
+    fd: int = -1,
+    inode: int = 0,
+) -> Driver | None:
+    """Open the stack on all ranks (collective).
+
+    Parameters
+    ----------
+    fd : int
+        A descriptor of the file, which is closed if the stack cannot use it.
+    inode : int
+        The file that `path` has to lead to, or 0 if nobody else can have given the name to another.
+
+    Returns
+    -------
+    Driver or None
+        None on all ranks if the name led one of them to another file.
+    """
     driver: Driver | None = None
     error: BaseException | None = None
+    same = True
+    system = options.system
     try:
+        given = fd if fd >= 0 and root_takes_descriptor(spec) else -1
         driver = open_stack(
-            spec, path, writable=writable, system=options.system, comm=comm if comm.mpi else None, hints=options.hints
+            spec, path, writable=writable, system=system, comm=comm if comm.mpi else None, hints=options.hints, fd=given
         )
+        if inode and path is not None and given < 0:
+            # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
+            same = system.stat(path).st_ino == inode
+        if fd >= 0 and given < 0:
+            system.close(fd)
     except Exception as reason:
         error = reason
+        if fd >= 0 and driver is None:
+            system.close(fd)
     try:
-        comm.exchange("open driver", error=error)
+        told = comm.exchange("open driver", b"" if same else b"another file", error=error)
     except BaseException:
         if driver is not None and parse_stack(spec)[-1].name != "mpio":
             driver.close()
@@ -344,12 +259,16 @@ def _driver(
             location.discard()
         raise
     assert driver is not None
+    if any(told):
+        driver.close()
+        return None
     return driver
 
 
-def open_driver(path: str, *, options: Options, comm: Comm) -> Driver:
-    """The driver of a file that is there, for reading (collective)."""
-    return _driver(options.driver or ("mpio" if comm.mpi is not None else "posix"), path, False, options, comm, None)
+def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:
+    """The driver of a file that is there, for reading (collective); `fd` and `inode` are rank 0's, see `_driver`."""
+    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    return _driver(spec, path, False, options, comm, None, fd=fd, inode=inode)
 
 
 def open_copy(session: Session) -> tuple[Location, Driver]:
@@ -366,7 +285,9 @@ def open_copy(session: Session) -> tuple[Location, Driver]:
 
     work = on_root(comm, "copy", do).decode()
     location = made[0] if made else Location(options.system, old.path, work)
-    return location, _driver(spec, work, True, options, comm, location)
+    driver = _driver(spec, work, True, options, comm, location)
+    assert driver is not None
+    return location, driver
 
 
 def memory_copy(session: Session) -> Driver:

@@ -1,0 +1,261 @@
+"""A file that is opened while other processes replace it and overwrite its header: what is read is of one version."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.pending.commit import journal_path
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import HookedSystem
+
+
+def written(path: pathlib.Path, version: int) -> pathlib.Path:
+    """A file in which everything says which version it is, and that has another layout in each."""
+    with pnc_vol.File(path, "w") as f:
+        for i in range(version % 5):
+            f[f"a{i}"] = np.full(50, float(version))
+        f["t"] = np.full(100, float(version))
+        f["u"] = np.full(100, -float(version))
+        f.attrs["version"] = version
+    return path
+
+
+def version_of(f: Any) -> int:
+    """The version, if all of the file is of one."""
+    version = int(f.attrs["version"])
+    assert set(f["t"][:].tolist()) == {version}
+    assert set(f["u"][:].tolist()) == {-version}
+    return version
+
+
+class Meddled(HookedSystem):
+    """Before the n-th call something else happens."""
+
+    def __init__(self, nth: int, meddle: Any) -> None:
+        super().__init__()
+        self.left, self.meddle = nth, meddle
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            self.meddle()
+        return super().call(name, args, kwargs)
+
+
+@pytest.mark.parametrize("driver", [None, "trace | posix", "test_by_name"])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_replaced_between_any_two_calls(tmp_path: pathlib.Path, mode: str, driver: str | None) -> None:
+    if driver == "test_by_name":
+        register_by_name()
+    path, old, new = tmp_path / "x.nc", written(tmp_path / "old", 1), written(tmp_path / "new", 3)
+    seen = set()
+    for nth in range(1, 60):
+        shutil.copy(old, path)
+        spare = shutil.copy(new, tmp_path / "spare")
+        system = Meddled(nth, lambda spare=spare: os.replace(spare, path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pnc_vol.File(path, mode, driver=driver, system=system) as f:
+                seen.add(version_of(f))
+        if system.left > 0:
+            break
+    else:
+        raise AssertionError("opening takes more than 60 calls")
+    assert seen == {1, 3}
+
+
+def register_by_name() -> None:
+    """A root that knows nothing of descriptors, as other packages may have."""
+    from pnc_vol.drivers.posix import PosixDriver
+    from pnc_vol.drivers.stack import register
+
+    class ByName(PosixDriver):
+        name = "test_by_name"
+        takes_descriptor = False
+
+        @classmethod
+        def open(cls, path: Any, *, writable: Any, system: Any, comm: Any = None, hints: Any = None) -> Any:
+            return super().open(path, writable=writable, system=system, comm=comm, hints=hints)
+
+    register("test_by_name", ByName)
+
+
+def test_a_refresh_during_which_the_file_is_replaced(tmp_path: pathlib.Path) -> None:
+    path, old, new = tmp_path / "x.nc", written(tmp_path / "old", 1), written(tmp_path / "new", 3)
+    newest = written(tmp_path / "newest", 4)
+    for nth in range(1, 60):
+        shutil.copy(old, path)
+        system = Meddled(0, None)
+        with pnc_vol.File(path, system=system) as f:
+            os.replace(shutil.copy(new, tmp_path / "spare"), path)
+            spare = shutil.copy(newest, tmp_path / "spare")
+            system.left, system.meddle = nth, lambda spare=spare: os.replace(spare, path)
+            f["t"].refresh()
+            assert version_of(f) in (3, 4)
+            if system.left > 0:
+                break
+    else:
+        raise AssertionError("a refresh takes more than 60 calls")
+
+
+def test_a_header_half_overwritten_while_it_is_read(tmp_path: pathlib.Path) -> None:
+    """The journal comes after the reader has looked for one, or goes before; the reader sees the old or the new header."""
+    path = written(tmp_path / "x.nc", 2)
+    with pnc_vol.File(path, "r+") as f:
+        f.flush()
+        old = path.read_bytes()
+        f.attrs["more"] = np.arange(400)
+        f.flush()
+        f.attrs["more"] = np.arange(400)[::-1]
+        f.flush()
+        new = path.read_bytes()
+        f.attrs["more"] = np.arange(400)
+    old = path.read_bytes()
+    assert len(old) == len(new)
+    changed = [i for i in range(len(old)) if old[i] != new[i]]
+    middle = changed[len(changed) // 2]
+    size = changed[-1] + 1
+    journal = pathlib.Path(journal_path(str(path)))
+    journal_bytes = journal_of(path, old[:size], new[:size])
+    steps = [
+        lambda: journal.write_bytes(journal_bytes),
+        lambda: put(path, new[:middle]),
+        lambda: put(path, new[:size]),
+        lambda: journal.unlink(),
+    ]
+    starts = [(first, gap) for first in range(1, 14) for gap in (0, 1, 2, 5)]
+    for first, gap in starts:
+        path.write_bytes(old)
+        when = {first + i * (gap + 1): step for i, step in enumerate(steps)}
+
+        class Overwritten(HookedSystem):
+            count = 0
+
+            def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], when: Any = when) -> Any:
+                self.count += 1
+                when.pop(self.count, lambda: None)()
+                return super().call(name, args, kwargs)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pnc_vol.File(path, system=Overwritten()) as f:
+                assert f.attrs["more"].tolist() in (list(range(400)), list(range(399, -1, -1)))
+                assert version_of(f) == 2
+        journal.unlink(missing_ok=True)
+
+
+def put(path: pathlib.Path, data: bytes) -> None:
+    with path.open("r+b") as raw:
+        raw.write(data)
+
+
+def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
+    """What a writer would leave if it were killed when its journal is whole."""
+    from pnc_vol.drivers.posix import PosixDriver
+    from pnc_vol.pending.commit import Location
+    from pnc_vol.testing.faults import Stopped, StopSystem
+
+    class BeforeHeader(StopSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "pwrite" and args[2] == 0 and not bytes(args[1]).startswith(b"PNCJ"):
+                self.fired = True
+            return super().call(name, args, kwargs)
+
+    system = BeforeHeader(REAL, stop_at=0)
+    driver = PosixDriver.open(str(path), writable=True, system=system)
+    with pytest.raises(Stopped):
+        Location(system, str(path), str(path)).replace_header(driver, old, new)
+    system.bury()
+    journal = pathlib.Path(journal_path(str(path)))
+    content = journal.read_bytes()
+    journal.unlink()
+    return content
+
+
+def test_a_file_that_never_stands_still_is_an_error(tmp_path: pathlib.Path) -> None:
+    path, spare = written(tmp_path / "x.nc", 1), tmp_path / "spare"
+
+    class Restless(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            result = super().call(name, args, kwargs)
+            if name == "open" and args[0] == str(path):
+                shutil.copy(path, spare)
+                os.replace(spare, path)
+            return result
+
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    with pytest.raises(OSError, match="replaced or changed the file 100 times") as caught:
+        pnc_vol.File(path, system=Restless())
+    assert caught.value.errno == errno.EBUSY
+    assert caught.value.filename == str(path)
+    assert not before or len(os.listdir("/proc/self/fd")) == before
+
+
+def test_opening_for_reading_makes_few_calls(tmp_path: pathlib.Path) -> None:
+    from pnc_vol.testing.faults import TraceSystem
+
+    path = written(tmp_path / "x.nc", 1)
+    system = TraceSystem()
+    with pnc_vol.File(path, system=system):
+        pass
+    calls = [call.name for call in system.log if call.name not in ("realpath", "lstat")]
+    # is it there; the file, its key, its header; is there a journal; is the name still its own; is the header the same
+    assert calls == ["stat", "open", "fstat", "pread_into", "open", "stat", "pread_into", "close"]
+
+
+REPLACES = """
+import itertools, sys, numpy as np, pnc_vol
+for version in itertools.count(1):
+    with pnc_vol.File(sys.argv[1], "w", publish="close") as f:
+        for i in range(version % 5):
+            f[f"a{i}"] = np.full(50, float(version))
+        f["t"] = np.full(100, float(version)); f["u"] = np.full(100, -float(version)); f.attrs["version"] = version
+    if version == 1: print("ready", flush=True)
+"""
+GROWS = """
+import itertools, sys, numpy as np, pnc_vol
+with pnc_vol.File(sys.argv[1], "w", header_reserve=0) as f:
+    f["t"] = np.full(100, 1.0); f["u"] = np.full(100, -1.0); f.attrs["version"] = 1
+    r = f.create_dataset("r", (0, 4), "i8", maxshape=(None, 4)); f.flush(); print("ready", flush=True)
+    for n in itertools.count():
+        r.resize(n + 1, axis=0); r[n] = n; f.attrs[f"a{n % 300}"] = np.arange(n % 700); f.flush()
+"""
+
+
+@pytest.mark.parametrize("program", [REPLACES, GROWS], ids=["replaced", "growing"])
+@pytest.mark.parametrize("opens", [300, pytest.param(20000, marks=pytest.mark.large)])
+def test_readers_beside_a_process_that_writes(tmp_path: pathlib.Path, program: str, opens: int) -> None:
+    path = tmp_path / "x.nc"
+    with subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            seen: set[int] = set()
+            last, started = pnc_vol.File(path), time.monotonic()
+            for i in range(opens):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    with pnc_vol.File(path) as f:
+                        seen.add(version_of(f) + f.get("r", np.empty(0)).shape[0])
+                        if "r" in f:
+                            assert (f["r"][:] == np.arange(f["r"].shape[0])[:, None]).all()
+                    if i % 10 == 0:
+                        last["t"].refresh()
+                        version_of(last)
+            assert writer.poll() is None
+            assert len(seen) > 3, time.monotonic() - started
+            last.close()
+        finally:
+            writer.kill()
