@@ -111,7 +111,7 @@ def test_a_refresh_during_which_the_file_is_replaced(tmp_path: pathlib.Path) -> 
 
 
 def test_a_header_half_overwritten_while_it_is_read(tmp_path: pathlib.Path) -> None:
-    """The journal comes after the reader has looked for one, or goes before; the reader sees the old or the new header."""
+    """The journal comes after the reader looked for one, or goes before it does: it sees the old or the new header."""
     path = written(tmp_path / "x.nc", 2)
     with pnc_vol.File(path, "r+") as f:
         f.flush()
