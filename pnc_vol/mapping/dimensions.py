@@ -8,7 +8,10 @@ Rules
    its first scale, if the lengths agree.
 2. Else a label names the dimension, else the name the file gave it, if that name is free or has the same length; a
    name that would turn a dataset into a coordinate variable is not free for it.
-3. Nameless axes share one dimension for each length: ``dim_<length>``.
+3. Nameless axes share dimensions by their length, ``dim_<length>``; but two axes of one variable never share one, since
+   programs that work by names of dimensions then take them for the same. The second nameless axis of a length uses
+   ``dim_<length>_2``, and so on: the same ones in every variable, as the netCDF-4 library does it with HDF5 files.
+   A variable that has one dimension twice in the file that was read, or by a label or scale, keeps it.
 4. All record axes use the one record dimension: named after the first record scale attached to a record axis, else
    the first label, else the file's name, else ``record``.
 """
@@ -16,7 +19,7 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 from pnc_vol.format.model import Dim
 from pnc_vol.mapping.names import legal_name
@@ -52,6 +55,7 @@ class DimBook:
     Parameters
     ----------
     nodes : datasets with their `cdf_name` set
+    before : dimensions of the header that the nodes were read from
 
     Attributes
     ----------
@@ -60,13 +64,14 @@ class DimBook:
     labels : for each dimension, the label that its name alone stands for
     """
 
-    def __init__(self, nodes: Iterable[DatasetNode]) -> None:
+    def __init__(self, nodes: Iterable[DatasetNode], before: Iterable[Dim] = ()) -> None:
         self.dims: list[Dim] = []
         self.coordinates: list[DatasetNode | None] = []
         self.labels: list[str] = []
         self._ids: dict[str, int] = {}
         self._own: dict[int, int] = {}
-        self._nameless: dict[int, int] = {}
+        self._nameless: dict[int, list[int]] = {}
+        self._made = {dim.name for dim in before if is_nameless(*dim)}
         self._record = -1
         self._plain: set[str] = set()
         self._met: dict[tuple[tuple[int, ...], tuple[tuple[str, str | None], ...]], tuple[int, ...]] = {}
@@ -102,7 +107,9 @@ class DimBook:
         first = [self._record] if node.is_record else []
         axes = node.seen_axes()
         for index in range(len(first), len(node.shape)):
-            first.append(self._axis(node, axes[index], node.shape[index]))
+            size = node.shape[index]
+            found = self._named_axis(node, axes[index], size)
+            first.append(self._nameless_axis(node, first, size) if found is None else found)
         return tuple(first)
 
     def plain(self, shape: tuple[int, ...], names: tuple[tuple[str, str | None], ...]) -> tuple[int, ...] | None:
@@ -118,6 +125,9 @@ class DimBook:
         shape, names = node.shape, node.names
         if not shape or node.made_axes is not None or node.is_record or len(dims) != len(shape):
             return
+        if node.element.trailing:
+            # its nameless axes avoid the names of the hidden ones
+            return
         for (label, _), index in zip(names, dims, strict=True):
             if self.coordinates[index] is not None or label != self.labels[index]:
                 return
@@ -127,10 +137,10 @@ class DimBook:
 
     def hidden(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
         """Dimensions that the user does not see: widths of strings, parts of complex numbers."""
-        found = []
+        found: list[int] = []
         for size, name in zip(sizes, names, strict=True):
-            number, wanted = 1, name
-            while (index := self._named(wanted, size)) is None:
+            number, wanted, twice = 1, name, name in names[: len(found)]
+            while (index := self._named(wanted, size)) is None or (index in found and not twice):
                 number += 1
                 wanted = f"{name}_{number}"
             found.append(index)
@@ -177,25 +187,45 @@ class DimBook:
             return self._add(name, size)
         return index if self.dims[index].size == size else None
 
-    def _axis(self, node: DatasetNode, axis: Axis, size: int) -> int:
+    def _named_axis(self, node: DatasetNode, axis: Axis, size: int) -> int | None:
+        """The dimension that an axis has by a scale, a label or the file that was read; None if it is nameless."""
         if axis.scales:
             own = self._own.get(axis.scales[0].uid)
             if own is not None and self.dims[own].size == size:
                 return own
-        wanted = legal_name(axis.label) if axis.label else axis.dim_name
+        wanted = self._wanted(axis, size)
         if wanted is not None and not (wanted == node.cdf_name and len(node.shape or ()) == 1):
             index = self._named(wanted, size)
             if index is not None and self.coordinates[index] is None:
                 return index
-        index = self._nameless.get(size)
-        if index is None:
-            index = self._nameless[size] = self._find_nameless(f"dim_{size}", size)
+        return None
+
+    def _wanted(self, axis: Axis, size: int) -> str | None:
+        """The name that an axis asks for; the one that was made for it goes when its length changes."""
+        if axis.label:
+            return legal_name(axis.label)
+        name = axis.dim_name
+        return None if name in self._made and not is_nameless(name, size) else name
+
+    def _nameless_axis(self, node: DatasetNode, before: Collection[int], size: int) -> int:
+        """The first nameless dimension of a length that no other axis of the dataset uses, or will use."""
+        known = self._nameless.setdefault(size, [])
+        if len(node.shape or ()) == 1 and not node.element.trailing:
+            avoid: set[str | None] = set()
+        else:
+            avoid = {self.dims[index].name for index in before}
+            avoid.update(map(self._wanted, node.seen_axes(), node.shape or ()), node.element.trailing_names)
+        for index in known:
+            if self.dims[index].name not in avoid:
+                return index
+        index = self._find_nameless(f"dim_{size}", size, avoid)
+        known.append(index)
         return index
 
-    def _find_nameless(self, base: str, size: int) -> int:
+    def _find_nameless(self, base: str, size: int, avoid: Container[str | None] = ()) -> int:
         name, number = base, 1
         while True:
-            index = None if name in self._plain else self._named(name, size)
+            index = None if name in self._plain or name in avoid else self._named(name, size)
             if index is not None and self.coordinates[index] is None:
                 return index
             number += 1

@@ -71,7 +71,7 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     """
     nodes = list(tree.datasets.values())
     _name_variables(nodes, tree)
-    book = DimBook(nodes)
+    book = DimBook(nodes, tree.file_dims)
     with no_collections():
         variables = _variables(nodes, book, tree)
     dims, moved = book.in_order(tree.file_dims, tree.spare_dims)

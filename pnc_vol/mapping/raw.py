@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pnc_vol.errors import ConversionError
 from pnc_vol.format.convert import to_file
 from pnc_vol.format.types import INT64, UBYTE, nc_type
+from pnc_vol.mapping.names import NameBook
 from pnc_vol.mapping.special import Dtype, metadata_of, with_metadata
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def raw_parts(dt: Dtype) -> tuple[Dtype, Dtype, int, tuple[int, ...], tuple[str,
     Examples
     --------
     >>> raw_parts(np.dtype(("<f4", (3,))))[3:]
-    ((3,), ('dim_3',), 'array')
+    ((3,), ('array_3',), 'array')
     """
     if metadata_of(dt).get("h5py_opaque") or (dt.kind == "V" and dt.names is None and dt.subdtype is None):
         shown = with_metadata(dt.str, {"h5py_opaque": True}) if metadata_of(dt).get("h5py_opaque") else np.dtype(dt.str)
@@ -48,7 +49,9 @@ def raw_parts(dt: Dtype) -> tuple[Dtype, Dtype, int, tuple[int, ...], tuple[str,
     if dt.subdtype is not None:
         base, shape = dt.subdtype
         if base.kind in "iuf" and base.metadata is None and base.itemsize <= 8 and base.str[1:] != "f2" and prod(shape):
-            names = tuple(f"dim_{n}" for n in shape)
+            # two axes never share a dimension, see `mapping.dimensions`
+            book = NameBook()
+            names = tuple(book.take(f"array_{n}") for n in shape)
             return dt, np.dtype(f"V{dt.itemsize}"), nc_type(base).code, shape, names, "array"
     return None
 

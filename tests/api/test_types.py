@@ -227,7 +227,7 @@ def test_other_programs_see_columns(tmp_path: pathlib.Path) -> None:
     assert "char obs_name(dim_3, strlen_5)" in text
     assert "int64 tracks_count(dim_2)" in text
     assert "tracks_values = 1, 2, 3, 4" in text
-    assert "float box(dim_2, dim_3)" in text
+    assert "float box(dim_2, array_3)" in text
     assert 'obs:units = "m"' in text
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +217,34 @@ def test_other_programs_show_the_present_name(tmp_path: Path) -> None:
         f["half"] = np.float16(1)
     text = subprocess.run(["ncdump", "-h", str(path)], check=True, capture_output=True, text=True).stdout
     assert f"half:{MARKER} = " in text
+
+
+def test_compliance_checker_has_no_finding(tmp_path: Path) -> None:
+    """What a script writes with groups, types that need a marker, square datasets and scales is what CF asks for."""
+    pytest.importorskip("compliance_checker", reason="compliance-checker is not installed (pip, and udunits2)")
+    path = tmp_path / "cf.nc"
+    with h5py.File(path, "w") as f:
+        f["lat"], f["time"] = np.array([-45, 0, 45], "f4"), np.arange(2.0)
+        f["sst"] = np.zeros((2, 3), "f4")
+        f["run/square"], f["half"] = np.zeros((3, 3)), np.array([1.5], "f2")
+        f["names"], f["flag"] = ["a", "bc"], np.array([True, False])
+        for name in ("sst", "run/square", "half", "names", "flag"):
+            f[name].attrs["long_name"] = name
+        for name in ("sst", "run/square", "half"):
+            f[name].attrs["units"] = "1"
+        f["lat"].attrs.update(units="degrees_north", standard_name="latitude", axis="Y")
+        f["time"].attrs.update(units="days since 2020-01-01", standard_name="time", calendar="standard", axis="T")
+        for axis, name in enumerate(("time", "lat")):
+            f[name].make_scale(name)
+            f["sst"].dims[axis].attach_scale(f[name])
+        for name in ("title", "history", "institution", "source", "references", "comment"):
+            f.attrs[name] = name
+        f.attrs["Conventions"] = "CF-1.8"
+    program = Path(sys.executable).with_name("compliance-checker")
+    command = [str(program), "--test=cf:1.8", "--criteria=strict", "--format=json", "--output=-", str(path)]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert '"scored_points"' in found.stdout, found
+    report = json.loads(found.stdout[found.stdout.index("{") :])
+    if "cf:1.8" in report:
+        report = report["cf:1.8"]
+    assert report["scored_points"] == report["possible_points"], report
