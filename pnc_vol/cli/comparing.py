@@ -6,7 +6,10 @@ Rules
 -----
 1. Memory is bounded: values are compared in blocks of `BLOCK_BYTES`.
 2. A NaN equals a NaN. Numbers of different types are compared as numbers, without loss.
-3. What one format cannot say is not a difference: chunks, filters, limits of axes, labels across formats.
+3. What one format cannot say is not a difference: chunks, filters, limits of axes, labels across formats. Nor is an
+   attribute ``_FillValue`` that repeats the dataset's own fill value, as NetCDF has it.
+4. References are equal if they lead to the same object and elements, by whatever name.
+5. Values that an HDF5 file keeps in other files are not read, unless that was asked for.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy.typing as npt
 
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop.references import Meanings
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 
 __all__ = ["Comparison"]
@@ -39,10 +43,23 @@ class Comparison:
         Compare the values of datasets too.
     absolute, relative : float
         Floats are equal if ``|a-b| <= absolute`` or ``|a-b| <= relative * max(|a|, |b|)``.
+    follow_external : bool
+        Compare values that HDF5 files keep in other files, too.
     """
 
-    def __init__(self, first: Any, second: Any, *, values: bool = True, absolute: float = 0.0, relative: float = 0.0):
+    def __init__(
+        self,
+        first: Any,
+        second: Any,
+        *,
+        values: bool = True,
+        absolute: float = 0.0,
+        relative: float = 0.0,
+        follow_external: bool = False,
+    ) -> None:
         self.first, self.second = first, second
+        self.meanings = Meanings(first), Meanings(second)
+        self.follow_external = follow_external
         self.values = values
         self.absolute, self.relative = absolute, relative
         self.same_kind = inspect_hdf5.is_hdf5(first) == inspect_hdf5.is_hdf5(second)
@@ -74,6 +91,10 @@ class Comparison:
                 yield from self._datasets(here, a[name], b[name])
 
     def _datasets(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        for side, which in ((a, "first"), (b, "second")):
+            if not self.follow_external and (there := inspect_hdf5.outside(side)):
+                yield path, f"not compared, the {which} file has its values elsewhere: {there}"
+                return
         yield from self._attributes(path, a, b)
         yield from self._dimensions(path, a, b)
         if (said := _types(a)) != (other := _types(b)):
@@ -114,11 +135,13 @@ class Comparison:
                 yield f"{path}@{name}", "only in the second file"
 
     def _implied(self, a: Any, b: Any) -> frozenset[str]:
-        """``_FillValue``, if it only says in NetCDF's way what HDF5 says in its own."""
-        if self.same_kind or not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or a.dtype.kind == "O":
+        """``_FillValue``, if it is in one file only and repeats the fill value that both datasets have."""
+        name = "_FillValue"
+        if not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or (name in a.attrs) == (name in b.attrs):
             return frozenset()
-        same = np.array_equal(np.asarray(a.fillvalue), np.asarray(b.fillvalue))
-        return frozenset({"_FillValue"}) if same else frozenset()
+        fills = [_normal(side.fillvalue) for side in (a, b)]
+        said = [_normal(side.attrs[name]) for side in (a, b) if name in side.attrs]
+        return frozenset({name}) if all(_same(fills[0], other) for other in (*fills, *said)) else frozenset()
 
     def _attribute(self, a: Any, b: Any, name: str) -> str:
         try:
@@ -170,6 +193,8 @@ class Comparison:
         if texts:
             return np.asarray(_as_bytes(a) != _as_bytes(b), dtype=np.bool_)
         if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
+            if all(inspect_hdf5.refers(x.dtype) or (x.dtype.kind == "O" and not x.dtype.metadata) for x in (a, b)):
+                a, b = (meaning.values(side) for meaning, side in zip(self.meanings, (a, b), strict=True))
             pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
             return np.array([not _same(x, y) for x, y in pairs], dtype=bool).reshape(a.shape)
         unequal: npt.NDArray[np.bool_] = np.asarray(a != b)
@@ -252,6 +277,12 @@ def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
         apart = np.abs(a.astype(np.result_type(a.dtype, np.float64)) - b)
     apart = apart[np.isfinite(apart)]
     return float(apart.max()) if apart.size else 0.0
+
+
+def _normal(value: Any) -> Any:
+    """A fill value as plain Python has it: texts as bytes, whatever they are stored as."""
+    plain = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    return plain.encode("utf-8", "surrogateescape") if isinstance(plain, str) else plain
 
 
 def _short(value: Any) -> str:

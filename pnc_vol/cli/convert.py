@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pnc_vol.cli.show import expected, fail, human, safe
+from pnc_vol.cli.show import counted, expected, fail, human, safe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +41,9 @@ def command(
         str | None, typer.Option("--format", help="Of a NetCDF file: CDF-1, CDF-2 or CDF-5 (the default).")
     ] = None,
     compression: Annotated[str | None, typer.Option("--compression", help="Of an HDF5 file: gzip, lzf.")] = None,
+    follow_external: Annotated[
+        bool, typer.Option("--follow-external", help="Copy what an HDF5 file keeps in other files, too.")
+    ] = False,
     block: Annotated[int, typer.Option("--block-mib", min=1, help="MiB of values held at once.")] = 16,
 ) -> None:
     """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and say what was kept."""
@@ -61,6 +64,7 @@ def command(
                     strict=strict,
                     overwrite=overwrite,
                     compression=compression,
+                    follow_external=follow_external,
                     **options,
                 )
         except LossError as loss:
@@ -68,7 +72,7 @@ def command(
                 _summary(console, loss.report, written=False)
             fail(
                 source,
-                f"{len(loss.report.lost)} things cannot be kept, so {target} was not written; leave out --strict",
+                f"{counted(len(loss.report.lost), 'thing')} cannot be kept; {target} was not written (see --strict)",
                 1,
             )
         except OSError as error:

@@ -22,6 +22,9 @@ def command(
         str | None,
         typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Equal: |a-b| <= ABS, or <= REL*max(|a|,|b|)."),
     ] = None,
+    follow_external: Annotated[
+        bool, typer.Option("--follow-external", help="Read what an HDF5 file keeps in other files, too.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
 ) -> None:
     """Compare objects, attributes, dimensions and values. Exit code: 0 same, 1 different, 2 trouble."""
@@ -31,7 +34,10 @@ def command(
     absolute, relative = _tolerance(tolerance)
     count = 0
     with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
-        for path, sentence in Comparison(a, b, values=not header, absolute=absolute, relative=relative):
+        comparison = Comparison(
+            a, b, values=not header, absolute=absolute, relative=relative, follow_external=follow_external
+        )
+        for path, sentence in comparison:
             count += 1
             if quiet:
                 break

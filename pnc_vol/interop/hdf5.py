@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from pnc_vol.errors import NotCDFError
+from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.pending import recognise
@@ -139,6 +140,7 @@ def convert(
     overwrite: bool = False,
     compression: str | None = None,
     compression_opts: Any = None,
+    follow_external: bool = False,
     system: System = REAL,
     **options: Any,
 ) -> Report:
@@ -158,6 +160,9 @@ def convert(
         Replace the target if it exists.
     compression, compression_opts
         For an HDF5 target, as h5py's `create_dataset` takes them.
+    follow_external : bool
+        Copy values that an HDF5 source keeps in other files: external storage, and virtual datasets of other files.
+        Otherwise such a dataset is among the lost, and no other file is opened.
     system : System
         The calls of the operating system, for the target; an HDF5 target is written by the HDF5 library.
     **options
@@ -214,7 +219,7 @@ def convert(
     with _published(target, overwrite=overwrite, system=system) as temporary:
         with (
             open_either(source, kind=kind) as reader,
-            _new_file(temporary, kind, system, options) as writer,
+            _new_file(temporary, reader, kind, system, options) as writer,
         ):
             Transfer(
                 reader,
@@ -224,27 +229,31 @@ def convert(
                 block_bytes=block_bytes,
                 progress=progress,
                 storage=storage,
+                follow_external=follow_external,
             ).run()
         if strict and ledger.lost:
             first = ledger.lost[0]
+            number = f"{len(ledger.lost)} thing{'s' if len(ledger.lost) > 1 else ''}"
             raise LossError(
-                f"{len(ledger.lost)} things cannot be kept, the first is {first.what} of {first.path} ({first.why}); "
+                f"{number} cannot be kept, the first is {first.what} of {first.path} ({first.why}); "
                 "convert without strict=True to leave them out.",
                 report(),
             )
     return report()
 
 
-def _new_file(path: str, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:
-    """An empty file of the other kind."""
+def _new_file(path: str, source: Any, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:
+    """An empty file of the other kind, which keeps the order of its members if the source does."""
+    tracked = inspect_hdf5.is_tracked(source["/"])
     if source_kind == "hdf5":
         from pnc_vol.api.file import File
 
-        return File(path, "w", system=system, **options)
+        ordered = {"track_order": tracked and not inspect_hdf5.is_netcdf4(source)}
+        return File(path, "w", system=system, **ordered | options)
     import h5py
 
     # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.
-    return h5py.File(path, "w", track_order=True, libver=("v108", "latest"))
+    return h5py.File(path, "w", track_order=tracked, libver=("v108", "latest"))
 
 
 def _peak_bytes() -> int:

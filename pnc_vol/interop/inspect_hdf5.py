@@ -10,43 +10,73 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
 
 from pnc_vol.errors import NotYetError
+from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.dimensions import is_nameless
-from pnc_vol.mapping.special import check_string_dtype, string_dtype
+from pnc_vol.mapping.special import check_string_dtype, metadata_of, string_dtype
 
 __all__ = [
+    "BARE",
+    "OF_NETCDF4",
     "STRING_BYTES",
     "attribute",
+    "attribute_details",
     "attribute_names",
+    "attribute_refers",
     "axis_label",
     "axis_scales",
     "bare_dimension",
     "bookkeeping",
     "bytes_in_memory",
     "chosen_fill",
+    "identity",
+    "identity_of",
     "is_hdf5",
     "is_netcdf4",
+    "is_plain_netcdf",
+    "is_tracked",
     "kind_of_object",
     "members",
     "names_of",
+    "outside",
+    "refers",
     "scale_name",
     "storable_dtype",
     "storage_options",
+    "type_details",
 ]
 
 #: How netCDF-4 marks the dataset that stands for a dimension without a variable; the length follows.
-_BARE = "This is a netCDF dimension but not a netCDF variable"
+BARE = "This is a netCDF dimension but not a netCDF variable"
 
 #: Bytes of a string object in memory without its text, and how many are looked at to guess the length of all.
 STRING_BYTES, SAMPLES = 64, 32
 
-_ALWAYS_HIDDEN = frozenset(
-    {"REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"}
-)
+OF_NETCDF4 = frozenset({"_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"})
+"""Attributes that the netCDF-4 library keeps for itself."""
+
+_ALWAYS_HIDDEN = frozenset({"REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS"}) | OF_NETCDF4 - {"_NCProperties"}
+
+
+def refers(dtype: np.dtype[Any]) -> bool:
+    """Whether there are references in values of a type.
+
+    Examples
+    --------
+    >>> refers(np.dtype([("a", "i4")]))
+    False
+    """
+    if "ref" in metadata_of(dtype):
+        return True
+    if dtype.names is not None:
+        return any(refers(dtype[name]) for name in dtype.names)
+    base = dtype.subdtype[0] if dtype.subdtype is not None else ragged_base(dtype)
+    return base is not None and refers(base)
 
 
 def is_hdf5(obj: Any) -> bool:
@@ -67,7 +97,44 @@ def members(group: Any) -> list[str]:
     if is_hdf5(group):
         return list(group)
     node = group.id.node
-    return list({**node.children, **node.links}) if node.order is None else list(node.listed())
+    return list(node.listed()) if node.order is not None or not is_tracked(group) else [*node.children, *node.links]
+
+
+def is_tracked(obj: Any) -> bool:
+    """Whether a group lists its members, or a dataset its attributes, in the order of their creation.
+
+    NetCDF always keeps that order. Of a file of ours it counts where somebody asked for it, where it is not that of the
+    names, and where nothing shows that the file was ever more than NetCDF. How groups are ordered among datasets is not
+    in a file, unless it was asked for.
+    """
+    group = kind_of_object(obj) == "group"
+    if is_hdf5(obj):
+        import h5py
+
+        if not group:
+            return bool(obj.id.get_create_plist().get_attr_creation_order() & h5py.h5p.CRT_ORDER_TRACKED)
+        # of a file itself the list is that of the file, which the netCDF-4 library leaves alone
+        return bool(obj["."].id.get_create_plist().get_link_creation_order() & h5py.h5p.CRT_ORDER_TRACKED)
+    node = obj.id.node
+    tree = node.tree
+    if (node.order is not None) if group else ("track_order" in node.echo):
+        return True
+    if not tree.links and all(hasattr(child, "shape") for child in tree.root.children.values()):
+        return True
+    names = [name for name, child in node.children.items() if hasattr(child, "shape")] if group else list(node.attrs)
+    return names != sorted(names)
+
+
+def identity(obj: Any) -> Any:
+    """What two objects of one file share if and only if they are the same, by whatever name."""
+    return identity_of(obj.id) if is_hdf5(obj) else id(obj.id.node)
+
+
+def identity_of(oid: Any) -> Any:
+    """The `identity` of an object of h5py's low-level interface."""
+    import h5py
+
+    return h5py.h5o.get_info(oid).addr
 
 
 def attribute_names(obj: Any) -> list[str]:
@@ -92,41 +159,96 @@ def storable_dtype(dataset: Any) -> np.dtype[Any]:
 
     Raises
     ------
-    TypeError, NotYetError
-        The type has no numpy equivalent, or holds references.
+    NotYetError
+        The type has no numpy equivalent.
     """
     try:
         dtype: np.dtype[Any] = dataset.dtype
     except (TypeError, ValueError) as error:
         raise NotYetError(f"its HDF5 type has no numpy equivalent: {error}") from None
-    _refuse_references(dtype)
     return dtype
 
 
-def _refuse_references(dtype: np.dtype[Any]) -> None:
-    # A reference is an address in the source's file: copied as it is, it would point to nothing.
-    metadata: Any = dtype.metadata or {}
-    if "ref" in metadata:
-        raise NotYetError("references are addresses inside the HDF5 file; store the path as a string")
-    if dtype.subdtype is not None:
-        _refuse_references(dtype.subdtype[0])
-    elif check_string_dtype(dtype) is None and metadata.get("vlen") is not None:
-        _refuse_references(np.dtype(metadata["vlen"]))
-    for name in dtype.names or ():
-        _refuse_references(dtype[name])
+def outside(dataset: Any) -> str:
+    """The other files that hold values of a dataset, in words; empty if all are in the dataset's own file.
+
+    HDF5 keeps values in other files as external storage, and shows those of other datasets as virtual ones. Reading the
+    values, and even asking for the shape of a virtual dataset, opens these files, wherever they are.
+    """
+    return _outside(dataset.file, dataset.id, set()) if is_hdf5(dataset) else ""
+
+
+def _outside(file: Any, oid: Any, seen: set[Any]) -> str:
+    import h5py
+
+    plist = oid.get_create_plist()
+    files = [plist.get_external(i)[0].decode("utf-8", "replace") for i in range(plist.get_external_count())]
+    if files:
+        return f"external storage, in {_some(files)}"
+    if plist.get_layout() != h5py.h5d.VIRTUAL:
+        return ""
+    seen.add(identity_of(oid))
+    sources = [(plist.get_virtual_filename(i), plist.get_virtual_dsetname(i)) for i in range(plist.get_virtual_count())]
+    files = [name for name, _ in sources if name != "."]
+    if files:
+        return f"virtual, with values from {_some(files)}"
+    for _, name in sources:
+        path = name.replace("%%", "%")
+        if "%" in name.replace("%%", "") or not _only_hard(file, path):
+            return f"virtual, with values from what {name!r} stands for"
+        found = h5py.h5o.open(file.id, path.encode("utf-8", "surrogateescape")) if path in file else None
+        if isinstance(found, h5py.h5d.DatasetID) and identity_of(found) not in seen:
+            there = _outside(file, found, seen)
+            if there:
+                return there
+    return ""
+
+
+def _only_hard(file: Any, path: str) -> bool:
+    """Whether no step of a path is a soft or an external link."""
+    import h5py
+
+    steps = [step for step in path.split("/") if step and step != "."]
+    for n in range(1, len(steps) + 1):
+        link = file.get("/" + "/".join(steps[:n]), getlink=True)
+        if link is None:
+            return True
+        if not isinstance(link, h5py.HardLink):
+            return False
+    return True
+
+
+def _some(names: list[str]) -> str:
+    """The first of several names, each once."""
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+    return ", ".join(map(repr, different[:3])) + more
 
 
 def bytes_in_memory(dataset: Any) -> int:
-    """Bytes that one element takes while it is copied; for strings of varying length a guess from a sample."""
-    if dataset.dtype.kind != "O":
-        return int(dataset.dtype.itemsize)
-    if not is_hdf5(dataset):
+    """Bytes that one element takes while it is copied; where that varies, a guess from a sample."""
+    dtype = dataset.dtype
+    if not dtype.hasobject or not dataset.size:
+        return int(dtype.itemsize)
+    if not is_hdf5(dataset) and check_string_dtype(dtype) is not None:
         return STRING_BYTES + 2 * int(dataset.id.node.element.itemsize)
     longest = 0
     for at in np.unique(np.linspace(0, dataset.size - 1, SAMPLES).astype(np.int64)).tolist():
         where = tuple(int(i) for i in np.unravel_index(at, dataset.shape))
-        longest = max(longest, len(dataset[where]))
-    return STRING_BYTES + 2 * longest
+        longest = max(longest, _bytes_of(dataset[where]))
+    return int(dtype.itemsize) + 2 * longest
+
+
+def _bytes_of(value: Any) -> int:
+    """Bytes of a value with all that it leads to."""
+    if isinstance(value, (bytes, str)):
+        return STRING_BYTES + len(value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return STRING_BYTES + value.nbytes
+    if isinstance(value, (np.ndarray, np.void, tuple)):
+        items: Iterable[Any] = value if isinstance(value, tuple) else np.asarray(value).ravel().tolist()
+        return STRING_BYTES + sum(_bytes_of(item) for item in items)
+    return STRING_BYTES
 
 
 def chosen_fill(dataset: Any) -> Any:
@@ -140,9 +262,10 @@ def chosen_fill(dataset: Any) -> Any:
     if dataset.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
         return None
     if dataset.dtype.kind == "O":
-        # HDF5 says "chosen" of the empty string too.
-        return dataset.fillvalue or None
-    return dataset.fillvalue
+        # HDF5 says "chosen" of the empty string too. Of arrays of varying length h5py shows the fill value of one
+        # member, and references have none but null.
+        return (dataset.fillvalue or None) if check_string_dtype(dataset.dtype) is not None else None
+    return None if dataset.dtype.hasobject else dataset.fillvalue
 
 
 def storage_options(dataset: Any) -> str:
@@ -156,11 +279,60 @@ def storage_options(dataset: Any) -> str:
     found += [name for name in ("shuffle", "fletcher32") if getattr(dataset, name)]
     if dataset.scaleoffset is not None:
         found.append(f"scaleoffset {dataset.scaleoffset}")
-    if dataset.is_virtual:
+    if there := outside(dataset):
+        found.append(f"{there} (the values were copied)")
+    elif dataset.is_virtual:
         found.append("virtual (the values were copied)")
-    elif dataset.external:
-        found.append("external storage (the values were copied)")
     return ", ".join(found)
+
+
+def type_details(tid: Any, dtype: np.dtype[Any]) -> str:
+    """What an HDF5 type says beyond its numpy type, in words; empty if it is just what h5py makes of that.
+
+    Parameters
+    ----------
+    tid : h5py.h5t.TypeID
+    dtype : what h5py shows of it
+    """
+    import h5py
+
+    found = ["named type"] if tid.committed() else []
+    try:
+        made = h5py.h5t.py_create(dtype, logical=True)
+    except TypeError:
+        return ", ".join(found)
+    if tid != made:
+        found += _details(tid, made) or ["details of the HDF5 type"]
+    return ", ".join(dict.fromkeys(found))
+
+
+def _details(tid: Any, made: Any) -> list[str]:
+    """How a type differs from another one that has the same numpy type."""
+    import h5py
+
+    kind = tid.get_class()
+    if kind == h5py.h5t.BITFIELD:
+        return ["bit field"]
+    if kind != made.get_class():
+        return []
+    if kind == h5py.h5t.STRING:
+        padding = {h5py.h5t.STR_NULLTERM: "null-terminated", h5py.h5t.STR_SPACEPAD: "padded with spaces"}
+        found = []
+        if tid.get_strpad() != made.get_strpad():
+            found.append(f"text {padding.get(tid.get_strpad(), 'padded with NUL')}")
+        if tid.get_cset() != made.get_cset():
+            found.append(f"text said to be {'UTF-8' if tid.get_cset() == h5py.h5t.CSET_UTF8 else 'ASCII'}")
+        return found
+    if kind == h5py.h5t.OPAQUE:
+        return ["tag of an opaque type"]
+    if kind == h5py.h5t.COMPOUND:
+        members = range(min(tid.get_nmembers(), made.get_nmembers()))
+        pairs = [(tid.get_member_type(i), made.get_member_type(i)) for i in members]
+        found = [word for one, other in pairs if one != other for word in _details(one, other)]
+        return found or ["offsets of a compound's fields"]
+    if kind in (h5py.h5t.VLEN, h5py.h5t.ARRAY, h5py.h5t.ENUM):
+        return _details(tid.get_super(), made.get_super())
+    return []
 
 
 # ------------------------------------------------------------------------------------------------- attributes
@@ -175,6 +347,23 @@ def bookkeeping(obj: Any) -> frozenset[str]:
     return _ALWAYS_HIDDEN | {"CLASS", "NAME"} if _is_scale(obj) else _ALWAYS_HIDDEN
 
 
+def attribute_refers(obj: Any, name: str) -> bool:
+    """Whether the value of an attribute is or holds references."""
+    try:
+        dtype = obj.attrs.get_id(name).dtype if is_hdf5(obj) else obj.id.node.attrs[name].dtype
+    except (OSError, TypeError, ValueError, KeyError, RuntimeError):
+        return False
+    return refers(dtype)
+
+
+def attribute_details(obj: Any, name: str) -> str:
+    """As `type_details`, of an attribute."""
+    if not is_hdf5(obj):
+        return ""
+    about = obj.attrs.get_id(name)
+    return type_details(about.get_type(), about.dtype)
+
+
 def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtype[Any]]:
     """The value, shape and type of an attribute; the shape is None for an empty one.
 
@@ -183,25 +372,29 @@ def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtyp
 
     Raises
     ------
-    NotYetError
-        It holds references.
     OSError, TypeError, ValueError
         It cannot be read.
     """
     about = obj.attrs.get_id(name) if is_hdf5(obj) else obj.id.node.attrs[name]
     dtype, shape = about.dtype, about.shape
-    _refuse_references(dtype)
     if shape is None:
         return None, None, dtype
     if dtype.subdtype is not None:
         base, inner = dtype.subdtype
         return obj.attrs[name], (*shape, *inner), base
     value = obj.attrs[name]
-    if shape in ((), (1,)) and is_netcdf4(obj):
-        value, shape = value if shape == () else value[0], ()
+    if is_plain_netcdf(obj, name):
+        value = value if shape == () else value[0]
         if dtype.kind == "S":
             value, dtype = bytes(value).decode("utf-8", "surrogateescape"), string_dtype()
+        return value, (), dtype
     return value, tuple(shape), dtype
+
+
+def is_plain_netcdf(obj: Any, name: str) -> bool:
+    """Whether an attribute is one value, or a text, as the netCDF-4 library stores them."""
+    about = obj.attrs.get_id(name) if is_netcdf4(obj) else None
+    return about is not None and (about.shape == (1,) or (about.shape == () and about.dtype.kind == "S"))
 
 
 # ------------------------------------------------------------------------------------------- scales and labels
@@ -237,7 +430,7 @@ def bare_dimension(dataset: Any) -> str:
     if not _is_scale(dataset):
         return ""
     name = scale_name(dataset) or ""
-    return str(dataset.name).rpartition("/")[2] if name.startswith(_BARE) else ""
+    return str(dataset.name).rpartition("/")[2] if name.startswith(BARE) else ""
 
 
 def axis_label(dataset: Any, axis: int) -> str:

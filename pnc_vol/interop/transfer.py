@@ -9,6 +9,8 @@ Rules
 3. What the target refuses is noted in the ledger with the target's own words, and left out; only failures to read or
    write values (`OSError`) end the transfer.
 4. HDF5's bookkeeping of dimension scales is never copied as attributes; it becomes scales and labels.
+5. References are copied when everything that they may lead to is there.
+6. Files that the source refers to are not opened, unless that was asked for.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from __future__ import annotations
 import errno
 import importlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop import inspect_hdf5, writing_hdf5
+from pnc_vol.interop.references import References
 from pnc_vol.interop.report import Ledger
 from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import check_string_dtype
@@ -63,6 +67,8 @@ class Transfer:
         ``progress(done, total, path)`` in bytes.
     storage : dict
         Keywords for the target's datasets that have a shape.
+    follow_external : bool
+        Copy values that HDF5 keeps in other files.
     """
 
     def __init__(
@@ -75,8 +81,13 @@ class Transfer:
         block_bytes: int,
         progress: Callable[[int, int, str], None] | None,
         storage: dict[str, Any],
+        follow_external: bool = False,
     ) -> None:
         self.source, self.target, self.ledger = source, target, ledger
+        self.follow_external = follow_external
+        self.references = References(source, target, to_netcdf=to_netcdf)
+        self.later: list[tuple[Any, Any]] = []
+        """Objects, of the source and of the target, whose attributes hold references."""
         self.to_netcdf = to_netcdf
         self.block_bytes = block_bytes
         self.progress = progress
@@ -85,6 +96,8 @@ class Transfer:
         """Paths of the datasets in the target, in order of definition."""
         self.scales: dict[str, str] = {}
         """Path of each netCDF-4 dimension without a variable: the dimension's name."""
+        self.dimensions: dict[str, Any] = {}
+        """Scales that were made in an HDF5 file for dimensions of NetCDF that have no variable."""
         self.objects: dict[Any, str] = {}
         """Objects of the source that have several names: the path under which each was copied."""
         self.total = self.done = 0
@@ -98,8 +111,11 @@ class Transfer:
             Values cannot be read or written.
         """
         self.objects[self.source["/"]] = "/"
+        self.references.note(self.source["/"], "/")
         self.attributes(self.source, self.target)
         self.group(self.source, self.target)
+        for source, target in self.later:
+            self.attributes(source, target, now=True)
         for path in self.copied:
             self.scale(path)
         used = {name for path in self.copied for name in self.axes(path)}
@@ -108,6 +124,7 @@ class Transfer:
         for path in self.copied:
             self.values(path)
         self.target.flush()
+        self.fill_values()
         if self.to_netcdf:
             self.spellings()
 
@@ -130,6 +147,17 @@ class Transfer:
                 self.ledger.lose(path, "object", error)
                 continue
             self.member(path, name, member, target)
+        if self.to_netcdf:
+            self.order(source, target)
+
+    def order(self, source: Any, target: Any) -> None:
+        """Note the order of a group's members if the file will not have it: NetCDF orders its variables alone."""
+        node = target.id.node
+        if node.order is None and inspect_hdf5.is_tracked(source):
+            datasets = [name for name, child in node.children.items() if hasattr(child, "shape")]
+            kept = [*(name for name in node.children if name not in datasets), *datasets, *node.links]
+            if kept != [name for name in inspect_hdf5.members(source) if name in kept]:
+                self.ledger.drop(source.name, "order of groups, types and links among the datasets")
 
     def link(self, path: str, name: str, target: Any, points_to: str) -> None:
         """Make a soft link."""
@@ -165,11 +193,12 @@ class Transfer:
         kind = inspect_hdf5.kind_of_object(member)
         if kind == "group":
             try:
-                made = target.create_group(name) if self.to_netcdf else target.create_group(name, track_order=True)
+                made = target.create_group(name, track_order=self.tracked(member))
             except REFUSALS as error:
                 self.ledger.lose(path, "group and all in it", error)
                 return
             self.ledger.groups += 1
+            self.references.note(member, path)
             self.attributes(member, made)
             self.group(member, made)
         elif kind == "dataset":
@@ -179,26 +208,35 @@ class Transfer:
 
     def dataset(self, path: str, name: str, source: Any, target: Any) -> None:
         """Define one dataset, without values."""
+        if (there := inspect_hdf5.outside(source)) and not self.follow_external:
+            why = f"its values are in other files ({there}), which are only opened with follow_external=True"
+            self.ledger.lose(path, "dataset", why)
+            return
         if self.to_netcdf and (dimension := inspect_hdf5.bare_dimension(source)):
             self.scales[path] = dimension
+            for name in sorted(inspect_hdf5.OF_NETCDF4 & set(source.attrs)):
+                self.ledger.drop(f"{path}@{name}", "bookkeeping of the netCDF-4 library")
             return
         try:
-            dtype = inspect_hdf5.storable_dtype(source) if self.to_netcdf else source.dtype
+            dtype = self.references.dtype(inspect_hdf5.storable_dtype(source))
             made = target.create_dataset(name, **self.definition(path, source, dtype))
         except REFUSALS as error:
             self.ledger.lose(path, "dataset", error)
             return
         self.ledger.datasets += 1
         self.copied.append(path)
+        self.references.note(source, path)
         if source.shape is not None:
             self.total += source.size * source.dtype.itemsize
-        if self.to_netcdf and (options := inspect_hdf5.storage_options(source)):
-            self.ledger.drop(path, options)
+        if self.to_netcdf:
+            details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
+            if told := ", ".join(filter(None, (inspect_hdf5.storage_options(source), details))):
+                self.ledger.drop(path, told)
         self.attributes(source, made)
 
     def definition(self, path: str, source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
         """Keywords of `create_dataset`."""
-        keywords: dict[str, Any] = {} if self.to_netcdf else {"track_order": True}
+        keywords: dict[str, Any] = {"track_order": True} if self.tracked(source) else {}
         if source.shape is None:
             return keywords | {"data": self.empty(dtype)}
         keywords |= {"shape": source.shape, "dtype": dtype}
@@ -208,6 +246,13 @@ class Transfer:
         if (fill := inspect_hdf5.chosen_fill(source)) is not None:
             keywords["fillvalue"] = fill
         return keywords | (self.storage if source.shape != () else {})
+
+    def tracked(self, obj: Any) -> bool:
+        """Whether the target is to keep the order of a group's members, or of a dataset's attributes, too.
+
+        NetCDF does by itself, so that nothing needs to be said for what the netCDF-4 library wrote.
+        """
+        return inspect_hdf5.is_tracked(obj) and not inspect_hdf5.is_netcdf4(obj)
 
     def empty(self, dtype: np.dtype[Any]) -> Any:
         """The target's object for a dataset or attribute without values."""
@@ -219,26 +264,62 @@ class Transfer:
 
         return h5py.Empty(dtype)
 
-    def attributes(self, source: Any, target: Any) -> None:
-        """Copy the attributes of one object."""
+    def attributes(self, source: Any, target: Any, *, now: bool = False) -> None:
+        """Copy the attributes of one object; if they hold references, when `now` is said."""
         hidden = inspect_hdf5.bookkeeping(source) if self.to_netcdf else frozenset()
-        for name in inspect_hdf5.attribute_names(source):
-            if name in hidden:
-                continue
+        names = [name for name in inspect_hdf5.attribute_names(source) if name not in hidden]
+        if not now and any(inspect_hdf5.attribute_refers(source, name) for name in names):
+            # all of them: they keep their order
+            self.later.append((source, target))
+            return
+        own = sorted(inspect_hdf5.OF_NETCDF4 & hidden & set(source.attrs)) if hidden else ()
+        for name in own:
+            self.ledger.drop(f"{source.name}@{name}", "bookkeeping of the netCDF-4 library")
+        for name in names:
             where = f"{source.name}@{name}"
             try:
                 value, shape, dtype = inspect_hdf5.attribute(source, name)
-                if shape is None:
-                    value, shape = self.empty(dtype), ()
-                    target.attrs.create(name, value)
-                else:
-                    target.attrs.create(name, value, shape=shape, dtype=dtype)
+                self.attribute(target, name, where, value, shape, dtype)
             except (*REFUSALS, OSError, KeyError, RuntimeError) as error:
                 self.ledger.lose(where, "attribute", error)
                 continue
             self.ledger.attributes += 1
-            if self.to_netcdf and len(shape) > 1:
-                self.ledger.spell(where, f"shape {shape} -> one axis, and the shape in {MARKER}")
+            if self.to_netcdf:
+                self.attribute_notes(source, name, where, shape)
+
+    def attribute(
+        self, target: Any, name: str, where: str, value: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]
+    ) -> None:
+        """Give an object of the target an attribute."""
+        own = self.references.dtype(dtype)
+        if shape is None:
+            target.attrs.create(name, self.empty(own))
+            return
+        if inspect_hdf5.refers(dtype):
+            with self.noted(where):
+                value = self.references.values(value, dtype, shape)
+        if self.to_netcdf:
+            target.attrs.create(name, value, shape=shape, dtype=own)
+        else:
+            writing_hdf5.create_attribute(target, name, value, shape, own)
+
+    def attribute_notes(self, source: Any, name: str, where: str, shape: tuple[int, ...] | None) -> None:
+        """Note how an attribute of an HDF5 file is kept."""
+        if len(shape or ()) > 1:
+            self.ledger.spell(where, f"shape {shape} -> one axis, and the shape in {MARKER}")
+        if inspect_hdf5.is_plain_netcdf(source, name):
+            self.ledger.spell(where, "as netCDF-4 stores it -> an attribute of NetCDF, a text or one value")
+        elif details := inspect_hdf5.attribute_details(source, name):
+            self.ledger.drop(where, details)
+
+    @contextmanager
+    def noted(self, where: str) -> Iterator[None]:
+        """Note as lost the references translated meanwhile that lead to nothing in the target."""
+        before = self.references.missing
+        yield
+        if count := self.references.missing - before:
+            what = f"{count} reference{'s' if count > 1 else ''}"
+            self.ledger.lose(where, what, "the target has not what they lead to; they are null")
 
     # ------------------------------------------------------------------------------------ scales and labels
 
@@ -267,11 +348,39 @@ class Transfer:
                     target.dims[axis].attach_scale(self.target[self.place(scale)])
                 except (*REFUSALS, KeyError, RuntimeError) as error:
                     self.ledger.lose(path, f"scale {scale} of axis {axis}", error)
-            if label:
-                try:
-                    target.dims[axis].label = label
-                except (*REFUSALS, RuntimeError) as error:
-                    self.ledger.lose(path, f"label {label!r} of axis {axis}", error)
+            if not label:
+                continue
+            try:
+                target.dims[axis].label = label
+            except (*REFUSALS, RuntimeError) as error:
+                self.ledger.lose(path, f"label {label!r} of axis {axis}", error)
+                continue
+            if not self.to_netcdf:
+                self.dimension(path, axis, label)
+            elif not inspect_hdf5.is_netcdf4(source):
+                target.id.node.axes[axis].only_label = True
+
+    def dimension(self, path: str, axis: int, name: str) -> None:
+        """Give an axis the scale that stands for its NetCDF dimension, as netCDF-4 has it for one without a variable.
+
+        Programs that know NetCDF alone find the names of dimensions there, and not in labels.
+        """
+        node = self.source[path].id.node
+        if node.axes[axis].only_label or node.scale is not None:
+            return
+        made = self.dimensions.get(name)
+        if made is None:
+            if name in self.target or "/" in name:
+                self.ledger.spell(path, f"dimension {name} -> label of axis {axis}")
+                return
+            size = node.shape[axis]
+            limit = None if axis == 0 and node.is_record else size
+            made = self.target.create_dataset(name, (size,), ">f4", maxshape=(limit,), track_order=True)
+            made.make_scale(f"{inspect_hdf5.BARE}.{0 if limit is None else size:10}")
+            self.dimensions[name] = made
+            self.ledger.spell(f"/{name}", "dimension without a variable -> scale as netCDF-4 has it, and label of axes")
+        if made.shape[0] == node.shape[axis]:
+            self.target[path].dims[axis].attach_scale(made)
 
     def place(self, path: str) -> str:
         """Where the target has an object that the source calls `path`."""
@@ -293,14 +402,23 @@ class Transfer:
         if varying and self.to_netcdf:
             itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widest_first(source, target, itemsize, chunks)
         for block in blocks(shape, itemsize, self.block_bytes, chunks):
-            selection = block or ()
-            data = _read(source, selection)
-            target[selection] = data
+            data = _read(source, block or ())
+            self.put(path, source, target, block, data)
             nbytes = np.asarray(data).size * source.dtype.itemsize
             self.ledger.bytes += nbytes
             self.done += nbytes
             if self.progress is not None:
                 self.progress(self.done, self.total, path)
+
+    def put(self, path: str, source: Any, target: Any, block: tuple[slice, ...], data: Any) -> None:
+        """Write a block of values of the source to the target."""
+        if inspect_hdf5.refers(source.dtype):
+            with self.noted(path):
+                data = self.references.values(data, source.dtype, tuple(axis.stop - axis.start for axis in block))
+        if self.to_netcdf:
+            target[block or ()] = data
+        else:
+            writing_hdf5.write_block(target, block, data)
 
     def widest_first(self, source: Any, target: Any, itemsize: int, chunks: Any) -> int:
         """Write the longest string before all others: a wider string later would lay the variable out anew.
@@ -321,6 +439,15 @@ class Transfer:
         if longest:
             target[where or ()] = source[where or ()]
         return longest
+
+    def fill_values(self) -> None:
+        """Note which fill values are attributes, too, as NetCDF has them."""
+        for path in self.copied:
+            mine, its = ("_FillValue" in side[path].attrs for side in (self.source, self.target))
+            if self.to_netcdf and its and not mine:
+                self.ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
+            elif not self.to_netcdf and mine:
+                self.ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
 
     def spellings(self) -> None:
         """Note which conventions the NetCDF file uses for what was copied."""

@@ -228,7 +228,7 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
     for axis, index in zip(axes, visible, strict=False):
         coordinate, scales = book.coordinates[index], axis.scales
         if coordinate is None or coordinate is node:
-            plain = plain and not scales and axis.label == book.labels[index]
+            plain = plain and not scales and axis.label == book.labels[index] and not axis.only_label
         else:
             plain = plain and len(scales) == 1 and scales[0] is coordinate and not axis.label
     is_coordinate = len(visible) == 1 and book.coordinates[visible[0]] is node
@@ -238,7 +238,7 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
         return
     ids = visible or (-1,) * len(axes)
     labels = ["" if index < 0 else book.labels[index] for index in ids]
-    if [axis.label for axis in axes] != labels:
+    if [axis.label for axis in axes] != labels or any(axis.only_label for axis in axes):
         marker["labels"] = [axis.label for axis in axes]
     derived = [None if index < 0 or book.coordinates[index] is node else book.coordinates[index] for index in ids]
     if [axis.scales for axis in axes] != [[] if scale is None else [scale] for scale in derived]:

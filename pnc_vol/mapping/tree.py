@@ -30,11 +30,13 @@ class Axis:
     """One axis of a dataset: its label and the scales attached to it.
 
     dim_name : str or None, name of the NetCDF dimension when the file gave one.
+    only_label : bool, the label is HDF5's and no name that NetCDF gave: the marker says it.
     """
 
     label: str = ""
     scales: list[DatasetNode] = field(default_factory=list)
     dim_name: str | None = None
+    only_label: bool = False
 
 
 NAMELESS: tuple[tuple[str, str | None], ...] = (("", None),) * 64

@@ -376,7 +376,7 @@ class _Reader:
             labels = marker["labels"]
             if isinstance(labels, list) and len(labels) == len(node.axes) and all(isinstance(x, str) for x in labels):
                 for axis, label in zip(node.axes, labels, strict=True):
-                    axis.label = label
+                    axis.label, axis.only_label = label, bool(label)
             else:
                 self._complain(node, "labels", labels)
         if "scales" in marker:

@@ -47,7 +47,7 @@ def test_strict_exits_with_1_if_something_is_lost(small, tmp_path, verb):
     verb("convert", small, tmp_path / "loose.nc", code=0)
     done = verb("convert", "--strict", small, tmp_path / "strict.nc", code=1)
     assert "/link" in done.out
-    assert done.err.startswith(f"pnc-vol: {small}: 1 things cannot be kept")
+    assert done.err.startswith(f"pnc-vol: {small}: 1 thing cannot be kept")
     assert not (tmp_path / "strict.nc").exists()
 
 
