@@ -8,6 +8,8 @@ Rules
 2. A variable whose shape changed keeps the elements that both shapes have, at their indices.
 3. Padding between variables is taken along where both sides have it, so that neighbours merge to long moves. A source
    whose last padding was never written therefore ends up to 3 bytes before the last move does.
+4. Until the new header is in the file the old one counts. So what the old one knows is overwritten by nothing new, not
+   even where a deleted variable lies: `overwrites` finds it, and such a layout is made in another file.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
+from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Header, Var
-from pnc_vol.format.sizes import inner_bytes, is_record, record_size, shape, strides
+from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record, record_size, shape, strides
 from pnc_vol.format.types import TYPES, pad4
 
-__all__ = ["Moves", "moves", "needs_move"]
+__all__ = ["Moves", "moves", "needs_move", "overwrites", "taken"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -120,6 +123,76 @@ def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
         if not none and (spread or a[4] != b[4]):
             return True
     return False
+
+
+def taken(old: Header, origin: Sequence[int | None]) -> list[tuple[int, int]]:
+    """Where the data lie that are not carried on: first byte and end, by offset; what touches is one piece.
+
+    Parameters
+    ----------
+    old : Header, placed
+    origin : sequence of (int or None)
+        The index in ``old.vars`` of each variable that is carried on; None for new ones.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.model import Dim
+    >>> old = Header(5, dims=(Dim("x", 3),), vars=(Var("a", (0,), (), 6, 200), Var("b", (0,), (), 1, 224)))
+    >>> taken(old, [0])
+    [(224, 227)]
+    """
+    kept = {source for source in origin if source is not None}
+    if len(kept) == len(old.vars):
+        return []
+    found, records = [], False
+    for i, var in enumerate(old.vars):
+        if i in kept or var.begin < 0:
+            continue
+        if is_record(old, var):
+            records = True
+        elif nbytes := inner_bytes(old, var):
+            found.append((var.begin, var.begin + nbytes))
+    if records and old.numrecs:
+        start = begin_rec(old)
+        assert start is not None
+        found.append((start, start + record_size(old) * old.numrecs))
+    found.sort()
+    pieces: list[tuple[int, int]] = []
+    for begin, end in found:
+        if pieces and begin <= pad4(pieces[-1][1]):
+            pieces[-1] = pieces[-1][0], max(end, pieces[-1][1])
+        else:
+            pieces.append((begin, end))
+    return pieces
+
+
+def overwrites(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
+    """Whether the header or new variables of `new` would lie where `old` has data that are not carried on.
+
+    Parameters
+    ----------
+    old, new : Header
+        Both placed; what is carried on lies at the same place in both.
+    origin : sequence of (int or None), one for each variable of `new`
+    """
+    gone = taken(old, origin)
+    if not gone:
+        return False
+    if header_size(new) > gone[0][0]:
+        return True
+    fresh = [var for var, source in zip(new.vars, origin, strict=True) if source is None]
+    if any(is_record(new, var) for var in fresh):
+        # Behind the start of the records everything may become theirs.
+        start = begin_rec(new)
+        assert start is not None
+        if gone[-1][1] > start:
+            return True
+    starts, ends = (np.array(column, np.int64) for column in zip(*gone, strict=True))
+    fixed = [(var.begin, inner_bytes(new, var)) for var in fresh if not is_record(new, var)]
+    if not fixed:
+        return False
+    begin, nbytes = np.array(fixed, np.int64).T
+    return bool((np.searchsorted(ends, begin, "right") < np.searchsorted(starts, begin + nbytes, "left")).any())
 
 
 _NO_VAR = Var("", (), (), -1)

@@ -10,20 +10,23 @@ Rules
 3. Within a record there are no gaps, since readers do not see them.
 4. A variable that holds data stays where it is, if that breaks no rule; else everything is placed anew behind a larger
    header region.
+5. Nothing new comes to where a variable lies that is deleted with the same change: the old header may be needed again.
 
 Source: NetCDF classic format specification; the alignment hints of PnetCDF.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
+from operator import itemgetter
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Header, Var
-from pnc_vol.format.moving import Moves, moves, needs_move
+from pnc_vol.format.moving import Moves, moves, needs_move, overwrites, taken
 from pnc_vol.format.sizes import (
     begin_rec,
     data_end,
@@ -52,6 +55,7 @@ __all__ = [
     "is_record",
     "moves",
     "needs_move",
+    "overwrites",
     "place",
     "record_dim",
     "record_size",
@@ -219,7 +223,7 @@ def grow(
         return place(new, how, header_extent=max(need + reserve, region or 0))
     keeper = _Keeper(old, new, origin, how, need, region)
     begins = keeper.begins()
-    if begins is not None and min(begins) >= need:
+    if begins is not None and min(begins) >= need and not (keeper.taken and need > keeper.taken[0][0]):
         return _with_begins(new, begins, keeper.sizes)
     return place(new, how, header_extent=max(need + reserve, region if need <= region else 2 * region))
 
@@ -236,6 +240,15 @@ class _Keeper:
         self.same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         # New variables never eat into the header's region.
         self.start = max(need, region)
+        self.taken = taken(old, origin)
+
+    def _free(self, begin: int, nbytes: int, step: int) -> int:
+        """The first place from `begin` on where no deleted variable lies."""
+        for start, end in self.taken[bisect_right(self.taken, begin, key=itemgetter(1)) :]:
+            if begin + nbytes <= start:
+                break
+            begin = _align(end, step)
+        return begin
 
     def begins(self) -> list[int] | None:
         """Return the begins, or None if something would have to move."""
@@ -274,7 +287,8 @@ class _Keeper:
             if i in in_record:
                 continue
             if origin is None:
-                begin = _align(self.start if end is None else end, _step_of(var.type))
+                step = _step_of(var.type)
+                begin = self._free(_align(self.start if end is None else end, step), sizes[i], step)
             else:
                 before = old[origin]
                 begin = before[4]
@@ -298,6 +312,8 @@ class _Keeper:
             if start is None or start < end or start & 3:
                 free = self.how.var_free if len(self.records) < len(self.sizes) else 0
                 start = _align(end + free, self.how.record_align)
+            if self.taken and start < self.taken[-1][1]:
+                start = _align(self.taken[-1][1], self.how.record_align)
             _pack_records(self.new, self.sizes, self.records, start, begins)
             # Without records there is nothing to move, but a fixed variable cannot have become one.
             return all(is_record(self.old, before) for before in carried.values())

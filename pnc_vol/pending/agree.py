@@ -23,6 +23,7 @@ from pnc_vol.errors import DefinitionMismatchError, RequestFailure
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.pending.placed import Cuts
 
 __all__ = ["Agreement", "agree", "agree_cuts", "agree_widths", "digest", "share_failures"]
 
@@ -177,21 +178,22 @@ def agree_widths(comm: Comm, tree: Tree, uids: Iterable[int]) -> None:
                 tree.touch()
 
 
-def agree_cuts(comm: Comm, uids: Sequence[int], cuts: dict[int, int]) -> dict[int, int]:
+def agree_cuts(comm: Comm, uids: Sequence[int], cuts: Cuts) -> Cuts:
     """What all ranks know of datasets that lost records: the least that each was left (collective).
 
     Parameters
     ----------
     uids : sequence of int, of all variables, in the order of the header.
-    cuts : dict of uid to int
+    cuts : see `Placed.cuts`
     """
-    mine = [(i, cuts[uid]) for i, uid in enumerate(uids) if uid in cuts]
+    mine = [(i, *cuts[uid]) for i, uid in enumerate(uids) if uid in cuts]
     if comm.size == 1:
-        return {uids[i]: records for i, records in mine}
-    found: dict[int, int] = {}
+        return {uids[i]: (first, live) for i, first, live in mine}
+    found: Cuts = {}
     for told in comm.exchange("flush cuts", json.dumps(mine).encode()):
-        for i, records in json.loads(told):
-            found[uids[i]] = min(records, found.get(uids[i], records))
+        for i, first, live in json.loads(told):
+            least, most = found.get(uids[i], (first, live))
+            found[uids[i]] = min(first, least), max(live, most)
     return found
 
 

@@ -51,13 +51,15 @@ class Location:
     work : str, the name that drivers open: `path`, or a temporary one until `publish`.
     exclusive : bool, `publish` replaces nothing.
     key : tuple of int or None, device and inode, on the rank that looked.
+    unseen : bool, nothing of what is worked on has ever been under the name: no flush of it can be lost.
     """
 
-    def __init__(self, system: System, path: str, work: str, *, exclusive: bool = False) -> None:
+    def __init__(self, system: System, path: str, work: str, *, exclusive: bool = False, unseen: bool = False) -> None:
         self.system = system
         self.path = path
         self.work = work
         self.exclusive = exclusive
+        self.unseen = unseen
         self.key: tuple[int, int] | None = None
         self._named_for_good = False
         self._torn: bytes | None = None
@@ -92,7 +94,7 @@ class Location:
         target = system.realpath(path)
         with _named(path):
             mode = mode_of_new(system, target, exclusive=exclusive)
-        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive)
+        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True)
         with _named(path):
             location.key = _write_new(system, location.work, header, mode, durable=durable)
         try:
@@ -126,7 +128,7 @@ class Location:
                 else:
                     self.system.rename(self.work, self.path)
                 self.exclusive = self._named_for_good = False
-                self.work = self.path
+                self.work, self.unseen = self.path, False
                 _forget_journal(self.system, self.path)
             if durable and not self._named_for_good:
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
@@ -134,7 +136,8 @@ class Location:
 
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""
-        made = Location(self.system, self.path, _beside(self.system, self.path, "pnctmp"), exclusive=self.exclusive)
+        work = _beside(self.system, self.path, "pnctmp")
+        made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen)
         mode = self.system.stat(self.work).st_mode & 0o7777
         with _named(self.path):
             made.key = _write_new(self.system, made.work, b"", mode)

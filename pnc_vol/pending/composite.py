@@ -6,8 +6,9 @@ Rules
 -----
 1. A compound is written and read field by field, with the selection that was asked for; a field alone touches its own
    variable only.
-2. Arrays of varying length that are written are kept in memory, all of the dataset's, until the next flush lays its
-   values out anew: contiguous, in C order. So one rank alone can write them, and a log does not have them.
+2. Arrays of varying length that are written are kept in memory, all of the dataset's, until the next flush lays them
+   out anew: contiguous, in C order. So one rank alone can write them, and a log does not have them. Lengths and values
+   that are in the file are not touched: both go to new variables, and the new header drops the old ones.
 3. What a file claims of rows is checked against the number of values that are there.
 """
 
@@ -251,7 +252,10 @@ def _lay_out_rows(session: Session) -> None:
         empty = np.empty(0, base)
         rows = [row if isinstance(row, np.ndarray) else empty for row in node.rows.tolist()]
         counts = np.array([len(row) for row in rows], np.int64)
-        session.write(node.parts["count"], whole(node.shape or ()), counts.reshape(node.shape or ()))
+        count = node.parts["count"]
+        if count.uid in session.placed.header_uids:
+            count = node.tree.add_part(node, "count", count.element, count.shape or (), count.maxshape)
+        session.write(count, whole(node.shape or ()), counts.reshape(node.shape or ()))
         old = node.parts["values"]
         part = node.tree.add_part(node, "values", old.element, (int(counts.sum()),))
         if part.shape != (0,):

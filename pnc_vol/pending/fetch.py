@@ -212,7 +212,8 @@ def records_in_file(session: Session, node: DatasetNode) -> int:
     """Records of which this variable may have data in the file."""
     placed = session.placed
     there = placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records
-    return min(there, placed.cuts.get(node.uid, there))
+    cut = placed.cuts.get(node.uid)
+    return there if cut is None else min(there, cut[0])
 
 
 def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:

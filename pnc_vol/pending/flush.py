@@ -6,9 +6,10 @@ Rules
 -----
 1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank.
 2. The header is written after the data that it promises; the record count never covers a record that failed.
-3. A layout that moves data is made in a temporary copy of the file; with the new header in it the copy takes the
-   file's name. Until then the old file is whole.
-4. If requests fail, the others are done, the header is written, the failed ones stay, and `FlushError` lists them.
+3. A layout that moves data, or would write over data that the header in the file knows, is made in a temporary copy of
+   the file (see `moved`); with the new header in it the copy takes the file's name. Until then the old file is whole.
+4. If requests fail, the others are done, the header is written, the failed ones stay, and `FlushError` lists them. Only
+   if the new header drops a variable of the old one it is not written: what failed may be what should replace it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from pnc_vol.pending.carry import Carried, carry, rounds_of
 from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.drain import settle, writer
 from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_header
-from pnc_vol.pending.moved import drop_copy, moved, use_copy
-from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.moved import drop_copy, moved, replaces_live, use_copy
+from pnc_vol.pending.placed import Cuts, Placed
 from pnc_vol.pending.report import Phases
 from pnc_vol.pending.transport import wish_of
 
@@ -94,10 +95,11 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     session.placed.virgin &= not agreed.spoilt
     target = _target(session, laid_out(session, flat, closing=closing), flat.uids)
     cuts = agree_cuts(comm, target.uids, session.placed.cuts) if agreed.cut else {}
-    copy = moved(session, target)
+    copy = moved(session, target, cuts)
     phases.end("layout")
+    later = _live_cuts(session, cuts) if copy is None and session.at_stake else {}
     try:
-        _fill(session, target, copy or session.driver, cuts)
+        _fill(session, target, copy or session.driver, {uid: cut for uid, cut in cuts.items() if uid not in later})
     except BaseException:
         if copy is not None:
             drop_copy(session, copy)
@@ -108,10 +110,13 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         use_copy(session, copy)
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
-    target.cuts.clear()
+    target.cuts = later
+    session.swept |= cuts.keys()
     phases.end("fill")
     failures, lowest = _data(session, agreed)
     phases.end("data")
+    if failures and _all_or_nothing(session, target):
+        raise comm.on_all(_flush_error(failures, session.path, closing=closing, held=True))
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
     try:
         write_header(session, with_records(session, target.header, numrecs), durable=durable)
@@ -120,18 +125,42 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
             # what failed first, and stays pending, says more than the header that met the same full disk
             raise comm.on_all(_flush_error(failures, session.path, closing=closing)) from reason
         raise
+    if later:
+        _fill(session, target, session.driver, later, only_cuts=True)
+        later.clear()
     if not unsafe:
         session.queue.settled()
     if closing and session.queue.logged:
         # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
         comm.exchange("close logs")
-    if session.shrunk and not failures:
-        cut_tail(session)
+    _give_back(session, agreed, failed=bool(failures))
     phases.end("header")
     session.counts["seconds_flush"] += sum(phases.seconds.values())
     phases.report()
     if failures:
         raise comm.on_all(_flush_error(failures, session.path, closing=closing))
+
+
+def _live_cuts(session: Session, cuts: Cuts) -> Cuts:
+    """The datasets whose lost records the header in the file may still count: they are filled when it does not."""
+    return {uid: (first, live) for uid, (first, live) in cuts.items() if first < live}
+
+
+def _all_or_nothing(session: Session, target: Placed) -> bool:
+    """Whether the old header has to stay after a failure, since the new one lacks data that the old one knows."""
+    location = session.location
+    return replaces_live(session, target.uids) and (location is None or not location.unseen)
+
+
+def _give_back(session: Session, agreed: Agreement, *, failed: bool) -> None:
+    """Cut the file to the length of its data if there may be more (collective)."""
+    clean = session.placed.virgin
+    if agreed.records > session.disk_numrecs:
+        # A drain wrote records that were given up before they were counted.
+        session.shrunk, session.placed.virgin = True, False
+    if session.shrunk and not failed:
+        cut_tail(session)
+        session.placed.virgin = clean
 
 
 def _mine(session: Session) -> Agreement:
@@ -244,10 +273,11 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
 # ----------------------------------------------------------------------------------------- filling
 
 
-def _fill(session: Session, target: Placed, driver: Driver, cuts: dict[int, int]) -> None:
+def _fill(session: Session, target: Placed, driver: Driver, cuts: Cuts, *, only_cuts: bool = False) -> None:
     """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
 
     cuts : records that variables were left with, before others came again; see `Placed.cuts`.
+    only_cuts : bool, the rest was done before.
     """
     tree, placed = session.tree, session.placed
     records = target.header.numrecs
@@ -255,7 +285,7 @@ def _fill(session: Session, target: Placed, driver: Driver, cuts: dict[int, int]
     if target.virgin and not target.gaps and not cuts and all(n.fillvalue is None for n in tree.datasets.values()):
         # All that was not written reads as zero, as it should.
         return
-    for uid in target.uids:
+    for uid in cuts if only_cuts else target.uids:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids
@@ -271,7 +301,7 @@ def _fill(session: Session, target: Placed, driver: Driver, cuts: dict[int, int]
             spans = [] if zeros else [(first, records)]
             if old and uid in cuts:
                 there = placed.records if zeros else first
-                spans.append((cuts[uid], min(there, records)))
+                spans.append((cuts[uid][0], min(there, records)))
             nbytes = at.inner * at.itemsize
             tasks += [
                 _fill_task(driver, node, at.begin, nbytes, *span, target.record_size)
@@ -349,7 +379,7 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
     return share_failures(comm, failures, lowest, error=error)
 
 
-def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool) -> PncVolError:
+def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> PncVolError:
     first = failures[0]
     more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
     now = (
@@ -357,6 +387,8 @@ def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool) ->
         if closing
         else "They stay pending: flush again when the cause is gone, or cancel them"
     )
+    if held:
+        now += ". Datasets were to be replaced or deleted, so the file still has the definitions of the flush before"
     return FlushError(
         f"{path}: {len(failures)} request(s) failed: {first.variable}{first.selection} on rank {first.rank}: "
         f"{first.message}{more} (see .errors). {now}",

@@ -111,7 +111,7 @@ def _publish(session: Session, *, durable: bool) -> None:
         except OSError as reason:
             error = reason
     session.comm.exchange("flush publish", error=error)
-    location.work = location.path
+    location.work, location.unseen = location.path, False
 
 
 def with_records(session: Session, header: Header, numrecs: int) -> Header:

@@ -1,10 +1,17 @@
 """Carrying a file's data to a new layout: in a copy, which takes the file's place when it is whole.
 
 Knows: layouts, drivers, ranks, which share the copying. Does not know: requests.
+
+Rule
+----
+Data that the header in the file knows are *live*: that header may be what the next open finds. A flush writes over none
+of them before the new header is in place, but for elements that the user wrote in a dataset that stays where it is. A
+layout that would, in any byte, is made in a copy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,29 +19,31 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents
-from pnc_vol.format.moving import moves, needs_move
+from pnc_vol.format.moving import moves, needs_move, overwrites
 from pnc_vol.pending.opened import memory_copy, open_copy
-from pnc_vol.pending.placed import Placed
+from pnc_vol.pending.placed import Cuts, Placed
 from pnc_vol.pending.stream import blocks_of
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["drop_copy", "moved", "use_copy"]
+__all__ = ["drop_copy", "moved", "replaces_live", "use_copy"]
 
 _BLOCK = 8 << 20
 
 
-def moved(session: Session, target: Placed) -> Driver | None:
-    """A new file with the data where the new layout has it; None if nothing has to move (collective)."""
-    if target is session.placed:
+def moved(session: Session, target: Placed, cuts: Cuts) -> Driver | None:
+    """A new file with the data where the new layout has it; None if nothing has to move (collective).
+
+    cuts : what datasets lost since the last flush; see `Placed.cuts`.
+    """
+    if target is session.placed and not cuts:
         return None
     base, base_uids = session.placed.with_pins(session.tree)
-    at = {uid: i for i, uid in enumerate(base_uids)}
-    origin = [at.get(uid) for uid in target.uids]
+    origin = _origin(base_uids, target.uids)
     # Only records that are in the file are carried along.
     new = target.header.with_numrecs(base.numrecs)
-    if not base.vars or not needs_move(base, new, origin):
+    if not base.vars or not (needs_move(base, new, origin) or _harms(session, target, cuts)):
         return None
     driver = _copy_driver(session)
     error: BaseException | None = None
@@ -51,6 +60,35 @@ def moved(session: Session, target: Placed) -> Driver | None:
     target.virgin, target.gaps = True, False
     session.counts["moves"] += 1
     return driver
+
+
+def replaces_live(session: Session, uids: tuple[int, ...]) -> bool:
+    """Whether a variable of the header in the file is none of `uids`: deleted, or replaced by one of another layout."""
+    return session.disk_uids is not uids and not set(session.disk_uids) <= set(uids)
+
+
+def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
+    at = {uid: i for i, uid in enumerate(uids)}
+    return [at.get(uid) for uid in new]
+
+
+def _harms(session: Session, target: Placed, cuts: Cuts) -> bool:
+    """Whether live data would be overwritten if `target` were written into the file as it is."""
+    if not session.at_stake:
+        return False
+    if any(first < min(live, wanted) for first, live, wanted in _regrown(session, cuts)):
+        return True
+    return replaces_live(session, target.uids) and overwrites(
+        session.disk_header, target.header, _origin(session.disk_uids, target.uids)
+    )
+
+
+def _regrown(session: Session, cuts: Cuts) -> Iterator[tuple[int, int, int]]:
+    """Of datasets that lost records: the first one lost, the live ones, and those that there are now."""
+    for uid, (first, live) in cuts.items():
+        node = session.tree.datasets.get(uid)
+        if node is not None and node.shape:
+            yield first, live, node.shape[0]
 
 
 def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:

@@ -125,7 +125,7 @@ def open_file(
             return None
         location = mine.location
         if keeps_file and location is None:
-            location = Location(options.system, found.path, found.work)
+            location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
         driver = root
         if driver is None:
             opened_path = found.work if keeps_file else None if found.created else path
@@ -284,7 +284,7 @@ def open_copy(session: Session) -> tuple[Location, Driver]:
         return made[0].work.encode()
 
     work = on_root(comm, "copy", do).decode()
-    location = made[0] if made else Location(options.system, old.path, work)
+    location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen)
     driver = _driver(spec, work, True, options, comm, location)
     assert driver is not None
     return location, driver

@@ -27,7 +27,10 @@ from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 from pnc_vol.pending.plan import Place
 
-__all__ = ["Placed"]
+__all__ = ["Cuts", "Placed"]
+
+Cuts = dict[int, tuple[int, int]]
+"""See `Placed.cuts`."""
 
 
 class Placed:
@@ -43,9 +46,9 @@ class Placed:
     virgin : bool, True if every byte that nobody wrote reads as zero, but for `gaps`.
     gaps : bool, True if that is not known of the space between the variables of the header, where deleted ones were.
     clean : bool, it was so where the pinned variables lie, when they got their places.
-    cuts : dict of uid to int
-        Record variables that lost records since the last flush, and how many they were left: what the file holds
-        beyond is theirs no more, and is filled at the flush, before any rank's data.
+    cuts : dict of uid to (int, int)
+        Record variables that lost records since the last flush: how many they were left, and how many the header in the
+        file may give them. What the file holds beyond the first number is theirs no more, and is filled at the flush.
     """
 
     def __init__(self, options: Options) -> None:
@@ -67,7 +70,7 @@ class Placed:
         # Strings may grow after this, and then their data are as wide as they were.
         self._itemsizes = [datasets[uid].element.itemsize for uid in uids]
         self.record_uids = {uids[i] for i in record_vars(header)}
-        self.cuts: dict[int, int] = {}
+        self.cuts: Cuts = {}
         self._pins: dict[int, int] = {}
         self._seen = 0
         self._cursor: int | None = None
@@ -94,10 +97,11 @@ class Placed:
         self.clean &= self.drained
         self._full = True
 
-    def cut(self, uid: int, records: int) -> None:
-        """Note that a variable has lost what it had from some record on."""
+    def cut(self, uid: int, records: int, before: int) -> None:
+        """Note that a variable has lost what it had from some record on, of `before` records."""
         if uid in self.record_uids:
-            self.cuts[uid] = min(records, self.cuts.get(uid, records))
+            first, live = self.cuts.get(uid, (records, min(before, self.header.numrecs)))
+            self.cuts[uid] = min(records, first), live
 
     # ------------------------------------------------------------------------------------------ pins
 

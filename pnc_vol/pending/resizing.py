@@ -63,15 +63,18 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
 
 def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
     """Give a record dataset another number of records."""
-    old, new = node.shape, shape[0]
+    old, new = (node.shape or (0,))[0], shape[0]
     check_records(session, node, new)
-    if new < (old or (0,))[0]:
+    if new < old:
         session.complete_reads()
         count = new * math.prod(shape[1:])
         if not session.queue.cut(node, count):
             session.drain()
             session.queue.cut(node, count)
-        session.placed.cut(node.uid, new)
+        session.placed.cut(node.uid, new, old)
+    elif old < min(new, session.placed.header.numrecs) and not session.created and node.uid not in session.swept:
+        # A process that was killed, or another program, may have left anything in the records that it had not.
+        session.placed.cut(node.uid, old, old)
     node.shape = shape
     session.tree.touch()
 

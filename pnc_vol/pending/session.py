@@ -142,6 +142,8 @@ class Session:
         self.laid_out: tuple[Flat, Header] | None = None
         self.ordered_by_place = self.closed = False
         self.counts: defaultdict[str, float] = defaultdict(int)
+        self.swept: set[int] = set()
+        """Record variables that are known to hold their fill value behind their last record."""
         self.shrunk = False
         """Whether variables were deleted since the file was cut to the length of its data."""
         self.handles: dict[int, Request] = {}
@@ -190,6 +192,11 @@ class Session:
     def header(self) -> Header:
         """The header as it is in the file."""
         return self.disk_header
+
+    @property
+    def at_stake(self) -> bool:
+        """True if somebody could need what the header in the file knows: the file has its name, or has none at all."""
+        return self.location is None or self.location.published
 
     @property
     def always_durable(self) -> bool:
@@ -391,7 +398,7 @@ class Session:
 
     def adopt_header(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""
-        self.disk_header, self.disk_bytes = header, encoded
+        self.disk_header, self.disk_bytes, self.disk_uids = header, encoded, self.placed.uids
         self.tree.records = header.numrecs if record_vars(header) else 0
         self._flushed_version = self.tree.version
 
