@@ -54,7 +54,8 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         if comm.rank == 0 and location is not None:
             location.restore_header(session.driver)
         count = numrecs_bytes(new)
-        if not _same_but_numrecs(session.disk_header, new):
+        if not old or not _same_but_numrecs(session.disk_header, new):
+            # a copy has no header yet, though what is to be in it may be the same
             encoded = encode(new, check=False)  # names were checked when they were made; foreign ones are kept
         elif new.numrecs != session.disk_numrecs:
             encoded = old[:4] + count + old[4 + len(count) :]

@@ -366,6 +366,15 @@ def test_what_is_said_to_overwrite_nothing_does_not() -> None:
     assert in_place > 100
 
 
+def test_a_copy_with_the_same_header_as_before_has_a_header(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("rows", (2,), dtype=ROW)
+        for number in range(3):
+            f["rows"][0] = np.full(5, number, "i4")
+            f.flush()
+            assert content(path)["rows"] == [[number] * 5, []]
+
+
 def test_a_replaced_variable_takes_turns_between_two_places(path: pathlib.Path) -> None:
     sizes = []
     with pnc_vol.File(path, "w") as f:

@@ -48,7 +48,6 @@ WAITING = {
     ("append!, long attribute, append, attribute", "power"): "A3",
     ("grow!, shrink!", "power"): "A2",
     ("grow, shrink, second axis, grow", "power"): "A2",
-    ("ragged!, ragged, same length!, string, compound", "kill"): "A2",
     ("ragged!, ragged, same length!, string, compound", "power"): "A2",
 }
 """Scenarios that fail, and the defect that they wait for."""
