@@ -43,6 +43,8 @@ from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
 from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, patch, version
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import (
+    AlreadyDoneError,
+    AlreadyFlushedError,
     ClosedFileError,
     CollectiveMismatchError,
     CollectiveTimeout,
@@ -52,6 +54,7 @@ from pnc_vol.errors import (
     FlushError,
     FormatError,
     FormatWarning,
+    LogError,
     NotCDFError,
     NotYetError,
     PncVolError,
@@ -59,8 +62,10 @@ from pnc_vol.errors import (
     RangeError,
     RankError,
     ReadOnlyError,
+    RequestPendingError,
     ShortFileError,
     ShortFileWarning,
+    SyncError,
 )
 from pnc_vol.mapping.special import (
     Empty,
@@ -96,6 +101,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "UNLIMITED",
+    "AlreadyDoneError",
+    "AlreadyFlushedError",
     "AttributeManager",
     "ClosedFileError",
     "CollectiveMismatchError",
@@ -115,6 +122,7 @@ __all__ = [
     "Group",
     "HLObject",
     "HardLink",
+    "LogError",
     "MultiBlockSlice",
     "NotCDFError",
     "NotYetError",
@@ -126,9 +134,11 @@ __all__ = [
     "Reference",
     "RegionReference",
     "Request",
+    "RequestPendingError",
     "ShortFileError",
     "ShortFileWarning",
     "SoftLink",
+    "SyncError",
     "VirtualLayout",
     "VirtualSource",
     "__version__",
@@ -183,4 +193,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return __all__

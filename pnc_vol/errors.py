@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import Any
 
 __all__ = [
@@ -157,11 +158,25 @@ class NeedBytes(PncVolError):
 
 
 class NotFoundError(PncVolError, KeyError):
-    """No object, attribute or scale of that name."""
+    """No object, attribute or scale of that name; the text offers names that are nearly the same.
+
+    Parameters
+    ----------
+    message : str
+    name : str, what was asked for.
+    among : iterables of str, what there is; looked at when the text is shown, which most programs never do.
+    """
+
+    def __init__(self, message: str = "", *, name: str = "", among: Sequence[Iterable[str]] = ()) -> None:
+        super().__init__(message)
+        self._name, self._among = name, among
 
     def __str__(self) -> str:
         # KeyError shows the repr of its argument; a sentence should be shown as a sentence.
-        return str(self.args[0]) if self.args else ""
+        return f"{self.args[0]}{did_you_mean(self._name, *self._among)}" if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self),)
 
 
 class NameExistsError(PncVolError, ValueError):
@@ -189,6 +204,9 @@ class DefinitionError(PncVolError, ValueError):
 
 class SelectionError(PncVolError):
     """An index that selects nothing that exists, or data that do not fit what was selected."""
+
+    named = False
+    """Whether the text says which dataset it is about."""
 
 
 class SelectionIndexError(SelectionError, IndexError):
@@ -328,6 +346,27 @@ class DefinitionMismatchError(RankError, ValueError):
 
 class CollectiveTimeout(RankError, TimeoutError):
     """Ranks did not come to a collective call in time; `ranks` names them."""
+
+
+# ------------------------------------------------------------------------------------------- near matches
+
+_MOST_NAMES = 10_000
+"""Names that are compared, at most: of more the first ones."""
+
+
+def did_you_mean(name: str, *among: Iterable[str]) -> str:
+    """The names that are nearly the same, as the end of a message; "" if there are none.
+
+    Examples
+    --------
+    >>> did_you_mean("temprature", ["salinity", "temperature"])
+    "; did you mean 'temperature'?"
+    """
+    import difflib
+
+    by_folded = {other.casefold(): other for other in islice(chain(*among), _MOST_NAMES)}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=3) if name else []
+    return f"; did you mean {' or '.join(repr(by_folded[one]) for one in near)}?" if near else ""
 
 
 # ------------------------------------------------------------------------------------------------- warning

@@ -76,7 +76,9 @@ class AttributeManager(MutableMappingHDF5):
         try:
             return attrs[name]
         except KeyError:
-            raise NotFoundError(f"Unable to open attribute {name!r} of {self._id.node.path!r}: there is none") from None
+            raise NotFoundError(
+                f"Unable to open attribute {name!r} of {self._id.node.path!r}: there is none", name=name, among=(attrs,)
+            ) from None
 
     def __setitem__(self, name: str | bytes, value: Any) -> None:
         """Make the attribute, or replace it; type and shape are the value's."""
@@ -137,7 +139,13 @@ class AttributeManager(MutableMappingHDF5):
                 raise ReadOnlyKeyError(
                     f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
                 )
-            made = make_attribute(data, shape=shape, dtype=dtype)
+            try:
+                made = make_attribute(data, shape=shape, dtype=dtype)
+            except ConversionError as error:
+                from pnc_vol.api.explaining import say_instead
+
+                say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
+                raise
             if session.version != 5:
                 from pnc_vol.format.limits import check_type
 

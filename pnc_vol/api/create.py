@@ -68,11 +68,21 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     NotYetError
         A type or a storage that this version does not have.
     """
+    try:
+        return _plan(shape, dtype, data, options)
+    except ConversionError as error:
+        from pnc_vol.api.explaining import say_instead
+
+        say_instead(error, "the data of a dataset", data, dtype)
+        raise
+
+
+def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     _known(options)
     wanted = None if dtype is None else np.dtype(dtype)
     if data is None and shape is None:
         if wanted is None:
-            raise TypeError("One of data, shape or dtype must be specified")
+            raise TypeError("One of data, shape or dtype must be specified: a dataset of None would hold nothing")
         empty, array, element = True, None, element_for(wanted)
     elif is_empty(data):
         if shape is not None:

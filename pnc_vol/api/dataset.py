@@ -26,7 +26,7 @@ from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, has_text, source, target
 from pnc_vol.api.storage import Storage
 from pnc_vol.api.views import AsStrView, AsTypeView, cast
-from pnc_vol.errors import OperationError, SelectionValueError
+from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.special import Empty, check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
@@ -34,6 +34,7 @@ from pnc_vol.mapping.tree import DatasetNode
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
     from pnc_vol.api.fields import FieldsView
+    from pnc_vol.pending.session import Session
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -157,6 +158,13 @@ class Dataset(Storage, Posting):
         return self._read(args, new_dtype)
 
     def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = ()) -> Any:
+        try:
+            return self._read_selected(args, dtype, fields)
+        except SelectionError as error:
+            self._name_in(error)
+            raise
+
+    def _read_selected(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...]) -> Any:
         session = self._id.check()
         with session.lock:
             node: DatasetNode = self._id.node
@@ -252,15 +260,27 @@ class Dataset(Storage, Posting):
             node: DatasetNode = self._id.node
             if session.writable and session.write_simply(node, args, value):
                 return
-            session.check_writable("write data")
-            fields: tuple[str, ...] = ()
-            if node.element.kind == "composite":
-                from pnc_vol.api.fields import fields_of, split_names
+            try:
+                self._write(session, node, args, value)
+            except SelectionError as error:
+                self._name_in(error)
+                raise
+            except ConversionError as error:
+                from pnc_vol.api.explaining import say_instead
 
-                args, fields = split_names(args)
-                if fields:
-                    fields_of(node.element.dtype, fields, writing=True)
-            session.write(node, target(node.shape, args), value, fields)
+                say_instead(error, f"values in dataset {node.path!r}", value)
+                raise
+
+    def _write(self, session: Session, node: DatasetNode, args: Any, value: Any) -> None:
+        session.check_writable("write data")
+        fields: tuple[str, ...] = ()
+        if node.element.kind == "composite":
+            from pnc_vol.api.fields import fields_of, split_names
+
+            args, fields = split_names(args)
+            if fields:
+                fields_of(node.element.dtype, fields, writing=True)
+        session.write(node, target(node.shape, args), value, fields)
 
     def write_direct(self, source: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
         """Post a write of (a part of) an array.
@@ -310,7 +330,10 @@ class Dataset(Storage, Posting):
             node = self._node
             shape, limits = node.shape, node.maxshape
             if shape is None or limits is None:
-                raise TypeError("Only chunked datasets can be resized: create it with maxshape=")
+                more = (
+                    f": create it with maxshape={(None, *shape[1:])}; None is an axis without a limit" if shape else ""
+                )
+                raise TypeError(f"Unable to resize {node.path!r}: its shape {shape} is fixed{more}")
             new = _new_shape(shape, size, axis)
             if any(limit is not None and n > limit for n, limit in zip(new, limits, strict=True)):
                 raise OperationError(f"Unable to resize {node.path!r} from {shape} to {new}: its maxshape is {limits}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnc_vol.api.views import AbstractView
-from pnc_vol.errors import SelectionTypeError, SelectionValueError
+from pnc_vol.errors import SelectionTypeError, SelectionValueError, did_you_mean
 from pnc_vol.extents.selection import Selection, many, select
 from pnc_vol.mapping.references import RegionReference
 
@@ -51,7 +51,10 @@ def fields_of(dtype: np.dtype[Any], names: Sequence[str], *, writing: bool = Fal
         raise SelectionValueError("Field names only allowed for compound types")
     for name in names:
         if name not in dtype.names:
-            raise SelectionValueError(f"Field {name} does not appear in this type.")
+            near = did_you_mean(name, dtype.names)
+            raise SelectionValueError(
+                f"Field {name} does not appear in this type. It has {', '.join(dtype.names)}{near}"
+            )
     return np.dtype([(name, dtype[name]) for name in names])
 
 

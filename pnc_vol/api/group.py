@@ -215,7 +215,7 @@ class Group(Creating):
                 raise NotFoundError("Couldn't delete link (a group cannot delete itself)")
             place = paths.link_of(self._node, name)
             if place is None:
-                raise NotFoundError(f"Couldn't delete link ({name!r} doesn't exist)")
+                raise paths.missing(self._node, name, f"Couldn't delete link ({name!r} doesn't exist)")
             if not session.writable:
                 raise ReadOnlyKeyError(f"Couldn't delete link {name!r} (no write intent on file)")
             above, leaf = place
@@ -286,7 +286,8 @@ class Group(Creating):
         with session.lock:
             place = paths.link_of(self._node, source)
             if place is None:
-                raise DefinitionError(f"Unable to move link (name doesn't exist): {source!r}")
+                near = paths.missing(self._node, source, f"Unable to move link (name doesn't exist): {source!r}")
+                raise DefinitionError(str(near))
             slot = paths.slot(self._node, dest, "move link")
             slot.check_free("move link")
             if place[1] in place[0].links:
@@ -357,8 +358,8 @@ class Group(Creating):
             node = origin._id.node if isinstance(source, HLObject) else paths.lookup(self._node, source)
             if node is None:
                 # h5py looks the source up for its name when it gets none: a KeyError there
-                missing = NotFoundError if isinstance(dest, Group) and name is None else OperationError
-                raise missing(f"Unable to copy object (object {source!r} doesn't exist)")
+                missing = paths.missing(self._node, source, f"Unable to copy object (object {source!r} doesn't exist)")
+                raise missing if isinstance(dest, Group) and name is None else OperationError(str(missing))
             if isinstance(node, paths.Outside):
                 found = self._wrap_rare(node)
                 name = name or _leaf(source)

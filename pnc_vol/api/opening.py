@@ -22,7 +22,7 @@ from pnc_vol.api.absent import registered_drivers
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.stack import knows, root_keeps_file
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, warn_outside
+from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, did_you_mean, warn_outside
 from pnc_vol.system import System
 
 if TYPE_CHECKING:
@@ -157,9 +157,11 @@ def check_keywords(
     word, stack = driver_stack(driver, comm, others)
     for key in others:
         if key not in options.keyword_names():
-            raise TypeError(f"{key!r} is an invalid keyword argument for File()")
+            raise TypeError(
+                f"{key!r} is an invalid keyword argument for File(){did_you_mean(key, options.keyword_names())}"
+            )
     if mode not in MODES:
-        raise DefinitionError("Invalid mode; must be one of r, r+, w, w-, x, a")
+        raise DefinitionError(f"Invalid mode {mode!r}; must be one of r, r+, w, w-, x, a")
     libver = _libver(h5.get("libver"))
     _check_h5(mode, h5)
     interval = h5.get("alignment_interval", 1)

@@ -116,18 +116,30 @@ def find(group: GroupNode, name: object) -> Any:
         if child is None:
             found = _through_links(group, text, 0)
             if found is None:
-                raise NotFoundError(_missing(node, part, text))
+                raise _missing(node, part, text)
             return found
         node = child
     return node
 
 
-def _missing(node: Any, part: str, text: str) -> str:
+def _missing(node: Any, part: str, text: str) -> NotFoundError:
     if isinstance(node, DatasetNode):
-        return f"Unable to open object {text!r} ({node.path!r} is a dataset and has no members)"
+        return NotFoundError(f"Unable to open object {text!r} ({node.path!r} is a dataset and has no members)")
     if part in node.links:
-        return f"Unable to open object {text!r} (the link {part!r} in group {node.path!r} leads nowhere)"
-    return f"Unable to open object (object {part!r} doesn't exist in group {node.path!r})"
+        return NotFoundError(f"Unable to open object {text!r} (the link {part!r} in group {node.path!r} leads nowhere)")
+    return NotFoundError(
+        f"Unable to open object (object {part!r} doesn't exist in group {node.path!r})",
+        name=part,
+        among=(node.children, node.links),
+    )
+
+
+def missing(group: GroupNode, name: object, message: str) -> NotFoundError:
+    """The error for a path that leads nowhere; it offers names that are nearly the last one."""
+    *above, leaf = components(text_of(name, stored=True))
+    node = lookup(group, "/".join(above)) if above else group
+    among = (node.children, node.links) if isinstance(node, GroupNode) else ()
+    return NotFoundError(message, name=leaf, among=among)
 
 
 def _through_links(group: GroupNode, text: str, steps: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from pnc_vol.api.objects import HLObject
-from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError
+from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.pending.request import Request
 
@@ -86,6 +86,12 @@ def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
 class Posting(HLObject):
     """The part of `Dataset` that h5py does not have."""
 
+    def _name_in(self, error: SelectionError) -> None:
+        """Say in an error that it is about this dataset."""
+        from pnc_vol.api.explaining import name_dataset
+
+        name_dataset(error, self._id.node)
+
     @property
     def collective(self) -> contextlib.AbstractContextManager[None]:
         """Inside ``with ds.collective:`` every read of this dataset is collective: all ranks make it together."""
@@ -120,8 +126,12 @@ class Posting(HLObject):
         session = self._id.check()
         with session.lock:
             session.check_writable("write data")
-            chosen = _decomposed(self._id.node.shape, args) or target(self._id.node.shape, args)
-            return session.iput(self._id.node, chosen, value)
+            try:
+                chosen = _decomposed(self._id.node.shape, args) or target(self._id.node.shape, args)
+                return session.iput(self._id.node, chosen, value)
+            except SelectionError as error:
+                self._name_in(error)
+                raise
 
     def iget(self, args: Any, out: npt.NDArray[Any] | None = None) -> Request:
         """Post a read.
@@ -143,7 +153,11 @@ class Posting(HLObject):
             request = session.iget_run(node, args, out)
             if request is not None:
                 return request
-            return session.iget(node, _decomposed(node.shape, args) or source(node.shape, args), out)
+            try:
+                return session.iget(node, _decomposed(node.shape, args) or source(node.shape, args), out)
+            except SelectionError as error:
+                self._name_in(error)
+                raise
 
     def iput_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, values: Any) -> Request:
         """Post a write of many subarrays as one request (PnetCDF's varn).
@@ -162,7 +176,11 @@ class Posting(HLObject):
         session = self._id.check()
         with session.lock:
             session.check_writable("write data")
-            return session.iput_many(self._id.node, starts, counts, values)
+            try:
+                return session.iput_many(self._id.node, starts, counts, values)
+            except SelectionError as error:
+                self._name_in(error)
+                raise
 
     def iget_many(self, starts: npt.ArrayLike, counts: npt.ArrayLike, out: npt.NDArray[Any] | None = None) -> Request:
         """Post a read of many subarrays as one request (PnetCDF's varn).
@@ -178,7 +196,11 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
-            return session.iget_many(self._id.node, starts, counts, out)
+            try:
+                return session.iget_many(self._id.node, starts, counts, out)
+            except SelectionError as error:
+                self._name_in(error)
+                raise
 
     def flush(self) -> None:
         """Complete what this process has posted; collective if the file is shared by several ranks."""

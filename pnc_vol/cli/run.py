@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -34,4 +35,17 @@ def command(
     # As `python script.py` has it: the script's folder is where its own modules are found.
     sys.argv = [script, *(args or [])]
     sys.path.insert(0, os.path.dirname(REAL.realpath(script)))
-    runpy.run_path(script, run_name="__main__")
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Exception as error:
+        # As `python script.py` shows it: from the script's first line on, without what started it.
+        shown = _below(error.__traceback__, script)
+        sys.excepthook(type(error), error.with_traceback(shown), shown)
+        raise SystemExit(1) from None
+
+
+def _below(traceback: TracebackType | None, script: str) -> TracebackType | None:
+    """The part of a traceback that begins in the script; nothing if the script did not begin."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename != script:
+        traceback = traceback.tb_next
+    return traceback

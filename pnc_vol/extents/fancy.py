@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import join_runs
+from pnc_vol.extents.telling import limits
 
 __all__ = ["crossed", "increases", "index_array", "regular", "true_runs"]
 
@@ -22,7 +23,7 @@ SPARSE = 16
 """Elements for each that is selected, above which they are found one by one, and not the edges of their runs."""
 
 
-def index_array(arg: Any, dim: int, *, alone: bool) -> Int64:
+def index_array(arg: Any, dim: int, axis: int, *, alone: bool) -> Int64:
     """Elements that a list or array names on an axis of `dim` elements; `alone`: no other index stands beside it.
 
     Raises
@@ -32,33 +33,40 @@ def index_array(arg: Any, dim: int, *, alone: bool) -> Int64:
 
     Examples
     --------
-    >>> index_array([0, -1], 5, alone=True).tolist()
+    >>> index_array([0, -1], 5, 0, alone=True).tolist()
     [0, 4]
     """
     if isinstance(arg, (list, tuple, range)) and len(arg) == 0:
         return np.empty(0, np.int64)
     if not isinstance(arg, (list, tuple, range, np.ndarray)):
-        raise SelectionTypeError(f"Selection can't process {arg!r}")
+        raise SelectionTypeError(
+            f"Selection can't process {arg!r} on axis {axis}: give an integer, a slice, or a list or array of integers "
+            "or booleans"
+        )
     try:
         array = np.asarray(arg)
     except (ValueError, OverflowError):
-        raise SelectionTypeError("Only 1D arrays of integers are allowed for fancy indexing") from None
+        raise SelectionTypeError(f"Only 1D arrays of integers are allowed for fancy indexing (axis {axis})") from None
     if array.ndim != 1:
-        raise SelectionTypeError("Only 1D arrays allowed for fancy indexing")
+        raise SelectionTypeError(f"Only 1D arrays allowed for fancy indexing, not {array.ndim}D (axis {axis})")
     if array.dtype.kind == "b":
         if array.size != dim:
             if alone:
-                raise SelectionTypeError(f"Boolean indexing array has incompatible shape {array.shape}")
-            raise SelectionTypeError(f"boolean index of {array.size} did not match indexed array of {dim}")
+                raise SelectionTypeError(
+                    f"Boolean indexing array has incompatible shape {array.shape}; axis {axis} has {dim} elements"
+                )
+            raise SelectionTypeError(
+                f"boolean index of {array.size} did not match indexed array of {dim} on axis {axis}"
+            )
         return np.flatnonzero(array).astype(np.int64, copy=False)
     if array.dtype.kind not in "iu":
-        raise SelectionTypeError(f"Indexing arrays must have integer dtypes, not {array.dtype}")
+        raise SelectionTypeError(f"Indexing arrays must have integer dtypes, not {array.dtype} (axis {axis})")
     if array.size == 0:
         return np.empty(0, np.int64)
     # Looked at before the conversion: an unsigned value above int64 must not turn into a valid one.
     if int(array.max()) >= dim or int(array.min()) < -dim:
-        limits = f"(0-{dim - 1})" if dim else "empty dimension"
-        raise SelectionIndexError(f"Fancy indexing out of range for {limits}")
+        wrong = array[(array >= dim) | (array < -dim)][0]
+        raise SelectionIndexError(f"Fancy indexing out of range for {limits(dim)} on axis {axis}: {wrong}")
     index: Int64 = array.astype(np.int64)
     index[index < 0] += dim
     return index

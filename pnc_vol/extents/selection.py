@@ -27,6 +27,7 @@ from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionVal
 from pnc_vol.extents.fancy import crossed, increases, index_array, regular, true_runs
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import flatten
+from pnc_vol.extents.telling import limits, misfit, shown
 
 __all__ = ["Selection", "hyperslab", "listed", "many", "select", "whole"]
 
@@ -141,7 +142,8 @@ class Selection(NamedTuple):
                 n in (1, wanted) for n, wanted in zip(reversed(kept), reversed(target), strict=False)
             ):
                 return kept
-        raise SelectionTypeError(f"Can't broadcast {source_shape} -> {target}")
+        axes = () if self.listed is not None else [i for i in range(len(self.shape)) if not self.dropped >> i & 1]
+        raise SelectionTypeError(f"Can't broadcast {source_shape} -> {target}: {misfit(axes, target, source_shape)}")
 
     def describe(self) -> str:
         """The selection as one would write it, for messages.
@@ -276,11 +278,11 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
         else:
             number = arg if type(arg) is int else _integer(arg)
             if number is not None:
-                start[at] = _within(number, shape[at])
+                start[at] = _within(number, shape[at], at)
                 count[at] = 1
                 dropped |= 1 << at
             else:
-                lists[at] = index_array(arg, shape[at], alone=len(args) == 1)
+                lists[at] = index_array(arg, shape[at], at, alone=len(args) == 1)
                 count[at] = lists[at].size
                 result.append(count[at])
         at += 1
@@ -308,22 +310,21 @@ def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
     try:
         start, stop, step = arg.indices(dim)
     except ValueError as error:
-        raise SelectionValueError(f"Step must not be 0 (got {arg.start}:{arg.stop}:{arg.step}): {error}") from None
+        raise SelectionValueError(f"Step must not be 0 (got {shown(arg)}): {error}") from None
     except TypeError as error:
-        raise SelectionTypeError(f"Slice {arg.start}:{arg.stop}:{arg.step} cannot select: {error}") from None
+        raise SelectionTypeError(f"Slice {shown(arg)} cannot select: {error}") from None
     if step == 1:
         return (start, stop - start, 1) if stop > start else (0, 0, 1)
     count = len(range(start, stop, step))
     return (start, count, step if count > 1 else 1) if count else (0, 0, 1)
 
 
-def _within(number: int, dim: int) -> int:
+def _within(number: int, dim: int, axis: int) -> int:
     """The element that an integer names on an axis of `dim` elements."""
     at = number + dim if number < 0 else number
     if 0 <= at < dim:
         return at
-    limits = f"(0-{dim - 1})" if dim else "empty dimension"
-    raise SelectionIndexError(f"Index ({number}) out of range for {limits}")
+    raise SelectionIndexError(f"Index ({number}) out of range for {limits(dim)} on axis {axis}")
 
 
 def _integer(arg: Any) -> int | None:

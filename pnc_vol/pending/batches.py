@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.pending.plan import COLUMNS, Item, Listed, Rows, Tables
 
-__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome"]
+__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome", "posted", "without"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -57,6 +57,28 @@ class Batch(Protocol):
     @property
     def size(self) -> int:
         """Bytes that `load` needs room for."""
+
+
+def posted(batches: Sequence[Batch]) -> set[int]:
+    """The requests that have rows."""
+    return {number for batch in batches for uid in batch.uids() for number in batch.rows(uid)[:, 0].tolist()}
+
+
+def without(batches: Sequence[Batch], requests: set[int]) -> tuple[list[Batch], int]:
+    """The batches without the rows of some requests, and how many rows these had."""
+    gone = 0
+    left: list[Batch] = []
+    numbers = np.fromiter(requests, np.int64, len(requests))
+    for batch in batches:
+        changed = {}
+        for uid in batch.uids():
+            rows = batch.rows(uid)
+            kept = rows[~np.isin(rows[:, 0], numbers)]
+            if len(kept) < len(rows):
+                gone += len(rows) - len(kept)
+                changed[uid] = kept
+        left.append(batch.change(changed) if changed else batch)
+    return left, gone
 
 
 class RowsOf:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pnc_vol.errors import AlreadyDoneError, DefinitionError
 from pnc_vol.pending import composite
+from pnc_vol.pending.batches import posted
 from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ __all__ = ["cancel"]
 def cancel(session: Session, requests: Sequence[Request] | None) -> None:
     """See `Session.cancel`."""
     if requests is None:
-        session.kept &= session.queue.posted()
-        numbers = (session.queue.posted() | session.handles.keys()) - session.kept
+        waiting = posted(session.queue.batches())
+        session.kept &= waiting
+        numbers = (waiting | session.handles.keys()) - session.kept
     else:
         numbers = _numbers(session, requests)
     session.queue.cancel(numbers)

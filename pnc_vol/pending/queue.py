@@ -28,7 +28,7 @@ from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow, to_file
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent
+from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent, without
 from pnc_vol.pending.overlay import LEAST_TAIL, Sorted, lay_over, near
 from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, Tables, make_rows
 
@@ -312,11 +312,6 @@ class Queue:
             self._spill_end = 0
             self._spill.resize(0)
 
-    def posted(self) -> set[int]:
-        """The requests that have posted rows."""
-        batches = self.batches()
-        return {number for batch in batches for uid in batch.uids() for number in batch.rows(uid)[:, 0].tolist()}
-
     def cancel(self, requests: set[int]) -> int:
         """Take requests out; returns the rows that they had.
 
@@ -325,18 +320,7 @@ class Queue:
         OSError
             A log could not be told; nothing was taken out.
         """
-        gone = 0
-        left: list[Batch] = []
-        numbers = np.fromiter(requests, np.int64, len(requests))
-        for batch in self.batches():
-            changed = {}
-            for uid in batch.uids():
-                mine = batch.rows(uid)
-                kept = mine[~np.isin(mine[:, 0], numbers)]
-                if len(kept) < len(mine):
-                    gone += len(mine) - len(kept)
-                    changed[uid] = kept
-            left.append(batch.change(changed) if changed else batch)
+        left, gone = without(self.batches(), requests)
         self.replace(left)
         return gone
 

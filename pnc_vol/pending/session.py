@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError, RequestPendingError
+from pnc_vol.errors import ClosedFileError, ForkedFileError, NotYetError, ReadOnlyError, RequestPendingError
 from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.model import Header
@@ -251,6 +251,11 @@ class Session:
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
+        if node.element.kind == "composite":
+            raise NotYetError(
+                f"iput: the elements of {node.path!r} are stored in several variables, which one request cannot write; "
+                "post it with ds[...] = x, a compound also field by field: ds['name', ...] = x"
+            )
         number, nbytes, waits = post.lend(self, node, selection, values)
         return self.handle(number, "write", nbytes, waits=waits)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,8 +61,6 @@ def test_convert_refuses_to_replace(small, tmp_path, verb):
 
 def test_a_full_disk_is_told_of_the_target(small, tmp_path):
     resource = pytest.importorskip("resource")
-    import subprocess
-
     with h5py.File(small, "a") as f:
         f["large"] = np.zeros(500_000)
 
@@ -186,7 +185,14 @@ def test_an_unchanged_script_runs_on_pnc_vol(tmp_path, command):
 
 def test_a_script_that_fails_shows_its_traceback(tmp_path, command):
     (tmp_path / "s.py").write_text("1 / 0")
-    assert "ZeroDivisionError" in command("run", tmp_path / "s.py", check=1).stderr
+    told = command("run", tmp_path / "s.py", check=1).stderr
+    assert "ZeroDivisionError" in told
+    plain = subprocess.run([sys.executable, tmp_path / "s.py"], capture_output=True, text=True, check=False)
+    assert told == plain.stderr
+    (tmp_path / "wrong.py").write_text("1 = = 0")
+    told = command("run", tmp_path / "wrong.py", check=1).stderr
+    assert "SyntaxError" in told
+    assert "pnc_vol" not in told
     assert "no such script" in command("run", tmp_path / "none.py", check=2).stderr
 
 
@@ -224,8 +230,6 @@ def test_help_lists_the_verbs(command):
 
 
 def test_help_imports_nothing_heavy(tmp_path):
-    import subprocess
-
     code = (
         "import sys\nsys.argv = ['pnc-vol', '--help']\nfrom pnc_vol.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
@@ -235,8 +239,6 @@ def test_help_imports_nothing_heavy(tmp_path):
 
 
 def test_without_typer_the_command_says_how_to_install_it(tmp_path):
-    import subprocess
-
     (tmp_path / "typer.py").write_text("raise ImportError('none')")
     code = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom pnc_vol.cli.main import main\nmain()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

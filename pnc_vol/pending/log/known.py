@@ -24,7 +24,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.log.layout import encode_vara, encode_varn, encode_vars, itype_of, vara_packer
 from pnc_vol.pending.plan import COLUMNS, Rows
 
-__all__ = ["Known", "cut_to_rounds", "rows_of_request"]
+__all__ = ["Known", "cut_to_rounds", "entries_of", "rows_of_request"]
 
 
 class Known:
@@ -166,3 +166,17 @@ def rows_of_request(table: array[int], request: int) -> tuple[int, int]:
     """First and last row of a request; requests only grow along the table."""
     rows = range(len(table) // COLUMNS)
     return tuple(bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))  # type: ignore
+
+
+def entries_of(requests: array[int], ends: array[int], wanted: set[int]) -> list[tuple[int, int]]:
+    """Request and end of each entry of some requests.
+
+    requests, ends : of all entries, in the order of posting, which is that of the requests.
+    """
+    found = []
+    for request in sorted(wanted):
+        at = bisect_left(requests, request)
+        while at < len(requests) and requests[at] == request:
+            found.append((request, ends[at]))
+            at += 1
+    return found

@@ -20,7 +20,6 @@ import math
 import os
 import sys
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -52,7 +51,7 @@ from pnc_vol.pending.log.definitions import encode_definition, encode_gone, enco
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.hints import hints_in_force
-from pnc_vol.pending.log.known import Known, cut_to_rounds, rows_of_request
+from pnc_vol.pending.log.known import Known, cut_to_rounds, entries_of, rows_of_request
 from pnc_vol.pending.log.layout import DATA_MAGIC, MAX_NDIMS_AT, LogHeader, encode_header
 from pnc_vol.pending.log.quick import post_run
 from pnc_vol.pending.plan import COLUMNS
@@ -274,19 +273,6 @@ class LogQueue(Queue):
         self.files.commit.append(b"".join(records))
         self.sequence += len(records)
 
-    def _entomb(self, requests: set[int]) -> None:
-        """Say in the log that requests are cancelled."""
-        entries: list[tuple[int, int]] = []
-        for request in sorted(requests):
-            at = bisect_left(self.entry_requests, request)
-            while at < len(self.entry_requests) and self.entry_requests[at] == request:
-                entries.append((request, self.entry_ends[at]))
-                at += 1
-        if entries:
-            self._record(TOMBSTONE, *entries)
-        if self._each and self.logging:
-            self.files.sync()
-
     @contextmanager
     def in_memory(self) -> Iterator[None]:
         before, self.logged = self.logging, False
@@ -301,7 +287,11 @@ class LogQueue(Queue):
         raise NotImplementedError("a log copies what it is given: post it with put")
 
     def cancel(self, requests: set[int]) -> int:
-        self._entomb(requests)
+        entries = entries_of(self.entry_requests, self.entry_ends, requests)
+        if entries:
+            self._record(TOMBSTONE, *entries)
+        if self._each and self.logging:
+            self.files.sync()
         if self.closed or not self.logging or len(requests) != 1:
             return super().cancel(requests)
         gone = 0
