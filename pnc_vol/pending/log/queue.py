@@ -258,17 +258,10 @@ class LogQueue(Queue):
 
     def _record(self, kind: int, *which: tuple[int, int]) -> None:
         """Records that are no commits, one for each request and end in the entry log, or none is added."""
+        about = {"log_id": self.log_id, "epoch": self.epoch, "data_end": self.files.data.end}
         records = [
-            encode_record(
-                kind,
-                log_id=self.log_id,
-                sequence=self.sequence + 1 + i,
-                request=request,
-                epoch=self.epoch,
-                meta_end=meta_end,
-                data_end=self.files.data.end,
-            )
-            for i, (request, meta_end) in enumerate(which)
+            encode_record(kind, sequence=self.sequence + i, request=request, meta_end=end, **about)  # type: ignore[arg-type]
+            for i, (request, end) in enumerate(which, 1)
         ]
         self.files.commit.append(b"".join(records))
         self.sequence += len(records)
