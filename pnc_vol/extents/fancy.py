@@ -15,7 +15,6 @@ import numpy.typing as npt
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import join_runs
-from pnc_vol.extents.telling import limits
 
 __all__ = ["crossed", "increases", "index_array", "regular", "true_runs"]
 
@@ -65,6 +64,8 @@ def index_array(arg: Any, dim: int, axis: int, *, alone: bool) -> Int64:
         return np.empty(0, np.int64)
     # Looked at before the conversion: an unsigned value above int64 must not turn into a valid one.
     if int(array.max()) >= dim or int(array.min()) < -dim:
+        from pnc_vol.extents.telling import limits
+
         wrong = array[(array >= dim) | (array < -dim)][0]
         raise SelectionIndexError(f"Fancy indexing out of range for {limits(dim)} on axis {axis}: {wrong}")
     index: Int64 = array.astype(np.int64)

@@ -27,7 +27,6 @@ from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionVal
 from pnc_vol.extents.fancy import crossed, increases, index_array, regular, true_runs
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import flatten
-from pnc_vol.extents.telling import limits, misfit, shown
 
 __all__ = ["Selection", "hyperslab", "listed", "many", "select", "whole"]
 
@@ -142,6 +141,8 @@ class Selection(NamedTuple):
                 n in (1, wanted) for n, wanted in zip(reversed(kept), reversed(target), strict=False)
             ):
                 return kept
+        from pnc_vol.extents.telling import misfit
+
         axes = () if self.listed is not None else [i for i in range(len(self.shape)) if not self.dropped >> i & 1]
         raise SelectionTypeError(f"Can't broadcast {source_shape} -> {target}: {misfit(axes, target, source_shape)}")
 
@@ -310,8 +311,12 @@ def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
     try:
         start, stop, step = arg.indices(dim)
     except ValueError as error:
+        from pnc_vol.extents.telling import shown
+
         raise SelectionValueError(f"Step must not be 0 (got {shown(arg)}): {error}") from None
     except TypeError as error:
+        from pnc_vol.extents.telling import shown
+
         raise SelectionTypeError(f"Slice {shown(arg)} cannot select: {error}") from None
     if step == 1:
         return (start, stop - start, 1) if stop > start else (0, 0, 1)
@@ -324,6 +329,8 @@ def _within(number: int, dim: int, axis: int) -> int:
     at = number + dim if number < 0 else number
     if 0 <= at < dim:
         return at
+    from pnc_vol.extents.telling import limits
+
     raise SelectionIndexError(f"Index ({number}) out of range for {limits(dim)} on axis {axis}")
 
 
