@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop.other_files import outside
 from pnc_vol.interop.references import Meanings
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 
@@ -92,7 +93,7 @@ class Comparison:
 
     def _datasets(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
         for side, which in ((a, "first"), (b, "second")):
-            if not self.follow_external and (there := inspect_hdf5.outside(side)):
+            if not self.follow_external and (there := outside(side)):
                 yield path, f"not compared, the {which} file has its values elsewhere: {there}"
                 return
         yield from self._attributes(path, a, b)

@@ -44,6 +44,9 @@ def command(
     follow_external: Annotated[
         bool, typer.Option("--follow-external", help="Copy what an HDF5 file keeps in other files, too.")
     ] = False,
+    allow_sparse: Annotated[
+        bool, typer.Option("--allow-sparse", help="Convert a file that claims far more values than it holds.")
+    ] = False,
     block: Annotated[int, typer.Option("--block-mib", min=1, help="MiB of values held at once.")] = 16,
 ) -> None:
     """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and say what was kept."""
@@ -65,6 +68,7 @@ def command(
                     overwrite=overwrite,
                     compression=compression,
                     follow_external=follow_external,
+                    allow_sparse=allow_sparse,
                     **options,
                 )
         except LossError as loss:

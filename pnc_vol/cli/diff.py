@@ -25,15 +25,21 @@ def command(
     follow_external: Annotated[
         bool, typer.Option("--follow-external", help="Read what an HDF5 file keeps in other files, too.")
     ] = False,
+    allow_sparse: Annotated[
+        bool, typer.Option("--allow-sparse", help="Compare files that claim far more values than they hold.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
 ) -> None:
     """Compare objects, attributes, dimensions and values. Exit code: 0 same, 1 different, 2 trouble."""
     from pnc_vol.cli.comparing import Comparison
     from pnc_vol.interop.hdf5 import open_either
+    from pnc_vol.interop.space import claim_of, refuse_sparse
 
     absolute, relative = _tolerance(tolerance)
     count = 0
     with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
+        for path, opened in ((first, a), (second, b)) if not header else ():
+            refuse_sparse(path, claim_of(opened, follow_external=follow_external), allowed=allow_sparse)
         comparison = Comparison(
             a, b, values=not header, absolute=absolute, relative=relative, follow_external=follow_external
         )

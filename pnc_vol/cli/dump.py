@@ -29,10 +29,14 @@ def command(
     variables: Annotated[
         str | None, typer.Option("-v", "--variables", metavar="NAME,...", help="Data of these variables only.")
     ] = None,
+    allow_sparse: Annotated[
+        bool, typer.Option("--allow-sparse", help="Print the values of a file that claims far more than it holds.")
+    ] = False,
 ) -> None:
     """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
     from pnc_vol.cli import cdl
     from pnc_vol.cli.stored import StoredFile
+    from pnc_vol.interop.space import claim_of_header, refuse_sparse
 
     with expected(file, code=FAILED), StoredFile(file) as stored:
         wanted = variables.split(",") if variables is not None else None
@@ -40,6 +44,8 @@ def command(
         for name in wanted or ():
             if name not in known:
                 fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
+        if not header:
+            refuse_sparse(file, claim_of_header(stored.header, stored.nbytes), allowed=allow_sparse)
         name = re.split(r"/", file)[-1]
         stem = name.rpartition(".")[0] if "." in name else name
         sections = None if header else _sections(stored, wanted)

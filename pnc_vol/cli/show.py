@@ -96,7 +96,9 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and not told and error.errno:
         if error.errno == errno.EEXIST:
             return "it exists already; give another name, or --overwrite"
-        return _ADVICE.get(error.errno) or error.strerror or str(error)
+        # what the system says is explained; what we say explains itself
+        own = error.strerror not in (None, os.strerror(error.errno))
+        return (error.strerror if own else _ADVICE.get(error.errno)) or error.strerror or str(error)
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])
     return str(error) or type(error).__name__

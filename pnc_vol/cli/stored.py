@@ -61,6 +61,7 @@ class StoredFile:
             system.close(self.fd)
             raise
         self.header: Header = self.decoded.header
+        self.nbytes: int = system.fstat(self.fd).st_size
 
     def __enter__(self) -> StoredFile:
         return self

@@ -130,8 +130,8 @@ def _of_dataset(f: Any, node: DatasetNode) -> Iterator[str]:
     dtype, shape, session = node.element.dtype, node.shape or (), f.id.handle.session
     if is_ragged(dtype):
         if 0 not in shape:
-            # one row asks for the lengths of all
-            session.read(node, select(shape, (0,) * len(shape)))
+            # the last row asks for the lengths of all
+            session.read(node, select(shape, tuple(n - 1 for n in shape)))
         return
     kind = metadata_of(dtype).get("ref")
     for block in blocks(shape, _REFERENCE, _BLOCK) if kind is not None else ():

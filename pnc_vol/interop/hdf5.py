@@ -20,10 +20,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 from pnc_vol.errors import NotCDFError
-from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.pending import recognise
@@ -141,6 +142,7 @@ def convert(
     compression: str | None = None,
     compression_opts: Any = None,
     follow_external: bool = False,
+    allow_sparse: bool = False,
     system: System = REAL,
     **options: Any,
 ) -> Report:
@@ -163,6 +165,9 @@ def convert(
     follow_external : bool
         Copy values that an HDF5 source keeps in other files: external storage, and virtual datasets of other files.
         Otherwise such a dataset is among the lost, and no other file is opened.
+    allow_sparse : bool
+        Convert a file that claims far more values than it holds: by more than 64 MiB and four times its size. They are
+        written to the target as fill values.
     system : System
         The calls of the operating system, for the target; an HDF5 target is written by the HDF5 library.
     **options
@@ -180,8 +185,11 @@ def convert(
         The source is neither HDF5 nor classic NetCDF.
     LossError
         Something cannot be kept and `strict` is True.
+    LimitError
+        The source claims far more than it holds, and `allow_sparse` is False.
     OSError
-        Reading or writing failed; there is no target then, or the old one.
+        The target's file system has no room for the values; reading or writing failed. There is no target then, or the
+        old one.
 
     Examples
     --------
@@ -218,7 +226,7 @@ def convert(
 
     with _published(target, overwrite=overwrite, system=system) as temporary:
         with (
-            open_either(source, kind=kind) as reader,
+            _admitted(source, kind, target, follow=follow_external, allow=allow_sparse, packed=bool(storage)) as reader,
             _new_file(temporary, reader, kind, system, options) as writer,
         ):
             Transfer(
@@ -230,6 +238,7 @@ def convert(
                 progress=progress,
                 storage=storage,
                 follow_external=follow_external,
+                widest=partial(_check_strings, source, target, allow=allow_sparse),
             ).run()
         if strict and ledger.lost:
             first = ledger.lost[0]
@@ -240,6 +249,23 @@ def convert(
                 report(),
             )
     return report()
+
+
+@contextlib.contextmanager
+def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool, packed: bool) -> Iterator[Any]:
+    """The open source, if what it claims is there, and the target has room for it."""
+    with open_either(source, kind=kind) as reader:
+        claim = space.claim_of(reader, follow_external=follow)
+        space.refuse_sparse(source, claim, allowed=allow)
+        if not packed:
+            space.refuse_full(os.path.dirname(os.path.realpath(target)), claim.claimed)
+        yield reader
+
+
+def _check_strings(source: str, target: str, path: str, nbytes: int, held: int, *, allow: bool) -> None:
+    """Complain if strings that get one common width would take far more than the source holds."""
+    space.refuse_wide(source, path, nbytes, held, allowed=allow)
+    space.refuse_full(os.path.dirname(os.path.realpath(target)), nbytes)
 
 
 def _new_file(path: str, source: Any, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:

@@ -25,10 +25,10 @@ import numpy as np
 
 from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.interop import inspect_hdf5, writing_hdf5
+from pnc_vol.interop import inspect_hdf5, notes, writing_hdf5
+from pnc_vol.interop.other_files import outside
 from pnc_vol.interop.references import References
 from pnc_vol.interop.report import Ledger
-from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import check_string_dtype
 
 __all__ = ["Transfer"]
@@ -36,19 +36,8 @@ __all__ = ["Transfer"]
 #: What a target raises when it cannot hold something, as opposed to failing at it.
 REFUSALS = (DefinitionError, NotYetError, NameExistsError, RangeError, TypeError, ValueError, NotImplementedError)
 
-SPELLINGS = {
-    "string": "fixed-length string -> char with a trailing length dimension",
-    "vlen_string": "string -> char with a trailing length dimension",
-    "bool": 'bool -> byte with dtype="bool"',
-    "enum": "enum -> integer with flag_values and flag_meanings",
-    "complex": "complex -> trailing dimension of 2",
-    "float16": "float16 -> float",
-    "array": "array type -> more axes",
-    "opaque": "opaque -> ubyte with a trailing dimension",
-    "longdouble": "long double -> ubyte with a trailing dimension",
-    "datetime": "date -> int64",
-    "composite": "compound, reference or array of varying length -> a variable for each of its parts",
-}
+STRING = 16
+"""Bytes of a string of varying length in an HDF5 file, besides its characters."""
 
 
 class Transfer:
@@ -69,6 +58,8 @@ class Transfer:
         Keywords for the target's datasets that have a shape.
     follow_external : bool
         Copy values that HDF5 keeps in other files.
+    widest : callable, optional
+        ``widest(path, nbytes, held)`` may refuse strings that take `nbytes` in the target and `held` in the source.
     """
 
     def __init__(
@@ -82,9 +73,11 @@ class Transfer:
         progress: Callable[[int, int, str], None] | None,
         storage: dict[str, Any],
         follow_external: bool = False,
+        widest: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self.source, self.target, self.ledger = source, target, ledger
         self.follow_external = follow_external
+        self.widest = widest
         self.references = References(source, target, to_netcdf=to_netcdf)
         self.later: list[tuple[Any, Any]] = []
         """Objects, of the source and of the target, whose attributes hold references."""
@@ -124,9 +117,9 @@ class Transfer:
         for path in self.copied:
             self.values(path)
         self.target.flush()
-        self.fill_values()
+        notes.of_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
         if self.to_netcdf:
-            self.spellings()
+            notes.of_spellings(self.ledger, self.target, self.copied, self.scales)
 
     # ------------------------------------------------------------------------------------------ definitions
 
@@ -148,16 +141,7 @@ class Transfer:
                 continue
             self.member(path, name, member, target)
         if self.to_netcdf:
-            self.order(source, target)
-
-    def order(self, source: Any, target: Any) -> None:
-        """Note the order of a group's members if the file will not have it: NetCDF orders its variables alone."""
-        node = target.id.node
-        if node.order is None and inspect_hdf5.is_tracked(source):
-            datasets = [name for name, child in node.children.items() if hasattr(child, "shape")]
-            kept = [*(name for name in node.children if name not in datasets), *datasets, *node.links]
-            if kept != [name for name in inspect_hdf5.members(source) if name in kept]:
-                self.ledger.drop(source.name, "order of groups, types and links among the datasets")
+            notes.of_order(self.ledger, source, target)
 
     def link(self, path: str, name: str, target: Any, points_to: str) -> None:
         """Make a soft link."""
@@ -208,7 +192,7 @@ class Transfer:
 
     def dataset(self, path: str, name: str, source: Any, target: Any) -> None:
         """Define one dataset, without values."""
-        if (there := inspect_hdf5.outside(source)) and not self.follow_external:
+        if (there := outside(source)) and not self.follow_external:
             why = f"its values are in other files ({there}), which are only opened with follow_external=True"
             self.ledger.lose(path, "dataset", why)
             return
@@ -230,7 +214,8 @@ class Transfer:
             self.total += source.size * source.dtype.itemsize
         if self.to_netcdf:
             details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
-            if told := ", ".join(filter(None, (inspect_hdf5.storage_options(source), details))):
+            copied = f"{there} (the values were copied)" if there else ""
+            if told := ", ".join(filter(None, (inspect_hdf5.storage_options(source), copied, details))):
                 self.ledger.drop(path, told)
         self.attributes(source, made)
 
@@ -285,7 +270,7 @@ class Transfer:
                 continue
             self.ledger.attributes += 1
             if self.to_netcdf:
-                self.attribute_notes(source, name, where, shape)
+                notes.of_attribute(self.ledger, source, name, where, shape)
 
     def attribute(
         self, target: Any, name: str, where: str, value: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]
@@ -302,15 +287,6 @@ class Transfer:
             target.attrs.create(name, value, shape=shape, dtype=own)
         else:
             writing_hdf5.create_attribute(target, name, value, shape, own)
-
-    def attribute_notes(self, source: Any, name: str, where: str, shape: tuple[int, ...] | None) -> None:
-        """Note how an attribute of an HDF5 file is kept."""
-        if len(shape or ()) > 1:
-            self.ledger.spell(where, f"shape {shape} -> one axis, and the shape in {MARKER}")
-        if inspect_hdf5.is_plain_netcdf(source, name):
-            self.ledger.spell(where, "as netCDF-4 stores it -> an attribute of NetCDF, a text or one value")
-        elif details := inspect_hdf5.attribute_details(source, name):
-            self.ledger.drop(where, details)
 
     @contextmanager
     def noted(self, where: str) -> Iterator[None]:
@@ -428,39 +404,20 @@ class Transfer:
         int
             Its bytes.
         """
-        longest, where = 0, ()
+        longest, where, held = 0, (), 0
         for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
             texts = np.asarray(_read(source, block or ()), dtype=object)
             lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
+            held += int(lengths.sum()) + STRING * lengths.size
             if lengths.size and lengths.max() > longest:
                 longest = int(lengths.max())
                 at = np.unravel_index(int(lengths.argmax()), texts.shape)
                 where = tuple(int(i) + axis.start for i, axis in zip(at, block, strict=True))
+        if self.widest is not None:
+            self.widest(source.name, longest * source.size, held)
         if longest:
             target[where or ()] = source[where or ()]
         return longest
-
-    def fill_values(self) -> None:
-        """Note which fill values are attributes, too, as NetCDF has them."""
-        for path in self.copied:
-            mine, its = ("_FillValue" in side[path].attrs for side in (self.source, self.target))
-            if self.to_netcdf and its and not mine:
-                self.ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
-            elif not self.to_netcdf and mine:
-                self.ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
-
-    def spellings(self) -> None:
-        """Note which conventions the NetCDF file uses for what was copied."""
-        for path in self.copied:
-            node = self.target[path].id.node
-            if path.count("/") > 1 or node.cdf_name != node.name:
-                self.ledger.spell(path, f"path -> variable name {node.cdf_name}")
-            if node.element.kind in SPELLINGS:
-                self.ledger.spell(path, SPELLINGS[node.element.kind])
-            if node.is_placeholder and not node.parts:
-                self.ledger.spell(path, f"no elements -> scalar placeholder, and the shape in {MARKER}")
-        for path, name in self.scales.items():
-            self.ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")
 
 
 def _read(source: Any, selection: tuple[slice, ...]) -> Any:

@@ -9,7 +9,7 @@ Rules
 2. Arrays of varying length that are written are kept in memory, all of the dataset's, until the next flush lays them
    out anew: contiguous, in C order. So one rank alone can write them, and a log does not have them. Lengths and values
    that are in the file are not touched: both go to new variables, and the new header drops the old ones.
-3. What a file claims of rows is checked against the number of values that are there.
+3. Rows that the file has are read by `stored_rows`, which checks what the file claims of them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import FormatError, NotYetError, SelectionTypeError, warn_once
+from pnc_vol.errors import NotYetError, SelectionTypeError, warn_once
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import numbers
-from pnc_vol.extents.selection import Selection, many, select, whole
+from pnc_vol.extents.selection import Selection, select, whole
 from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.stored_rows import check_rows, stored_rows
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -179,15 +180,16 @@ def resident(session: Session, node: DatasetNode) -> Array:
     """All rows of a dataset, in memory: an array of objects with one axis."""
     size = prod(node.shape or ())
     if node.rows is None:
+        check_rows(session, node)
         node.rows = np.empty(size, object)
-        node.rows[:] = _stored_rows(session, node, whole(node.shape or ())).ravel()
+        node.rows[:] = stored_rows(session, node, whole(node.shape or ())).ravel()
     return np.asarray(node.rows)
 
 
 def _read_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
     dtype = node.element.dtype
     if node.rows is None:
-        return _stored_rows(session, node, selection)
+        return stored_rows(session, node, selection)
     made = np.empty(selection.nelems, dtype)
     for at, number in enumerate(numbers(selection).tolist()):
         row = node.rows[number]
@@ -199,35 +201,6 @@ def _shown(dtype: Dtype) -> Dtype:
     base = ragged_base(dtype)
     assert base is not None
     return base
-
-
-def _stored_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
-    """Rows as the variables have them.
-
-    Raises
-    ------
-    FormatError
-        The rows take more values than there are.
-    """
-    counts = session.read(node.parts["count"], whole(node.shape or ())).ravel()
-    values = node.parts["values"]
-    total = (values.shape or (0,))[0]
-    # as floats the sum cannot overflow, and what it rounds off is less than what would overflow below
-    if counts.size and (int(counts.min()) < 0 or counts.sum(dtype=float) > 2**62 or int(counts.sum()) > total):
-        raise FormatError(f"{node.path}: its rows take more values than the {total} of {values.cdf_name!r}")
-    chosen = numbers(selection)
-    starts = np.cumsum(counts) - counts
-    starts, wanted = starts[chosen], counts[chosen]
-    if chosen.size and int(wanted.sum()):
-        there = wanted > 0
-        found = session.read(values, many((total,), starts[there, None], wanted[there, None]))
-    else:
-        found = np.empty(0, _shown(node.element.dtype))
-    made = np.empty(chosen.size, node.element.dtype)
-    ends = np.cumsum(wanted)
-    for at, (end, length) in enumerate(zip(ends.tolist(), wanted.tolist(), strict=True)):
-        made[at] = found[end - length : end].copy()
-    return made.reshape(selection.result_shape)
 
 
 def settle(session: Session, *, closing: bool = False) -> None:

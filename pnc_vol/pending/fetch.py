@@ -28,6 +28,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.direct import PostedRead, complete_runs, facts_of, read_run
 from pnc_vol.pending.plan import Place
 from pnc_vol.pending.post import whole_extents
+from pnc_vol.pending.stored_rows import LARGE, check_width
 from pnc_vol.pending.straight import LEAST, read_straight
 from pnc_vol.pending.strided import reach, read_hyperslab
 
@@ -52,10 +53,13 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
     OSError
         The file could not be read.
     ShortFileError
-        The file ends before the data, and the file was opened with ``strict=True``.
+        The file ends before the data, and the file was opened with ``strict=True``; or a single element is longer than
+        the file.
     """
     element = node.element
     shape = selection.result_shape
+    if element.itemsize > LARGE:
+        check_width(session, node)
     if not collective and not session.queue.has(node.uid):
         facts = facts_of(session, node)
         one = selection.single_run() if facts is not None else None

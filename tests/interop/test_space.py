@@ -1,0 +1,179 @@
+"""Files that claim far more than they hold: refused with the numbers, or read in bounded memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.cli.main import main
+from pnc_vol.errors import FormatError, LimitError, ShortFileError
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Attr, Dim, Header, Var
+from pnc_vol.interop import space
+from pnc_vol.interop.hdf5 import convert
+
+pytestmark = pytest.mark.filterwarnings("ignore::pnc_vol.errors.PncVolWarning")
+HUGE = 1 << 40
+
+
+def claims(path: Path, *vars: Var, dims: tuple[Dim, ...], numrecs: int = 0, attrs: tuple[Attr, ...] = ()) -> Path:
+    """A file of a header alone."""
+
+    def header(begin: int) -> bytes:
+        placed = tuple(var._replace(begin=begin) for var in vars)
+        return encode(Header(5, numrecs=numrecs, dims=dims, attrs=attrs, vars=placed), check=False)
+
+    path.write_bytes(header(len(header(0))))
+    return path
+
+
+@pytest.fixture
+def sparse_netcdf(tmp_path: Path) -> Path:
+    return claims(tmp_path / "s.nc", Var("x", (0,), (), 6), dims=(Dim("n", HUGE),))
+
+
+@pytest.fixture
+def sparse_hdf5(tmp_path: Path) -> Path:
+    with h5py.File(tmp_path / "s.h5", "w") as f:
+        f.create_dataset("chunked", (HUGE,), "f8", chunks=(1 << 16,), maxshape=(None,))
+        f["chunked"][5] = 1.0
+    return tmp_path / "s.h5"
+
+
+@pytest.fixture
+def limited() -> Any:
+    """No file may become longer than 32 MiB: a failure here must not fill a disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_convert_refuses_what_is_not_there(sparse_netcdf: Path, sparse_hdf5: Path, limited: Any) -> None:
+    for source in (sparse_netcdf, sparse_hdf5):
+        target = source.with_suffix(".out")
+        with pytest.raises(LimitError, match="--allow-sparse") as caught:
+            convert(source, target)
+        assert f"claims {8 * HUGE} bytes of values, and the file has {source.stat().st_size};" in str(caught.value)
+        assert not target.exists()
+
+
+def test_what_is_allowed_must_still_fit_the_disk(sparse_netcdf: Path, sparse_hdf5: Path, limited: Any) -> None:
+    for source in (sparse_netcdf, sparse_hdf5):
+        with pytest.raises(OSError, match=f"{8 * HUGE} bytes of values are to be written, and .* are free") as caught:
+            convert(source, source.with_suffix(".out"), allow_sparse=True)
+        assert caught.value.errno == errno.ENOSPC
+        assert not source.with_suffix(".out").exists()
+
+
+def test_a_sparse_file_is_converted_if_that_is_allowed(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f.create_dataset("x", (9, 1 << 20), "f8", chunks=(1, 1 << 12), fillvalue=3)[8, -1] = 1
+    with pytest.raises(LimitError, match="'/x'"):
+        convert(tmp_path / "a.h5", tmp_path / "a.nc")
+    convert(tmp_path / "a.h5", tmp_path / "a.nc", allow_sparse=True)
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        assert f["x"][8, -2:].tolist() == [3, 1]
+
+
+def test_honest_files_are_not_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        # packed a thousand times, half written, and small but empty
+        f.create_dataset("packed", data=np.zeros(12 << 20, "f8"), chunks=(1 << 20,), compression="gzip")
+        f.create_dataset("later", (7 << 20,), "f8", chunks=(1 << 16,))
+        assert space.claim_of(f).held == 96 << 20
+    with h5py.File(tmp_path / "a.h5") as f:
+        space.refuse_sparse("a.h5", space.claim_of(f), allowed=False)
+    (tmp_path / "a.h5").unlink()
+
+
+def test_one_long_string_among_many(tmp_path: Path, limited: Any) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        texts = f.create_dataset("t", (1000,), h5py.string_dtype())
+        texts[:] = "short"
+        texts[500] = "x" * (1 << 20)
+    with pytest.raises(LimitError, match=r"/t have .* bytes; in NetCDF all get the width of the longest"):
+        convert(tmp_path / "a.h5", tmp_path / "a.nc")
+    assert not (tmp_path / "a.nc").exists()
+
+
+@pytest.mark.parametrize("command", [["dump"], ["diff", "SAME"]])
+def test_dump_and_diff_end(command: list[str], sparse_netcdf: Path, capsys: Any, monkeypatch: Any) -> None:
+    command = [command[0], str(sparse_netcdf), *(str(sparse_netcdf) for _ in command[1:])]
+    monkeypatch.setattr(sys, "argv", ["pnc-vol", *command])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == (1 if command[0] == "dump" else 2)
+    assert f"claims {8 * HUGE} bytes" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["pnc-vol", command[0], "-h", *command[1:]])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+
+
+# ------------------------------------------------------------------------------------------- rows, wide strings
+
+LITTLE = """
+import resource, sys, warnings
+import pnc_vol
+warnings.simplefilter("ignore")
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]) << 20, -1))
+{code}
+"""
+
+
+def in_little_memory(path: Path, code: str, mebibytes: int = 600) -> str:
+    """What a program prints that may have so much address space; libraries take about half of it."""
+    command = [sys.executable, "-c", LITTLE.format(code=code), str(path), "", str(mebibytes)]
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["ragged_needs_649MiB.nc", "ragged_needs_8GiB.nc"])
+def test_found_ragged_files(name: str, tmp_path: Path) -> None:
+    source = Path(__file__).parents[2] / "../shared/found" / name
+    if not source.exists():
+        pytest.skip("the found files of ../shared are not here")
+    shutil.copy(source, tmp_path / "a.nc")
+    code = 'with pnc_vol.File(sys.argv[1]) as f: print(f["grag"][0], f["grag"][-1])'
+    assert "[]" in in_little_memory(tmp_path / "a.nc", code)
+
+
+def test_rows_that_are_written_are_compared_with_the_file(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f.create_dataset("x", (1,), "i1")[0] = 1
+        f.create_dataset("r", (0,), pnc_vol.vlen_dtype("i4"), maxshape=(None,))
+    data = bytearray((tmp_path / "a.nc").read_bytes())
+    data[4:12] = (1 << 30).to_bytes(8, "big")
+    data = data.replace(b'"len":0', b'"lex":0')
+    (tmp_path / "a.nc").write_bytes(data)
+    with pnc_vol.File(tmp_path / "a.nc", "r+") as f:
+        assert f["r"].shape == (1 << 30,)
+        with pytest.raises(FormatError, match="claims 1073741824 rows"):
+            f["r"][5] = [1]
+        assert f["r"][7].tolist() == []
+
+
+def test_an_element_longer_than_the_file(tmp_path: Path) -> None:
+    text = claims(
+        tmp_path / "a.nc",
+        Var("t", (0, 1), (Attr("_Encoding", 2, 5, b"utf-8"),), 2),
+        dims=(Dim("n", 2), Dim("strlen_1073741824", 1 << 30)),
+    )
+    with pnc_vol.File(text) as f:
+        assert f["t"].shape == (2,)
+        with pytest.raises(ShortFileError, match="an element has 1073741824 bytes"):
+            f["t"][0]
