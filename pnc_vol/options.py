@@ -46,6 +46,7 @@ class Options:
     publish : "create" (an empty file is under its name at once) or "close" (all or nothing at close).
     on_overflow : "raise" or "clip".
     strict : bool, reading data beyond the end of a short file is an error.
+    external_links : "below", "any" or "none", where the files that external links lead to may be.
     ordered : bool, of overlapping writes of several ranks between two flushes the highest rank's wins.
     collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
     durable : bool, every flush and close is ``durable=True``.
@@ -74,6 +75,7 @@ class Options:
     publish: str = "create"
     on_overflow: str = "raise"
     strict: bool = False
+    external_links: str = "below"
     ordered: bool = False
     collective_timeout: float | None = 300.0
     durable: bool = False
@@ -183,6 +185,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "publish": _choice("create", "close"),
     "on_overflow": _choice("raise", "clip"),
     "strict": _flag,
+    "external_links": _choice("below", "any", "none"),
     "ordered": _flag,
     "collective_timeout": _seconds,
     "durable": _flag,
@@ -209,6 +212,7 @@ _HINT_NAMES = {
     "pnc_publish": "publish",
     "pnc_on_overflow": "on_overflow",
     "pnc_strict": "strict",
+    "pnc_external_links": "external_links",
     "pnc_ordered": "ordered",
     "pnc_collective_timeout": "collective_timeout",
     "pnc_durable": "durable",

@@ -6,12 +6,16 @@ Rules
 -----
 1. An external link is followed when its object is asked for, never otherwise. A relative name is looked for beside the
    file that has the link, then in the working directory, as in HDF5.
-2. Whatever is wrong with the other file is a KeyError, as in h5py.
+2. Whatever is wrong with the other file is a KeyError, as in h5py. It says nothing of what is in that file.
+3. A file that is not trusted may name any file: links lead to files below the folder of their own file, symbolic links
+   resolved, unless the option ``external_links`` says otherwise.
+4. Links that lead from file to file are followed at most `MOST_STEPS` times, so that a circle ends.
 """
 
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +24,21 @@ from pnc_vol.api import paths
 from pnc_vol.api.ids import ObjectID
 from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
 from pnc_vol.api.objects import HLObject
-from pnc_vol.errors import DefinitionError, NotFoundError, OperationError
+from pnc_vol.errors import DefinitionError, FormatError, NotFoundError, OperationError
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.links import External, Hard, Soft, TypeNode
+from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode
 from pnc_vol.mapping.tree import GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
+    from pnc_vol.options import Options
 
 __all__ = ["expander", "follow", "link_at", "make_link", "moved_link"]
+
+
+_STEPS: ContextVar[int] = ContextVar("_STEPS", default=0)
+"""External links that are being followed, one out of the file of the other."""
 
 
 def make_link(group: Group, name: Any, obj: Any) -> None:
@@ -144,24 +153,64 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr:
     KeyError
         No such file, or no such object in it.
     """
+    mode, swmr = access(oid, mode, swmr)
+    steps = _STEPS.get()
+    if steps == MOST_STEPS:
+        raise NotFoundError(
+            f"Unable to open the external link to {outside.filename!r}: it is the last of {steps} from file to file; "
+            "they go round in a circle"
+        )
+    token = _STEPS.set(steps + 1)
+    try:
+        return _followed(oid, outside, mode, swmr and mode == "r")
+    finally:
+        _STEPS.reset(token)
+
+
+def _followed(oid: ObjectID, outside: paths.Outside, mode: str, swmr: bool) -> HLObject:
     from pnc_vol.api.file import File
 
-    handle = oid.handle
-    mode, swmr = access(oid, mode, swmr)
-    filename = outside.filename
+    handle, filename = oid.handle, outside.filename
+    options = handle.session.options
     beside = os.path.join(os.path.dirname(handle.real), filename)
     problem: Exception | None = None
     for path in dict.fromkeys((beside, filename)):
-        if handle.session.comm.size > 1 and handle.session.options.system.realpath(path) == handle.real:
+        real = options.system.realpath(path)
+        if handle.session.comm.size > 1 and real == handle.real:
             # one rank alone may follow a link, and could not open the file that all share
             return File(oid)[outside.path or "/"]  # type: ignore[no-any-return]
+        if options.external_links == "none" or (options.external_links == "below" and not _below(real, handle.real)):
+            continue
         try:
-            file = File(path, mode, swmr=swmr and mode == "r")
+            file = File(path, mode, swmr=swmr, external_links=options.external_links)
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
             continue
-        return file[outside.path or "/"]  # type: ignore[no-any-return]
-    raise NotFoundError(f"Unable to open the external link to {filename!r}: {problem}")
+        try:
+            return file[outside.path or "/"]  # type: ignore[no-any-return]
+        except BaseException:
+            file.close()
+            raise
+    raise NotFoundError(f"Unable to open the external link to {filename!r}: {_why_not(problem, options)}") from None
+
+
+def _below(path: str, file: str) -> bool:
+    """Whether a resolved path is below the folder of a file."""
+    folder = os.path.dirname(file)
+    return os.path.commonpath((folder, path)) == folder
+
+
+def _why_not(problem: Exception | None, options: Options) -> str:
+    """What is wrong with a link, without a byte of the file that it leads to."""
+    if problem is None:
+        if options.external_links == "none":
+            return "external links are not followed (external_links='none')"
+        return "it leads out of the folder of its own file; if you trust that, open the file with external_links='any'"
+    if isinstance(problem, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(problem, FormatError):
+        return "the file is no NetCDF classic file, or a damaged one"
+    return os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else type(problem).__name__
 
 
 def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from pnc_vol.system import System
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name"]
+__all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name", "refuse_remote"]
 
 NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
 """Keywords of `File` that `File.in_memory` does not take."""
@@ -85,7 +86,32 @@ def file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, An
         raise TypeError("fileobj= is for driver='fileobj'")
     if driver == "fileobj" and not is_file_object(target):
         raise TypeError(f"driver='fileobj' needs an object with read() and seek(), not {target if target else name!r}")
-    return os.fsdecode(name), driver, target
+    path = os.fsdecode(name)
+    if target is None:
+        refuse_remote(path)
+    return path, driver, target
+
+
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def refuse_remote(path: str) -> None:
+    """Complain of an address of a file on another computer.
+
+    Raises
+    ------
+    NotYetError
+
+    Examples
+    --------
+    >>> refuse_remote("folder/file.nc")
+    """
+    found = _REMOTE.match(path)
+    if found is not None:
+        raise NotYetError(
+            f"{path}: remote files ({found.group()}...) are not supported; copy the file here, or open it with a "
+            "library for such addresses and give the file object to File()"
+        )
 
 
 def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.pending import recognise
 from pnc_vol.pending.commit import check_place, mode_of_new, name_new
-from pnc_vol.system import REAL, System, exists, read_at
+from pnc_vol.system import REAL, System, exists, is_folder, read_at
 
 __all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]
 
@@ -54,7 +54,10 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
     OSError
         It cannot be read.
     """
+    from pnc_vol.api.opening import refuse_remote
+
     path = os.fspath(path)
+    refuse_remote(os.fsdecode(path))
     check_place(system.stat(path), path, exclusive=False)
     fd = system.open(path, os.O_RDONLY)
     try:
@@ -120,6 +123,12 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
 
 
 def _check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
+    from pnc_vol.api.opening import refuse_remote
+
+    refuse_remote(target)
+    folder = os.path.dirname(system.realpath(target))
+    if not is_folder(system, folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder; make it first, or write elsewhere", folder)
     if not exists(system, target):
         return
     if not overwrite:
@@ -181,6 +190,8 @@ def convert(
     ------
     FileExistsError
         The target exists and `overwrite` is False, or it is the source.
+    FileNotFoundError
+        There is no source, or no folder for the target.
     NotCDFError
         The source is neither HDF5 nor classic NetCDF.
     LossError

@@ -209,3 +209,53 @@ def test_links_in_circles_end(tmp_path: pathlib.Path) -> None:
             other["x"] = f.create_group("g")
         with pytest.raises(pnc_vol.NotYetError, match="give it a name first"):
             f.create_group(None)["x"] = np.zeros(1)
+
+
+# ------------------------------------------------------------------------------------------- where links may lead
+
+
+def test_circles_of_external_links_end(tmp_path):
+    for name, other in (("a.nc", "b.nc"), ("b.nc", "a.nc")):
+        with pnc_vol.File(tmp_path / name, "w") as f:
+            f["x"] = pnc_vol.ExternalLink(other, "/x")
+            f["self"] = pnc_vol.ExternalLink(name, "/self")
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        for name in ("x", "self"):
+            with pytest.raises(KeyError, match="round in a circle"):
+                f[name]
+        assert f.get("x", 5) == 5
+
+
+def test_external_links_stay_below_the_folder_unless_told(tmp_path):
+    inner = tmp_path / "inner"
+    (inner / "deep").mkdir(parents=True)
+    for path in (tmp_path / "out.nc", inner / "deep/in.nc"):
+        with pnc_vol.File(path, "w") as f:
+            f["x"] = 7
+    (inner / "link.nc").symlink_to("../out.nc")
+    with pnc_vol.File(inner / "a.nc", "w") as f:
+        f["below"] = pnc_vol.ExternalLink("deep/in.nc", "/x")
+        f["above"] = pnc_vol.ExternalLink("../out.nc", "/x")
+        f["symlink"] = pnc_vol.ExternalLink("link.nc", "/x")
+        f["absolute"] = pnc_vol.ExternalLink(str(tmp_path / "out.nc"), "/x")
+    with pnc_vol.File(inner / "a.nc") as f:
+        assert f["below"][()] == 7
+        for name in ("above", "symlink", "absolute"):
+            with pytest.raises(KeyError, match="external_links='any'"):
+                f[name]
+    with pnc_vol.File(inner / "a.nc", external_links="any") as f:
+        assert [f[name][()] for name in ("below", "above", "symlink", "absolute")] == [7] * 4
+    with pnc_vol.File(inner / "a.nc", external_links="none") as f, pytest.raises(KeyError, match="not followed"):
+        f["below"]
+
+
+def test_an_error_says_nothing_of_what_is_in_the_other_file(tmp_path):
+    (tmp_path / "secret").write_bytes(b"root:$6$secret")
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f["x"] = pnc_vol.ExternalLink("secret", "/x")
+    with pnc_vol.File(tmp_path / "a.nc") as f, pytest.raises(KeyError, match="no NetCDF classic file") as caught:
+        f["x"]
+    told = caught.value
+    while told is not None:
+        assert "root" not in str(told)
+        told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)

@@ -586,3 +586,25 @@ def test_a_link_stays_and_a_file_that_may_not_be_written_stays_too(rich: Path, t
     convert(rich, tmp_path / "link.nc", overwrite=True)
     assert (tmp_path / "link.nc").is_symlink()
     assert (tmp_path / "true.nc").read_bytes()[:3] == b"CDF"
+
+
+def test_what_is_missing_is_named(rich: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such folder") as caught:
+        convert(rich, tmp_path / "nodir/x.nc")
+    assert caught.value.filename == str(tmp_path / "nodir")
+    with pytest.raises(FileNotFoundError):
+        convert(tmp_path / "absent.h5", tmp_path / "x.nc")
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "w", "a"])
+def test_addresses_are_refused_and_never_taken_for_paths(mode: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:/bucket").mkdir(parents=True)
+    for address in ("s3://bucket/x.nc", "https://example.org/x.nc"):
+        with pytest.raises(NotImplementedError, match="not supported"):
+            pnc_vol.File(address, mode)
+        with pytest.raises(NotImplementedError, match="not supported"):
+            convert(address, tmp_path / "x.nc")
+        with pytest.raises(NotImplementedError, match="not supported"):
+            convert(tmp_path / "x.nc", address)
+    assert os.listdir(tmp_path / "s3:/bucket") == []
