@@ -91,7 +91,10 @@ def join_folder(system: System, folder: str) -> None:
 
 
 def _not_made(error: OSError, folder: str) -> OSError:
-    text = f"nc_burst_buf_dirname: no log folder can be made here ({error.strerror})"
+    text = (
+        f"nc_burst_buf_dirname: no log folder can be made here ({error.strerror}); give a folder on a device with room "
+        "where you may write, or open the file without a log (nc_burst_buf=disable)"
+    )
     return type(error)(error.errno, text, os.path.dirname(folder))
 
 

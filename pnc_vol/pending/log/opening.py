@@ -20,7 +20,7 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, warn_outside
 from pnc_vol.options import Options
-from pnc_vol.pending.log.files import Share
+from pnc_vol.pending.log.files import FULL, Share
 from pnc_vol.pending.log.folders import (
     folder_for,
     forget_folder,
@@ -197,6 +197,8 @@ def begin_log(
             share=share,
             stored=stored,
         )
+    except OSError as reason:
+        error = _named(reason, folder)
     except Exception as reason:
         error = reason
     try:
@@ -215,6 +217,21 @@ def begin_log(
             _note(system, path, other)
     assert queue is not None
     return queue
+
+
+def _named(error: OSError, folder: str) -> OSError:
+    """The error with the folder that it is about, and what to do if there is no room."""
+    parent = os.path.dirname(folder)
+    if error.errno in FULL:
+        full = "your quota there is used up" if error.errno == errno.EDQUOT else "its device is full"
+        text = (
+            f"nc_burst_buf_dirname: no log can be begun in this folder: {full} ({error.strerror}). Free space there, "
+            "name a folder on another device, or open the file without a log (nc_burst_buf=disable)"
+        )
+        return type(error)(error.errno, text, parent)
+    if error.filename is None:
+        return type(error)(error.errno, f"nc_burst_buf_dirname: no log can be begun here ({error.strerror})", parent)
+    return error
 
 
 def _note(system: System, path: str, folder: str) -> None:

@@ -376,3 +376,27 @@ def test_a_sync_that_fails_is_no_post(tmp_path: pathlib.Path, logs: pathlib.Path
     assert pnc_vol.replay(tmp_path / "x.nc", burst_buf_dirname=str(logs)).replayed == 1
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert f["x"][:].tolist() == [1, 0, 0, 0]
+
+
+# -------------------------------------------------------------------------------------------- a full device
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["mkdir", "fallocate"])
+def test_a_log_that_cannot_be_begun_names_the_folder(
+    number: int, call: str, tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    for mode in ("a", "r+"):
+        system = FaultSystem(REAL, fail_at=1, errno=number, mode="forever", calls={call})
+        with pytest.raises(OSError, match="nc_burst_buf_dirname.*nc_burst_buf=disable") as caught:
+            pnc_vol.File(tmp_path / "x.nc", mode, **logged(logs, system=system))
+        assert (caught.value.errno, caught.value.filename) == (number, str(logs))
+        assert not list(logs.iterdir())
+        pnc_vol.File(tmp_path / "x.nc", "a").close()
+
+
+def test_a_device_without_room_for_a_log_is_named(device: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (device / "fill").write_bytes(bytes(SMALL))
+    with pytest.raises(OSError, match="its device is full") as caught:
+        pnc_vol.File(tmp_path / "x.nc", "w", **logged(device))
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(device))
