@@ -17,7 +17,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from pnc_vol.system import REAL, System
 
@@ -61,7 +61,8 @@ class Options:
     burst_buf_shared_logs : bool, the ranks of a node share one pair of log files.
     burst_buf_sync : "none", "flush" or "each", when the log is brought to stable storage.
     burst_buf_capacity : int, bytes that a rank's log may take; 0 is no limit.
-    recover : bool, replay the logs that a killed job left before the file is used.
+    recover : bool or "any-file", replay the logs that a killed job left of this file before it is used; or those of
+        another file that had its name, too.
     hints : mapping, hints that MPI-IO may know.
     system : System, the door to the operating system's files.
     """
@@ -90,7 +91,7 @@ class Options:
     burst_buf_shared_logs: bool = False
     burst_buf_sync: str = "none"
     burst_buf_capacity: int = 0
-    recover: bool = False
+    recover: bool | Literal["any-file"] = False
     hints: Mapping[str, str] = field(default_factory=dict)
     system: System = REAL
 
@@ -118,6 +119,15 @@ def _count(name: str, text: Any) -> int:
         return _size(name, text)
     except ValueError:
         raise ValueError(f"option {name}={text!r}: a number >= 0 is needed") from None
+
+
+def _recover(name: str, text: Any) -> bool | Literal["any-file"]:
+    if text == "any-file":
+        return "any-file"
+    try:
+        return _flag(name, text)
+    except ValueError:
+        raise ValueError(f"option {name}={text!r}: true, false or any-file is needed") from None
 
 
 def _choice(*words: str) -> Callable[[str, Any], str]:
@@ -200,7 +210,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "burst_buf_shared_logs": _flag,
     "burst_buf_sync": _choice("none", "flush", "each"),
     "burst_buf_capacity": _size,
-    "recover": _flag,
+    "recover": _recover,
 }
 
 _HINT_NAMES = {

@@ -22,7 +22,7 @@ import mmap
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -33,10 +33,8 @@ __all__ = [
     "CALLS", "REAL", "System", "copy_all", "exists", "is_folder", "read_at", "read_whole", "scratch_folder",
     "temporary_directory", "write_all", "write_whole",
 ]  # fmt: skip
-
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
-
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
 
@@ -53,7 +51,7 @@ _NO_COPY_RANGE = (
 CALLS = (
     "open", "close", "pread_into", "preadv", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
     "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "fchmod", "fchown",
-    "flock", "mmap", "memory_file", "copy_range", "realpath", "getpid", "umask", "token",
+    "getxattr", "setxattr", "flock", "mmap", "memory_file", "copy_range", "realpath", "getpid", "umask", "token",
 )  # fmt: skip
 
 
@@ -172,6 +170,13 @@ class System:
         """The names in a directory, sorted, so that what is done with them has one order."""
         return sorted(os.listdir(path))
 
+    def getxattr(self, path: Path, name: str) -> bytes:
+        """An extended attribute; an `OSError` where there is none, or no such thing."""
+        return _with_attributes("getxattr")(path, name)  # type: ignore[no-any-return]
+
+    def setxattr(self, path: Path, name: str, value: bytes, flags: int = 0) -> None:
+        _with_attributes("setxattr")(path, name, value, flags)
+
     def fsync_dir(self, path: Path) -> None:
         """Put the names of a directory on stable storage."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -206,6 +211,12 @@ class System:
     def token(self) -> str:
         """16 random hexadecimal digits, for names that nobody else has."""
         return os.urandom(8).hex()
+
+
+def _with_attributes(name: str) -> Callable[..., Any]:
+    if not hasattr(os, name):
+        raise OSError(errno.ENOTSUP, "this system has no extended attributes")
+    return cast("Callable[..., Any]", getattr(os, name))
 
 
 REAL = System()
@@ -335,19 +346,12 @@ def copy_all(
 
     Parameters
     ----------
-    source, target : int
-        Descriptors of two files, or of one file whose two ranges do not overlap.
-    nbytes : int
+    source, target : int, descriptors of two files, or of one file whose two ranges do not overlap.
 
     Returns
     -------
     int
         Bytes copied; fewer than `nbytes` only where the source ends.
-
-    Raises
-    ------
-    OSError
-        With the system's number.
     """
     copied = 0
     while copied < nbytes:
@@ -376,22 +380,21 @@ def copy_all(
 
 def exists(system: System, path: Path) -> bool:
     """Whether a file or directory has this name, a dangling symbolic link included."""
-    try:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         system.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+        return True
+    return False
 
 
-def read_whole(system: System, path: Path, *, limit: int = 1 << 30) -> bytes:
-    """The content of a file.
+def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int = 0) -> bytes:
+    """The content of a file; `flags` are added to ``O_RDONLY``.
 
     Raises
     ------
     OSError
         The system's, or `errno.EFBIG` if the file has more than `limit` bytes.
     """
-    fd = system.open(path, os.O_RDONLY)
+    fd = system.open(path, os.O_RDONLY | flags)
     try:
         nbytes = system.fstat(fd).st_size
         if nbytes > limit:
@@ -433,12 +436,9 @@ def write_whole(
 
     Parameters
     ----------
-    mode : int
-        Permissions before the process's mask.
-    exclusive : bool
-        Raise `FileExistsError` if the name is taken, and follow no symbolic link.
-    durable : bool
-        Return when the content is on stable storage. The name is not: see `System.fsync_dir`.
+    mode : int, permissions before the process's mask.
+    exclusive : bool, raise `FileExistsError` if the name is taken, and follow no symbolic link.
+    durable : bool, return when the content is on stable storage. The name is not: see `System.fsync_dir`.
     """
     kind = os.O_EXCL | os.O_NOFOLLOW if exclusive else os.O_TRUNC
     fd = system.open(path, os.O_WRONLY | os.O_CREAT | kind, mode)

@@ -29,6 +29,7 @@ def replay(
     salvage: bool = False,
     partial: bool = False,
     uncounted: bool = False,
+    any_file: bool = False,
     **options: Any,
 ) -> ReplayReport:
     """Put what burst-buffer logs hold into a file (collective if there is a communicator).
@@ -49,6 +50,9 @@ def replay(
         Replay the logs of some ranks without those of the others.
     uncounted : bool
         Also entries beyond the count of a log of the C library: flushed before, or of calls that never returned.
+    any_file : bool
+        Also logs of another file: of one that this file replaced, or that it was copied from. By default they are
+        refused, because what they hold was posted to that file.
     **options
         As of `File`, e.g. ``burst_buf_dirname`` or ``hints``.
 
@@ -72,7 +76,6 @@ def replay(
         report = pnc_vol.replay("out.nc", "/scratch/logs-of-the-killed-job")
         print(report.replayed, "requests of it are in the file now")
     """
-    from pnc_vol.pending.log.opening import abandoned_logs
     from pnc_vol.pending.log.replay import replay_into
     from pnc_vol.pending.log.source import metas_of, named_logs
     from pnc_vol.pending.sharing import refuse_open
@@ -86,7 +89,7 @@ def replay(
 
     def find() -> bytes:
         if logs is None:
-            left.extend(abandoned_logs(real, resolved))
+            left.extend(_left(real, resolved, any_file=any_file))
             return json.dumps(metas_of(resolved.system, left)).encode()
         names = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
         return json.dumps(named_logs(resolved.system, [os.fspath(name) for name in names], real)).encode()
@@ -94,11 +97,27 @@ def replay(
     found = json.loads(communicators.on_root(ranks, "replay find", find))
     first = ranks.rank == 0
     report = replay_into(
-        target, found, options=resolved, comm=ranks, salvage=salvage, partial=partial, uncounted=uncounted
+        target,
+        found,
+        options=resolved,
+        comm=ranks,
+        salvage=salvage,
+        partial=partial,
+        uncounted=uncounted,
+        any_file=any_file,
     )
     if first:
         _remove(real, resolved, left)
     return report
+
+
+def _left(real: str, options: Options, *, any_file: bool) -> list[str]:
+    """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
+    from pnc_vol.pending.log.opening import leftovers_of
+
+    found = leftovers_of(real, options)
+    # Where all are of another file they are named, so that the refusal says which.
+    return found.own + (found.foreign if any_file or not found.own else [])
 
 
 def _remove(real: str, options: Options, folders: list[str]) -> None:

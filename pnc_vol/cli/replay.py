@@ -37,6 +37,10 @@ def command(
         bool, typer.Option("--partial", help="Replay the logs of some ranks without the others.")
     ] = False,
     salvage: Annotated[bool, typer.Option("--salvage", help="Replay what is good of a damaged log.")] = False,
+    any_file: Annotated[
+        bool,
+        typer.Option("--any-file", help="Also logs of another file, such as one that had this name and was replaced."),
+    ] = False,
     uncounted: Annotated[
         bool, typer.Option("--uncounted", help="Also entries beyond the count of a log of the C library.")
     ] = False,
@@ -51,7 +55,9 @@ def command(
 
     with expected(file):
         try:
-            report = replay(file, logs or None, partial=partial, salvage=salvage, uncounted=uncounted)
+            report = replay(
+                file, logs or None, partial=partial, salvage=salvage, uncounted=uncounted, any_file=any_file
+            )
         except LogRefusedError as error:
             fail(file, error, REFUSED)
     for line in lines(file, report):

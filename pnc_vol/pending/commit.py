@@ -27,6 +27,7 @@ import numpy as np
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import warn_outside
 from pnc_vol.pending.batches import one_extent
+from pnc_vol.pending.identity import carry
 from pnc_vol.system import System, read_at, write_all
 
 __all__ = ["Location", "check_place", "mode_of_new", "name_new", "neighbour", "recover"]
@@ -141,6 +142,12 @@ class Location:
         mode = self.system.stat(self.work).st_mode & 0o7777
         with _named(self.path):
             made.key = _write_new(self.system, made.work, b"", mode)
+            try:
+                # Logs that belong to the file belong to the copy once that has its name.
+                carry(self.system, self.work, made.work)
+            except OSError:
+                made.discard()
+                raise
         return made
 
     def discard(self) -> None:

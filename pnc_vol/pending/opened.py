@@ -40,6 +40,7 @@ from pnc_vol.pending.collector import without_collector
 from pnc_vol.pending.commit import Location, write_bytes
 from pnc_vol.pending.existing import ATTEMPTS, replaced_too_often
 from pnc_vol.pending.finding import Found, Mine, find
+from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.opening import begin_log, missing_folder
 from pnc_vol.pending.queue import Queue
 from pnc_vol.system import scratch_folder
@@ -317,17 +318,8 @@ def open_queue(session: Session) -> Queue:
     if not options.burst_buf or not session.writable or session.location is None:
         return Queue(options.buffer_size, lambda: open_spill(session))
     location = session.location
-
-    def stored() -> dict[int, str]:
-        there = {var.name for var in session.disk_header.vars}
-        placed = session.placed
-        named = zip(placed.uids, placed.header.vars, strict=True)
-        return {uid: var.name for uid, var in named if var.name in there}
-
     try:
-        return begin_log(
-            location.path, options, session.comm, lambda: open_spill(session), work=location.work, stored=stored
-        )
+        return begin_log(location.path, options, session.comm, lambda: open_spill(session), FileOfLog(session))
     except BaseException as error:
         if session.comm.in_step(error):
             session.driver.close()

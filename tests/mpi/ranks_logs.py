@@ -4,6 +4,7 @@
 ``reset N``         rank 0 is killed when it has cut N of the files of its log; the others post more, and are killed
 ``strings``         a job that posts strings, longer and longer, and is killed
 ``grown``           without a log: one rank posts a longer string than those that a dataset was made with
+``again``           the file is made anew, and what another job had posted to the former one is not in it
 ``replay``          the logs that were left, by these ranks
 ==================  ===========================================================================================
 """
@@ -14,11 +15,13 @@ import os
 import signal
 import sys
 import time
+import warnings
 
 import numpy as np
 from mpi4py import MPI
 
 import pnc_vol as h5py
+from pnc_vol.errors import LogRefusedError
 from pnc_vol.pending.log.files import Tail
 
 comm = MPI.COMM_WORLD
@@ -80,6 +83,21 @@ elif case == "grown":
             t[0] = "longer than what was longer"
         f.flush()
         assert t.asstr()[:].tolist() == ["longer than what was longer", "longer than hello"]
+elif case == "again":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with h5py.File(path, "w", driver="mpio", comm=comm, burst_buf=bool(args)) as f:
+            x = f.create_dataset("s", (8,), h5py.string_dtype())
+            f.flush()
+            x[comm.rank] = "new"
+        with h5py.File(path, "r+", driver="mpio", comm=comm, recover=True) as f:
+            assert f["s"].asstr()[:].tolist() == ["new"] * comm.size + [""] * (8 - comm.size)
+    refused = ""
+    try:
+        h5py.replay(path, comm=comm)
+    except LogRefusedError as error:
+        refused = str(error)
+    assert "belongs to another file" in refused
 elif case == "replay":
     report = h5py.replay(path, comm=comm)
     assert report.whole, report

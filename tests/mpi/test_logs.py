@@ -44,3 +44,11 @@ def test_strings_that_grow_are_replayed_on_ranks(nprocs: int, tmp_path: Path) ->
 def test_a_string_that_grows_on_one_rank(tmp_path: Path) -> None:
     """The width that counts for the comparison of ranks is the one that they agreed on, not 1."""
     run_mpi(2, PROGRAM, "grown", tmp_path)
+
+
+def test_the_logs_of_a_replaced_file_are_refused_on_ranks(tmp_path: Path) -> None:
+    run_mpi(2, PROGRAM, "strings", tmp_path, check=False)
+    folders = list(tmp_path.glob("pncbb-*"))
+    run_mpi(3, PROGRAM, "again", tmp_path)
+    run_mpi(2, PROGRAM, "again", tmp_path, "logged")
+    assert list(tmp_path.glob("pncbb-*")) == folders

@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +48,11 @@ class Job:
     sources : list of LogSource, in the order of ranks.
     verdicts : list of Verdict
     report : ReplayReport
-    salvage : bool, replay logs that were written before a file had its name, whatever the file.
 
     Raises
     ------
     LogRefusedError
-        The logs are of another file.
+        The file has not what the logs write to.
     LogError
         An entry says what cannot be.
     """
@@ -65,8 +63,6 @@ class Job:
         sources: Sequence[LogSource],
         verdicts: Sequence[Verdict],
         report: ReplayReport,
-        *,
-        salvage: bool = False,
     ) -> None:
         self.session = session
         self.report = report
@@ -89,8 +85,6 @@ class Job:
         crc = crc_of_header(session.disk_bytes)
         self._written = max((s.defined.headers.get(crc, 0) for s in self.sources), default=0)
         """The epoch that the file's header begins; 0 if the logs do not know that header."""
-        if not salvage and not self._written:
-            self._refuse_unnamed()
         in_header = self._in_header()
         for definition in in_header.values():
             if definition.varid not in self._gone:
@@ -124,18 +118,6 @@ class Job:
                     gone.add(holder[path])
                 holder[path], path_of[varid] = varid, path
         return gone | {d.varid for definitions in self._known for d in definitions if d.owner in gone}
-
-    def _refuse_unnamed(self) -> None:
-        path = self.session.path
-        for source in self.sources:
-            work = source.defined.work
-            if work and os.path.basename(path) != work:
-                raise LogRefusedError(
-                    f"{source.base}.meta is of a file that had not taken its name yet (publish='close'): replay it "
-                    f"into {work!r}, if that is still there, or use salvage",
-                    field="path",
-                    value=work,
-                )
 
     def _in_header(self) -> dict[int, Definition]:
         """What the file's header has under the name that it had when that header was about to be written.

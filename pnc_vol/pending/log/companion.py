@@ -79,13 +79,14 @@ class CompanionHeader(NamedTuple):
     """The header of a companion.
 
     log_id : bytes[16], random, new whenever the logs are begun anew.
-    layout_digest : bytes[16], of the variables as the writer laid them out; replay refuses another file.
+    file : bytes[16], identity of the file when the log was begun (`pending.identity`); replay refuses another file.
+        Zeros in logs of earlier versions, which name none.
     rank, num_ranks : int, of the job that wrote.
     path : str, the file that the log is for. Never followed; a check only.
     """
 
     log_id: bytes
-    layout_digest: bytes
+    file: bytes
     rank: int
     num_ranks: int
     path: str
@@ -127,13 +128,13 @@ def encode_companion_header(header: CompanionHeader) -> bytes:
     128
     """
     path = header.path.encode("utf-8", "surrogateescape")
-    for field, value in (("log_id", header.log_id), ("layout_digest", header.layout_digest)):
+    for field, value in (("log_id", header.log_id), ("file", header.file)):
         if len(value) != 16:
             raise LogError(f"{field} is 16 bytes, not {len(value)}", field=field, value=value)
     if not 0 <= header.rank < header.num_ranks < 2**31 or len(path) > _MOST_PATH:
         raise LogError(f"rank {header.rank} of {header.num_ranks}, path of {len(path)} bytes", field="rank")
     size = -(-(_HEADER.size + len(path) + 4) // RECORD_BYTES) * RECORD_BYTES
-    ids = header.log_id, header.layout_digest, header.rank, header.num_ranks
+    ids = header.log_id, header.file, header.rank, header.num_ranks
     head = (_HEADER.pack(MAGIC, VERSION, size, *ids, len(path), RECORD_BYTES) + path).ljust(size - 4, b"\0")
     return head + _CRC.pack(crc32(head))
 
@@ -266,7 +267,7 @@ def _header(data: Bytes) -> tuple[CompanionHeader, int]:
     if len(data) < 2 * RECORD_BYTES:
         raise LogError(f"a companion of {len(data)} bytes ends inside its header", offset=len(data), field="header")
     fields: tuple[Any, ...] = _HEADER.unpack_from(data)
-    magic, version, size, log_id, digest, rank, ranks, length, record = fields
+    magic, version, size, log_id, file, rank, ranks, length, record = fields
     for offset, field, value, right in (
         (0, "magic", magic, magic == MAGIC),
         (8, "version", version, version == VERSION),
@@ -281,4 +282,4 @@ def _header(data: Bytes) -> tuple[CompanionHeader, int]:
     if crc32(memoryview(data)[: size - 4]) != crc:
         raise LogError("the header of the companion has a wrong CRC", offset=size - 4, field="crc", value=crc)
     path = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "surrogateescape")
-    return CompanionHeader(log_id, digest, rank, ranks, path), size
+    return CompanionHeader(log_id, file, rank, ranks, path), size

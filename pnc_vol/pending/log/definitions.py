@@ -21,8 +21,8 @@ from pnc_vol.mapping.names import is_member_name
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = [
-    "Definition", "Definitions", "crc_of_header", "encode_definition", "encode_gone", "encode_work", "encode_written",
-    "read_definitions", "whole_of",
+    "Definition", "Definitions", "crc_of_header", "encode_base", "encode_definition", "encode_gone", "encode_work",
+    "encode_written", "read_definitions", "whole_of",
 ]  # fmt: skip
 
 _MOST_WIDTH = 1 << 31
@@ -68,6 +68,8 @@ class Definitions(NamedTuple):
     torn_bytes : int, after the last whole line.
     headers : dict of int to int, CRC-32 of headers that were about to be written, without their record count, and the
         epoch: what is defined in an earlier one is in that header under its last name.
+    bases : set of int, CRC-32 of the headers that the file had when definitions were made, likewise.
+    files : set of bytes[16], identities that the file had (`pending.identity`), beside that in the companion.
     """
 
     found: list[Definition]
@@ -75,6 +77,8 @@ class Definitions(NamedTuple):
     work: str
     torn_bytes: int
     headers: dict[int, int]
+    bases: set[int]
+    files: set[bytes]
 
 
 def encode_definition(
@@ -110,9 +114,14 @@ def crc_of_header(header: bytes) -> int:
     return zlib.crc32(memoryview(header)[12 if header[3:4] == b"\x05" else 8 :])
 
 
-def encode_written(header: bytes, epoch: int) -> bytes:
-    """The line that says that a header is about to be written."""
-    return _line({"header": crc_of_header(header), "epoch": epoch})
+def encode_base(header: bytes, file: bytes) -> bytes:
+    """The line that says which header the file has, and which file it is, when the definitions that follow are made."""
+    return _line({"base": crc_of_header(header), "file": file.hex()})
+
+
+def encode_written(header: bytes, epoch: int, file: bytes) -> bytes:
+    """The line that says that a header is about to be written, and to which file."""
+    return _line({"header": crc_of_header(header), "epoch": epoch, "file": file.hex()})
 
 
 def encode_work(work: str) -> bytes:
@@ -145,6 +154,8 @@ def read_definitions(data: bytes) -> Definitions:
     found: list[Definition] = []
     gone: set[int] = set()
     headers: dict[int, int] = {}
+    bases: set[int] = set()
+    files: set[bytes] = set()
     work = ""
     at = 0
     for end, line in _lines(data):
@@ -154,14 +165,18 @@ def read_definitions(data: bytes) -> Definitions:
                 work = str(said["work"])
             elif "gone" in said:
                 gone.add(int(said["gone"]))
-            elif "header" in said:
-                headers[int(said["header"])] = int(said["epoch"])
+            elif "header" in said or "base" in said:
+                if "header" in said:
+                    headers[int(said["header"])] = int(said["epoch"])
+                else:
+                    bases.add(int(said["base"]))
+                files.add(bytes.fromhex(said.get("file", "")))
             else:
                 found.append(_definition(said))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LogError(f"the definition at byte {at} cannot be: {error}", offset=at, field="definition") from error
         at = end
-    return Definitions(found, gone, work, len(data) - at, headers)
+    return Definitions(found, gone, work, len(data) - at, headers, bases, files - {b""})
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -6,6 +6,7 @@ Rules
 -----
 1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
 2. What is found is said, once, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
+3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, warn_outside
 from pnc_vol.options import Options
+from pnc_vol.pending.identity import UNKNOWN, identify
+from pnc_vol.pending.log.belonging import claim_of, is_of, part
+from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.files import FULL, Share
 from pnc_vol.pending.log.folders import (
     folder_for,
@@ -37,7 +42,7 @@ from pnc_vol.pending.log.replay import ReplayReport, replay_into
 from pnc_vol.pending.log.source import holds_posts, metas_of
 from pnc_vol.system import System, exists, is_folder
 
-__all__ = ["abandoned_logs", "begin_log", "look_after_leftovers", "missing_folder", "recover_logs"]
+__all__ = ["abandoned_logs", "begin_log", "leftovers_of", "look_after_leftovers", "missing_folder", "recover_logs"]
 
 
 def parent_of(path: str, options: Options) -> str:
@@ -56,13 +61,33 @@ def missing_folder(options: Options) -> OSError | None:
     return FileNotFoundError(errno.ENOENT, "nc_burst_buf_dirname: there is no such folder", folder)
 
 
-def abandoned_logs(path: str, options: Options) -> list[str]:
-    """Folders of logs of a file, oldest first, of jobs that are gone and left what the file may not hold."""
+class Leftovers(NamedTuple):
+    """Folders of logs, oldest first, of jobs that are gone and left what the file may not hold.
+
+    own : list of str, of the file.
+    foreign : list of str, of another file that had its name, by what the logs say.
+    """
+
+    own: list[str]
+    foreign: list[str]
+
+
+def leftovers_of(path: str, options: Options) -> Leftovers:
+    """The logs that jobs left under the name of a file."""
     system = options.system
     folders = left_behind(system, path, parent_of(path, options))
     # A job's folders on several nodes have one name; the logs of all its ranks are needed.
     jobs = {os.path.basename(folder) for folder in folders if holds_posts(system, folder)}
-    return [folder for folder in folders if os.path.basename(folder) in jobs]
+    found = Leftovers([], [])
+    for folder in folders:
+        if os.path.basename(folder) in jobs:
+            (found.own if is_of(system, claim_of(system, folder), path) else found.foreign).append(folder)
+    return found
+
+
+def abandoned_logs(path: str, options: Options) -> list[str]:
+    """Folders of logs of a file, oldest first, of jobs that are gone and left what the file may not hold."""
+    return leftovers_of(path, options).own
 
 
 def look_after_leftovers(path: str, options: Options, *, writable: bool, replaced: bool) -> None:
@@ -90,26 +115,42 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
         return
     if writable:
         _tidy(real, options)
-    folders = abandoned_logs(real, options)
-    if not folders:
-        return
+    found = leftovers_of(real, options)
+    everything = [*found.own, *found.foreign]
     if options.burst_buf_overwrite and writable:
-        for folder in folders:
+        for folder in everything:
             remove_folder(system, folder)
             forget_folder(system, real, folder)
         return
-    if options.recover and writable and not replaced:
+    if replaced and everything:
+        for folder in found.own:
+            with suppress(OSError):
+                part(system, real, folder)
+        _tell(path, "of the file that is replaced now", everything)
+        return
+    if options.recover == "any-file" and writable:
+        found = Leftovers(everything, [])
+    if found.foreign:
+        _tell(path, "of another file that had this name", found.foreign)
+    if options.recover and writable and found.own:
         try:
-            recover_logs(real, options)
-            return
+            recover_logs(real, options, found.own)
         except LogRefusedError as error:
             warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
-            return
-    what = "have no part in the new file" if replaced else "are not in the file"
+    elif found.own:
+        warn_outside(
+            f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(found.own)}; "
+            "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', puts it into the file "
+            "(nc_burst_buf_overwrite=enable removes it)"
+        )
+
+
+def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
+    """Say that there are logs that are not this file's; they are kept."""
     warn_outside(
-        f"{path}: a job that ended early left posted data that {what}, in {', '.join(folders)}; "
-        "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE LOGS', puts it into the file "
-        "(nc_burst_buf_overwrite=enable removes it)"
+        f"{path}: a job that ended early left posted data {whose}, in {', '.join(folders)}. They are kept and not put "
+        "into this file; 'pnc-vol log FOLDER' shows them, 'pnc-vol replay --any-file FILE FOLDER' puts them into a "
+        "file all the same, nc_burst_buf_overwrite=enable removes them"
     )
 
 
@@ -124,27 +165,23 @@ def _tidy(path: str, options: Options) -> None:
                 forget_folder(system, path, folder)
 
 
-def recover_logs(path: str, options: Options) -> list[ReplayReport]:
+def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
     """Replay the logs that killed jobs left of a file, the oldest first, and remove them.
 
     Raises
     ------
     LogError
-        A log is damaged; it is kept.
+        A log is damaged; all are kept.
     """
     system = options.system
-    reports = []
     plain = replace(options, burst_buf=False, recover=False, driver="")
-    jobs: dict[str, list[str]] = {}
-    for folder in abandoned_logs(path, options):
-        # Nodes with places of their own for logs have folders of one name.
-        jobs.setdefault(os.path.basename(folder), []).append(folder)
-    for folders in jobs.values():
-        reports.append(replay_into(path, metas_of(system, folders), options=plain))
-        for folder in folders:
-            remove_folder(system, folder)
-            forget_folder(system, path, folder)
-    return reports
+    any_file = options.recover == "any-file"
+    # Together: a job that began when another one had been killed knows a header that the other one does not.
+    report = replay_into(path, metas_of(system, folders), options=plain, any_file=any_file)
+    for folder in folders:
+        remove_folder(system, folder)
+        forget_folder(system, path, folder)
+    return report
 
 
 def begin_log(
@@ -152,16 +189,14 @@ def begin_log(
     options: Options,
     comm: Comm,
     open_spill: Callable[[], Driver],
-    *,
-    work: str = "",
-    stored: Callable[[], dict[int, str]] = dict,
+    file: FileOfLog,
 ) -> LogQueue:
     """A queue in a new log, one for each rank (collective).
 
     Parameters
     ----------
-    work : str, the name that the file has now.
-    stored : callable, see `LogQueue`.
+    path : str, the file that the log is for.
+    file : FileOfLog, the same as it is now; it gets an identity, which the logs name.
 
     Raises
     ------
@@ -171,11 +206,13 @@ def begin_log(
     system = options.system
 
     def make() -> bytes:
+        identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
         made = folder_for(system, path, parent_of(path, options))
         _note(system, path, made)
-        return os.fsencode(made)
+        return identity + os.fsencode(made)
 
-    first = os.fsdecode(on_root(comm, "open log", make))
+    told_by_root = on_root(comm, "open log", make)
+    file.identity, first = told_by_root[: len(UNKNOWN)], os.fsdecode(told_by_root[len(UNKNOWN) :])
     # Storage of a node's own has no folder yet that rank 0 made elsewhere.
     folder = os.path.join(parent_of(path, options), os.path.basename(first))
     name, share, lowest = f"{stem_of(path)}_0_{comm.rank}", None, comm.rank
@@ -191,11 +228,10 @@ def begin_log(
             open_spill,
             base=os.path.join(folder, name),
             path=path,
-            work=work,
+            file=file,
             rank=comm.rank,
             size=comm.size,
             share=share,
-            stored=stored,
         )
     except OSError as reason:
         error = _named(reason, folder)

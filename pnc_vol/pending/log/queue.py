@@ -21,7 +21,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
 
@@ -33,7 +33,6 @@ from pnc_vol.errors import warn_outside
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
-from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.pending.batches import Batch
@@ -47,7 +46,8 @@ from pnc_vol.pending.log.companion import (
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.definitions import encode_definition, encode_gone, encode_work, encode_written, whole_of
+from pnc_vol.pending.log.defining import Defining, FileOfLog
+from pnc_vol.pending.log.definitions import encode_work
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.hints import hints_in_force
@@ -73,11 +73,9 @@ class LogQueue(Queue):
     open_spill : callable, as of `Queue`.
     base : str, path of the log files without suffix.
     path : str, the file that the log is for.
-    work : str, the name that it has now.
+    file : FileOfLog, the same as it is now.
     rank, size : int, of the job.
     share : Share, optional, how ranks of the node share the files.
-    stored : callable
-        Gives the name of each dataset's variable in the file's header, by uid.
     """
 
     logged = True
@@ -90,11 +88,10 @@ class LogQueue(Queue):
         *,
         base: str,
         path: str,
-        work: str = "",
+        file: FileOfLog,
         rank: int,
         size: int,
         share: Share | None = None,
-        stored: Callable[[], dict[int, str]] = dict,
     ) -> None:
         super().__init__(options.buffer_size, open_spill)
         self.options = options
@@ -106,30 +103,26 @@ class LogQueue(Queue):
         self.log_id = os.urandom(16)
         self.seed = crc32(self.log_id)
         self.sequence = self.epoch = self.fills = self.entries = 0
-        self._told = False
         self.logging = True
-        self._find_stored = stored
-        self._stored: dict[int, str] | None = None
-        self._units: dict[int, int] = {}
-        self.known: dict[int, Known] = {}
-        self._path_of: dict[str, int] = {}
         self.entry_requests, self.entry_ends = array("q"), array("q")
         """Request and end of each entry."""
         self._each = options.burst_buf_sync == "each"
         self.quick = not self._each and not self._limited
-        self._work = encode_work(os.path.basename(work)) if work and work != path else b""
+        self._work = encode_work(os.path.basename(file.work)) if file.work != path else b""
         self.files = LogFiles(self.system, base, share)
+        self.defining = Defining(self.system, self.files.defs, file)
+        self.known = self.defining.known
         try:
-            self._begin()
+            self._begin(file.identity)
         except BaseException:
             self.files.close(delete=True, alone=True)
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, file: bytes) -> None:
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
-        about = CompanionHeader(self.log_id, bytes(16), header.rank_id, header.num_ranks, header.path)
+        about = CompanionHeader(self.log_id, file, header.rank_id, header.num_ranks, header.path)
         files.commit.append(encode_companion_header(about))
         if self._work:
             files.defs.append(self._work)
@@ -208,45 +201,8 @@ class LogQueue(Queue):
 
     def _define(self, node: DatasetNode, known: Known) -> None:
         """Log what replay must know of a dataset."""
-        uid, path = node.uid, node.path
-        owner, part = whole_of(node)
-        if part:
-            # A part is found by its dataset, which is defined first.
-            whole = self.known.get(owner.uid)
-            if whole is None or not whole.holds(owner):
-                self._define(owner, Known(owner))
-        if self._stored is None:
-            self._stored = self._find_stored()
-            self._names = frozenset(self._stored.values())
-        before = self.known.get(uid)
-        # Datasets may have changed names with each other: whoever is met again on the way is being defined.
-        self.known[uid] = known
-        try:
-            stored = self._stored.get(uid)
-            replaces = not part and stored is None and variable_name(path, node.tree.separator) in self._names
-            if replaces:
-                # The variable of that name was deleted, or renamed: say which.
-                for other, name in self._stored.items():
-                    self._define_if_moved(node.tree.datasets.get(other), name)
-            if not part:
-                self._define_if_moved(node.tree.datasets.get(self._path_of.get(path, uid)), path)
-            line = encode_definition(node, stored=stored, replaces=replaces, epoch=self.epoch, fills=self.fills)
-            self.files.defs.append(line)
-        except BaseException:
-            if before is None:
-                del self.known[uid]
-            else:
-                self.known[uid] = before
-            raise
-        self._units[uid], self._path_of[path] = known.unit, uid
-        self.counters[0] = max(self.counters[0], len(node.shape or ()) + len(known.trailing))
-
-    def _define_if_moved(self, node: DatasetNode | None, name: str) -> None:
-        if node is None or name in (node.cdf_name, node.path):
-            return
-        known = self.known.get(node.uid)
-        if known is None or not known.holds(node):
-            self._define(node, Known(node))
+        self.defining.define(node, known, (self.epoch, self.fills))
+        self.counters[0] = self.defining.ndims
 
     def _take_back(self, meta: int, data: int, commit: int) -> None:
         """Forget a post that could not be logged whole."""
@@ -341,7 +297,7 @@ class LogQueue(Queue):
         tables = [self._open_rows(uid) for uid in uids]
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
         for by_uid, base, nbytes in cut_to_rounds(np.concatenate(tables), owner, self.round):
-            self.closed.append(LogBatch(by_uid, self.data, base, nbytes, self._units))
+            self.closed.append(LogBatch(by_uid, self.data, base, nbytes, self.defining.units))
         self.tables = {}
         self._sorted = {}
 
@@ -357,7 +313,7 @@ class LogQueue(Queue):
     def _open_batch(self, uid: int) -> Batch:
         if not self.logging:
             return super()._open_batch(uid)
-        return LogBatch({}, self.data, 0, 0, self._units)
+        return LogBatch({}, self.data, 0, 0, self.defining.units)
 
     def stop_logging(self) -> None:
         """Let later posts wait in memory: the log is full and cannot be emptied now."""
@@ -368,31 +324,13 @@ class LogQueue(Queue):
         """A new epoch; bring the log to stable storage if that was asked for at flushes."""
         if self.options.burst_buf_sync != "none":
             self.files.sync()
-        self._told = False
-        with suppress(OSError):
-            # The header may be written and the log not begun anew: say what the header will not know any more.
-            self._tell_of_names()
-            self._told = self.logging
+        self.defining.about_to_flush((self.epoch, self.fills), logging=self.logging)
         self.epoch += 1
         self.fills = 0
-        self._stored = None
 
     def about_to_write(self, header: bytes) -> None:
         """Say which header comes: from then on datasets are in the file under their new names."""
-        with suppress(OSError):
-            if self.known and self._told:
-                self.files.defs.append(encode_written(header, self.epoch))
-
-    def _tell_of_names(self) -> None:
-        """Log which datasets were deleted or renamed since they were defined in the log."""
-        for uid, known in list(self.known.items()):
-            node = known.node
-            if known.version == node.tree.version or not self.logging:
-                continue
-            if node.tree.datasets.get(uid) is not node:
-                self.files.defs.append(encode_gone(uid))
-            elif node.path != known.path:
-                self._define(node, Known(node))
+        self.defining.about_to_write(header, self.epoch)
 
     def settled(self) -> None:
         """All that was posted is in the file, header included: begin the log anew."""
@@ -421,7 +359,7 @@ class LogQueue(Queue):
             if tail.end != end:
                 tail.cut(end)
         self.sequence = self.entries = self.counters[1] = 0
-        self.known, self._path_of = {}, {}
+        self.defining.forget()
         self.entry_requests, self.entry_ends = array("q"), array("q")
 
     def close(self, *, flushed: bool = True) -> None:

@@ -9,7 +9,8 @@ Rules
 2. Entries are applied in the order of their log, logs in the order of ranks; replaying twice changes nothing, because
    a log of ours is marked as flushed once the file holds it, and because entries overwrite.
 3. A log that is damaged, and not merely torn at its end as a kill leaves it, is refused unless `salvage` is set; so
-   are the logs of some ranks without those of the others unless `partial` is.
+   are the logs of some ranks without those of the others unless `partial` is, and logs of another file unless
+   `any_file` is.
 4. A dataset that the file lacks, because its header was never written, is made as the log describes it.
 """
 
@@ -20,11 +21,15 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial as bound
 
 from pnc_vol.comm import Comm, serial
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.options import Options
+from pnc_vol.pending.identity import identity_of
 from pnc_vol.pending.log.applying import Job
+from pnc_vol.pending.log.belonging import refuse_other_file, refuse_other_header
+from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.judging import Verdict
 from pnc_vol.pending.log.source import LogSource, sources_of
 from pnc_vol.system import System, exists
@@ -81,6 +86,7 @@ def replay_into(
     salvage: bool = False,
     partial: bool = False,
     uncounted: bool = False,
+    any_file: bool = False,
 ) -> ReplayReport:
     """Replay logs into a file (collective).
 
@@ -98,6 +104,8 @@ def replay_into(
         Replay the logs of some ranks without those of the others.
     uncounted : bool
         Also entries beyond the count of a log of the C library: flushed before, or never counted.
+    any_file : bool
+        Also logs that belong to another file, or to another state of this one.
 
     Raises
     ------
@@ -124,6 +132,8 @@ def replay_into(
             _refuse_damaged(sources, verdicts, salvage)
             jobs = _by_job(sources, verdicts, partial)
             _refuse_no_file(options.system, path)
+            if comm.rank == 0 and not any_file:
+                refuse_other_file(options.system, path, _holding(sources, verdicts, salvage))
         except Exception as reason:
             error = reason
         comm.exchange("replay", error=error)
@@ -131,7 +141,7 @@ def replay_into(
             _count(report, path, source, verdict)
         if any(len(verdict.replay) or verdict.fills for verdict in verdicts):
             parts = [([sources[i] for i in job], [verdicts[i] for i in job]) for job in jobs]
-            _replay_jobs(path, parts, report, options, comm, salvage=salvage)
+            _replay_jobs(path, parts, report, options, comm, salvage=salvage, any_file=any_file)
         for source in sources:
             source.mark_flushed()
     del report.messages[_MOST_MESSAGES:]
@@ -146,6 +156,7 @@ def _replay_jobs(
     comm: Comm,
     *,
     salvage: bool,
+    any_file: bool,
 ) -> None:
     from pnc_vol.pending.session import open_session
 
@@ -153,17 +164,22 @@ def _replay_jobs(
         # That a header stands alone, or that other jobs left logs too, is why this is done.
         warnings.simplefilter("ignore", PncVolWarning)
         session = open_session(path, "r+", options=options, comm=comm)
+    target = FileOfLog(session)
+    target.identity = identity_of(options.system, target.work)
+    before = session.disk_bytes
     try:
         for sources, verdicts in jobs:
             error: BaseException | None = None
             job: Job | None = None
             try:
-                job = Job(session, sources, verdicts, report, salvage=salvage)
+                if not any_file:
+                    refuse_other_header(path, [of for job in jobs for of in _holding(*job, salvage)], before)
+                job = Job(session, sources, verdicts, report)
             except Exception as reason:
                 error = reason
             comm.exchange("replay check", error=error)
             assert job is not None
-            session.before_header = [source.about_to_write for source in sources]
+            session.before_header = [bound(source.about_to_write, target) for source in sources]
             job.replay()
             session.flush(durable=True)
             for source in sources:
@@ -174,6 +190,16 @@ def _replay_jobs(
         session.abort(f"replay: {reason}")
         raise
     session.close()
+
+
+def _holding(sources: Sequence[LogSource], verdicts: Sequence[Verdict], salvage: bool) -> list[LogSource]:
+    """Those of which it matters which file they are of: they have something to be replayed.
+
+    With `salvage`, a log of a file that never took its name is not among them.
+    """
+    pairs = [(source, verdict) for source, verdict in zip(sources, verdicts, strict=True)]
+    holding = [source for source, verdict in pairs if len(verdict.replay) or verdict.fills]
+    return [source for source in holding if not (salvage and source.defined.work)]
 
 
 def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource]:

@@ -28,6 +28,7 @@ from pnc_vol.pending.log.companion import (
     decode_companion,
     encode_record,
 )
+from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.pending.log.files import Share
 from pnc_vol.pending.log.folders import folders_in, logs_in
@@ -245,11 +246,13 @@ class LogSource:
             first = min(first, int(wrong.min(initial=first)))
         return first if first < len(columns) else -1
 
-    def about_to_write(self, header: bytes) -> None:
+    def about_to_write(self, file: FileOfLog, header: bytes) -> None:
         """Say that a header comes that has all that is defined here under its last name."""
         if self.companion is None or self._commit < 0 or not self.defined.found:
             return
-        line = encode_written(header, 1 + max(definition.epoch for definition in self.defined.found))
+        file.follow(self.system)
+        epoch = 1 + max(definition.epoch for definition in self.defined.found)
+        line = encode_written(header, epoch, file.identity)
         fd = self.system.open(self.base + ".defs" + self._own, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             write_all(self.system, fd, line, self._told_end)

@@ -388,7 +388,7 @@ def test_a_log_that_cannot_be_begun_names_the_folder(
 ) -> None:
     for mode in ("a", "r+"):
         system = FaultSystem(REAL, fail_at=1, errno=number, mode="forever", calls={call})
-        with pytest.raises(OSError, match="nc_burst_buf_dirname.*nc_burst_buf=disable") as caught:
+        with pytest.raises(OSError, match=r"nc_burst_buf_dirname.*nc_burst_buf=disable") as caught:
             pnc_vol.File(tmp_path / "x.nc", mode, **logged(logs, system=system))
         assert (caught.value.errno, caught.value.filename) == (number, str(logs))
         assert not list(logs.iterdir())

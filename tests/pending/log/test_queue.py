@@ -180,6 +180,7 @@ def test_few_steps_and_many_make_the_same_log(
         f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_shared_logs=shared)
         queue = f.id.handle.session.queue
         queue.log_id, queue.seed, queue.quick = bytes(16), 0, quick
+        queue.defining.file.identity = bytes(16)
         sets = [
             f.create_dataset("a", (12,), "f8"), f.create_dataset("b", (12, 5), "i2"),
             f.create_dataset("c", (0, 3), "i4", maxshape=(None, 3)), f.create_dataset("d", (12, 40, 40), "f4"),

@@ -1,0 +1,132 @@
+"""Which file is meant: an identity that a file keeps under any name, and that no other file has.
+
+Knows: extended attributes, inodes. Does not know: logs, headers, ranks.
+
+Rules
+-----
+1. An identity is 16 random bytes in the extended attribute ``user.pnc_vol.id``. It is no part of the file's bytes: a
+   file that was written through a log has the same bytes as one that was not.
+2. Only what must know a file again gives it an identity (`identify`): opening it with a log. A rename keeps it; a copy
+   that takes the file's place gets it before the rename (`carry`).
+3. Where the file system has no such attributes, the inode number stands for the file. It may be used again for another
+   file, so who relies on it compares the header as well.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from pnc_vol.system import System
+
+__all__ = ["ATTRIBUTE", "UNKNOWN", "by_inode", "carry", "identify", "identities_of", "identity_of", "shown"]
+
+ATTRIBUTE = "user.pnc_vol.id"
+_BYTES = 16
+UNKNOWN = bytes(_BYTES)
+"""What a log says that names no file."""
+_CREATE, _REPLACE = 1, 2
+"""Flags of ``setxattr``, which `os` does not have on every system."""
+_INODE = b"inode\0\0\0"
+
+
+def identify(system: System, path: str, *, durable: bool = False) -> bytes:
+    """The identity of a file; it gets one if it has none.
+
+    Parameters
+    ----------
+    durable : bool
+        Bring a new one to stable storage.
+
+    Returns
+    -------
+    bytes[16]
+
+    Raises
+    ------
+    OSError
+        There is no such file, or it could not be synced.
+    """
+    found = _attribute(system, path)
+    if len(found) == _BYTES:
+        return found
+    made = os.urandom(_BYTES)
+    try:
+        system.setxattr(path, ATTRIBUTE, made, _REPLACE if found else _CREATE)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        # Another process was faster, or there are no attributes here: what can be read back decides.
+        found = _attribute(system, path)
+        return found if len(found) == _BYTES else _by_number(system, path)
+    if durable:
+        _sync(system, path)
+    return made
+
+
+def identity_of(system: System, path: str) -> bytes:
+    """The identity that a file has: its attribute, or else its inode number.
+
+    Raises
+    ------
+    OSError
+        There is no such file.
+    """
+    return _attribute(system, path) or _by_number(system, path)
+
+
+def identities_of(system: System, path: str) -> set[bytes]:
+    """All that a log may call a file.
+
+    Raises
+    ------
+    OSError
+        There is no such file.
+    """
+    return {_attribute(system, path), _by_number(system, path)} - {b""}
+
+
+def carry(system: System, source: str, target: str) -> None:
+    """Give a file that is to take another one's place the other one's identity, if that has any.
+
+    Raises
+    ------
+    OSError
+        It has one, and that cannot be stored.
+    """
+    if found := _attribute(system, source):
+        system.setxattr(target, ATTRIBUTE, found, 0)
+
+
+def by_inode(identity: bytes) -> bool:
+    """Whether an identity is an inode number, which a copy of the file cannot keep."""
+    return identity.startswith(_INODE)
+
+
+def shown(identity: bytes) -> str:
+    """An identity for people.
+
+    Examples
+    --------
+    >>> shown(bytes(range(16))), shown(b"inode" + bytes(3) + (42).to_bytes(8, "little"))
+    ('000102030405060708090a0b0c0d0e0f', 'inode 42')
+    """
+    return f"inode {int.from_bytes(identity[8:], 'little')}" if by_inode(identity) else identity.hex()
+
+
+def _attribute(system: System, path: str) -> bytes:
+    with suppress(OSError):
+        return system.getxattr(path, ATTRIBUTE)
+    return b""
+
+
+def _by_number(system: System, path: str) -> bytes:
+    return _INODE + (system.stat(path).st_ino & (2**64 - 1)).to_bytes(8, "little")
+
+
+def _sync(system: System, path: str) -> None:
+    fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        system.fsync(fd)
+    finally:
+        system.close(fd)
