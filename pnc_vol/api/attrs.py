@@ -6,6 +6,7 @@ Rules
 -----
 1. Setting an attribute makes its value first; if that fails, the old value stays.
 2. Values are copied on the way in and on the way out.
+3. What HDF5 keeps in attributes of scales is shown with the others, and derived (`api.scale_attrs`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api import scale_attrs
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
+from pnc_vol.api.scale_attrs import SCALE_NAMES
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError
 from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.plain import PLAIN_TYPES, is_plain
@@ -76,6 +79,9 @@ class AttributeManager(MutableMappingHDF5):
         try:
             return attrs[name]
         except KeyError:
+            found = scale_attrs.derived(self._id.node, name) if name in SCALE_NAMES else None
+            if found is not None:
+                return found
             raise NotFoundError(
                 f"Unable to open attribute {name!r} of {self._id.node.path!r}: there is none", name=name, among=(attrs,)
             ) from None
@@ -83,7 +89,7 @@ class AttributeManager(MutableMappingHDF5):
     def __setitem__(self, name: str | bytes, value: Any) -> None:
         """Make the attribute, or replace it; type and shape are the value's."""
         oid = self._id
-        if type(value) in PLAIN_TYPES and type(name) is str:
+        if type(value) in PLAIN_TYPES and type(name) is str and name not in SCALE_NAMES:
             session = oid.check_for_name()
             node = oid.node
             if session.writable and session.version == 5 and not _ordered(node):
@@ -104,6 +110,8 @@ class AttributeManager(MutableMappingHDF5):
             if not session.writable:
                 raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
             text = text_of(name, stored=True)
+            if text in SCALE_NAMES and scale_attrs.remove(self._id.node, text):
+                return
             self._find(attrs, text)
             del attrs[text]
             self._id.node.tree.touch()
@@ -139,6 +147,8 @@ class AttributeManager(MutableMappingHDF5):
                 raise ReadOnlyKeyError(
                     f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
                 )
+            if text in SCALE_NAMES and scale_attrs.assign(self._id.node, text, data):
+                return
             try:
                 made = make_attribute(data, shape=shape, dtype=dtype)
             except ConversionError as error:
@@ -206,21 +216,28 @@ class AttributeManager(MutableMappingHDF5):
     def __iter__(self) -> Iterator[str]:
         oid = self._id
         session, node = oid.check_for_name(), oid.node
-        if type(node) is DatasetNode and not node.echo:
+        if type(node) is DatasetNode and not node.echo and node.made_axes is None and node.scale is None:
             # A list that is never changed: what is assigned meanwhile makes another one.
             return iter(node.attrs.names())
         with session.lock:
             names = list(node.attrs.entries()) if _ordered(node) else node.attrs.names()
+            of_scales = scale_attrs.present(node)
+            if of_scales:
+                names = [*of_scales, *names] if _ordered(node) else sorted((*of_scales, *names))
         return iter(names)
 
     def __len__(self) -> int:
         oid = self._id
         oid.check_for_name()
-        return len(oid.node.attrs)
+        node = oid.node
+        if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
+            return len(node.attrs) + len(scale_attrs.present(node))
+        return len(node.attrs)
 
     def __contains__(self, name: object) -> bool:
         _, attrs = self._open()
-        return text_of(name, stored=True) in attrs
+        text = text_of(name, stored=True)
+        return text in attrs or (text in SCALE_NAMES and text in scale_attrs.present(self._id.node))
 
     def clear(self) -> None:
         """Delete all attributes.
@@ -231,7 +248,9 @@ class AttributeManager(MutableMappingHDF5):
             The file is open for reading.
         """
         for name in list(self):
-            del self[name]
+            # without CLASS a dataset is no scale, and the others of a scale are gone
+            if name in self:
+                del self[name]
 
     def __eq__(self, other: object) -> bool:
         """Whether another mapping has the same names with the same values, arrays compared element by element."""

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.dimensions import is_nameless
@@ -281,7 +282,9 @@ def _details(tid: Any, made: Any) -> list[str]:
 
 def bookkeeping(obj: Any) -> frozenset[str]:
     """Names of the attributes that HDF5's dimension scales and netCDF-4 keep for themselves."""
-    if not is_hdf5(obj) or kind_of_object(obj) == "type":
+    if not is_hdf5(obj):
+        return frozenset(present(obj.id.node))
+    if kind_of_object(obj) == "type":
         return frozenset()
     if kind_of_object(obj) == "group":
         return frozenset({"_NCProperties", "_nc3_strict"}) if obj.name == "/" else frozenset()
