@@ -12,16 +12,15 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api import scale_attrs
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
-from pnc_vol.api.scale_attrs import SCALE_NAMES
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError
 from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.plain import PLAIN_TYPES, is_plain
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
 __all__ = ["AttributeManager"]
+
+SCALE_NAMES = frozenset(("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"))
+"""What `api.scale_attrs` derives."""
 
 
 class AttributeManager(MutableMappingHDF5):
@@ -79,7 +81,7 @@ class AttributeManager(MutableMappingHDF5):
         try:
             return attrs[name]
         except KeyError:
-            found = scale_attrs.derived(self._id.node, name) if name in SCALE_NAMES else None
+            found = _scales().derived(self._id.node, name) if name in SCALE_NAMES else None
             if found is not None:
                 return found
             raise NotFoundError(
@@ -110,7 +112,7 @@ class AttributeManager(MutableMappingHDF5):
             if not session.writable:
                 raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
             text = text_of(name, stored=True)
-            if text in SCALE_NAMES and scale_attrs.remove(self._id.node, text):
+            if text in SCALE_NAMES and _scales().remove(self._id.node, text):
                 return
             self._find(attrs, text)
             del attrs[text]
@@ -147,7 +149,7 @@ class AttributeManager(MutableMappingHDF5):
                 raise ReadOnlyKeyError(
                     f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
                 )
-            if text in SCALE_NAMES and scale_attrs.assign(self._id.node, text, data):
+            if text in SCALE_NAMES and _scales().assign(self._id.node, text, data):
                 return
             try:
                 made = make_attribute(data, shape=shape, dtype=dtype)
@@ -221,8 +223,8 @@ class AttributeManager(MutableMappingHDF5):
             return iter(node.attrs.names())
         with session.lock:
             names = list(node.attrs.entries()) if _ordered(node) else node.attrs.names()
-            of_scales = scale_attrs.present(node)
-            if of_scales:
+            if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
+                of_scales = _scales().present(node)
                 names = [*of_scales, *names] if _ordered(node) else sorted((*of_scales, *names))
         return iter(names)
 
@@ -231,13 +233,13 @@ class AttributeManager(MutableMappingHDF5):
         oid.check_for_name()
         node = oid.node
         if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
-            return len(node.attrs) + len(scale_attrs.present(node))
+            return len(node.attrs) + len(_scales().present(node))
         return len(node.attrs)
 
     def __contains__(self, name: object) -> bool:
         _, attrs = self._open()
         text = text_of(name, stored=True)
-        return text in attrs or (text in SCALE_NAMES and text in scale_attrs.present(self._id.node))
+        return text in attrs or (text in SCALE_NAMES and text in _scales().present(self._id.node))
 
     def clear(self) -> None:
         """Delete all attributes.
@@ -267,6 +269,13 @@ class AttributeManager(MutableMappingHDF5):
         if not self._id:
             return "<Attributes of closed object>"
         return f'<Attributes of "{self._id.node.path}" ({len(self)} names)>'
+
+
+def _scales() -> ModuleType:
+    """`api.scale_attrs`, which most programs never need."""
+    from pnc_vol.api import scale_attrs
+
+    return scale_attrs
 
 
 def _ordered(node: Any) -> bool:

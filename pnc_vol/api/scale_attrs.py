@@ -25,9 +25,8 @@ from pnc_vol.mapping.references import Reference, ref_dtype
 from pnc_vol.mapping.special import vlen_dtype
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
-__all__ = ["SCALE_NAMES", "assign", "derived", "present", "remove"]
+__all__ = ["assign", "derived", "present", "remove"]
 
-SCALE_NAMES = frozenset(("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"))
 SCALE = b"DIMENSION_SCALE"
 
 _USE = np.dtype({"names": ["dataset", "dimension"], "formats": [ref_dtype, "<u4"], "offsets": [0, 8], "itemsize": 16})
@@ -84,7 +83,7 @@ def assign(node: Any, name: str, value: Any) -> bool:
     Parameters
     ----------
     node : Node, its file open for writing
-    name : str, of `SCALE_NAMES`
+    name : str, of `attrs.SCALE_NAMES`
     value : what the user gave
 
     Raises
