@@ -81,7 +81,7 @@ class AttributeManager(MutableMappingHDF5):
         try:
             return attrs[name]
         except KeyError:
-            found = _scales().derived(self._id.node, name) if name in SCALE_NAMES else None
+            found: Attribute | None = _scales().derived(self._id.node, name) if name in SCALE_NAMES else None
             if found is not None:
                 return found
             raise NotFoundError(
