@@ -7,32 +7,34 @@ Rules
 -----
 1. There is one collective, `exchange`: every rank gives its operation, an error or None, and some bytes;
    every rank gets the bytes of all. A file's open, flush, close and collective reads begin with one.
-2. If any rank gave an error, every rank raises it. If ranks gave different operations, every rank raises
+2. If any rank gave an error, every rank raises it, whatever the operations are: what a rank meets between two exchanges
+   (`errors_shared`) ends the others' call at the next one. If ranks gave different operations, every rank raises
    `CollectiveMismatchError`. If a rank does not come in time, those that came raise `CollectiveTimeout`.
 3. A rank that leaves a file by an exception says so (`abandon`) and how far it came; whoever waits for it hears it at
    once, and what it took part in before is complete on all ranks, however late they are.
-4. Nothing is pickled, and waiting ranks sleep: on a machine with more ranks than cores, spinning is most
+4. What an exchange needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
+5. Nothing is pickled, and waiting ranks sleep: on a machine with more ranks than cores, spinning is most
    of the cost of a collective.
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
 import itertools
-import json
 import os
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
+from pnc_vol.rank_errors import pack_error, ranks_text, unpack_error
 
-__all__ = ["Comm", "MpiComm", "on_root", "over", "serial"]
+__all__ = ["Comm", "MpiComm", "on_root", "over", "ranks_text", "serial"]
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -40,6 +42,8 @@ _RECORD = struct.Struct("<24sqqq")
 _RECORD_BYTES = 256
 _LAST_CALL = struct.Struct("<q")
 _INLINE = _RECORD_BYTES - _RECORD.size
+_ROOM = 64 << 10
+"""Bytes of all ranks' payloads together for which there is always room."""
 # Ranks in step meet within some turns; the shortest sleep takes 50 microseconds, as long as the whole exchange.
 _QUICK_TURNS = 200
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -81,6 +85,15 @@ class Comm:
         if error is not None:
             raise error
         return [payload]
+
+    @contextmanager
+    def errors_shared(self) -> Iterator[None]:
+        """What fails inside on one rank is raised on all, at the exchange that the others come to next.
+
+        Inside stands a part of a collective call after which every rank comes to an exchange. An error that all ranks
+        raise already passes through.
+        """
+        yield
 
     def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Give an array of uint8 to each rank, and get those that each rank gives to this one, by rank (collective)."""
@@ -130,8 +143,10 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
 
     Raises
     ------
-    TypeError
-        `mpi` is no intracommunicator of mpi4py.
+    TypeError, ValueError
+        `mpi` is no intracommunicator of mpi4py, or the null communicator.
+    OperationError
+        MPI is not initialized yet, or has ended.
     CollectiveTimeout
         Not all ranks came in time.
     """
@@ -139,6 +154,13 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
 
     if not isinstance(mpi, MPI.Intracomm):
         raise TypeError(f"comm={mpi!r}: an mpi4py intracommunicator (such as MPI.COMM_WORLD) is needed")
+    if not MPI.Is_initialized() or MPI.Is_finalized():
+        # Any other call of MPI would abort the process.
+        ended = MPI.Is_finalized()
+        text = "has ended; open files before MPI.Finalize()" if ended else "is not initialized; call MPI.Init() first"
+        raise errors.OperationError(f"no file can be opened with comm=: MPI {text}")
+    if mpi == MPI.COMM_NULL:
+        raise errors.DefinitionError("comm= is MPI.COMM_NULL; open the file only on the ranks of a communicator")
     private, request = mpi.Idup()
     for _ in _patiently(timeout):
         if request.Test():
@@ -191,8 +213,14 @@ class MpiComm(Comm):
         self.timeout = timeout
         self._sequence = 0
         self._completed = 0
+        # A failed allocation in the middle of an exchange would leave the others waiting.
+        self._record = bytearray(_RECORD_BYTES)
+        self._everyone = bytearray(_RECORD_BYTES * self.size)
+        self._room = bytearray(_ROOM)
         self._broken: errors.RankError | None = None
         self._told: BaseException | None = None
+        # The last error of a collective call here, for who finds the ranks out of step afterwards.
+        self._met: BaseException | None = None
         # Who left, after which call, and why.
         self._farewells: list[tuple[int, int, str]] = []
         # Requests that were given up: MPI may still write to their buffers.
@@ -204,32 +232,44 @@ class MpiComm(Comm):
         if self._MPI.Is_finalized():
             self._broken = errors.RankError(f"{operation} comes after MPI has ended; close files before MPI.Finalize()")
             raise self._broken
-        body = payload if error is None else _pack_error(error)
+        body = payload if error is None else pack_error(error)
+        inline = body[:_INLINE]
+        _RECORD.pack_into(
+            self._record, 0, operation.encode()[:24], self._sequence + 1, int(error is not None), len(body)
+        )
+        self._record[_RECORD.size : _RECORD.size + len(inline)] = inline
         self._sequence += 1
         self._heed_farewells(operation)
-        record = bytearray(_RECORD_BYTES)
-        _RECORD.pack_into(record, 0, operation.encode()[:24], self._sequence, int(error is not None), len(body))
-        inline = body[:_INLINE]
-        record[_RECORD.size : _RECORD.size + len(inline)] = inline
-        everyone = bytearray(_RECORD_BYTES * self.size)
-        self._wait(operation, self.mpi.Iallgather(record, everyone), (record, everyone))
+        everyone = self._everyone
+        self._wait(operation, self.mpi.Iallgather(self._record, everyone), (self._record, everyone))
+        self._completed = self._sequence
         heads = [_RECORD.unpack_from(everyone, r * _RECORD_BYTES) for r in range(self.size)]
-        if len({(head[0], head[1]) for head in heads}) > 1:
-            self._completed = self._sequence
-            raise self._mismatch(heads)
-        lengths = [head[3] for head in heads]
+        failed = [r for r, head in enumerate(heads) if head[2]]
+        if len({head[1 if failed else slice(0, 2)] for head in heads}) > 1:
+            raise self._mismatch(heads) from error or self._met
+        # Of an error nobody needs more than the first rank's words.
+        lengths = [head[3] if not failed or r == failed[0] else 0 for r, head in enumerate(heads)]
         if max(lengths) > _INLINE:
-            bodies = self._exchange_long(operation, body, lengths)
+            bodies = self._exchange_long(operation, body if lengths[self.rank] else b"", lengths)
         else:
             starts = [r * _RECORD_BYTES + _RECORD.size for r in range(self.size)]
             bodies = [bytes(everyone[at : at + n]) for at, n in zip(starts, lengths, strict=True)]
-        self._completed = self._sequence
-        failed = [r for r, head in enumerate(heads) if head[2]]
         if failed:
             if error is not None and self.size == 1:
                 raise self.on_all(error)
-            raise self.on_all(_unpack_error(bodies[failed[0]], failed, self.size)) from error
+            raise self.on_all(unpack_error(bodies[failed[0]], failed, self.size)) from error
+        self._met = None
         return bodies
+
+    @contextmanager
+    def errors_shared(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._met = error
+            if not self.in_step(error) and not isinstance(error, errors.RankError):
+                self.exchange("failed", error=error)
+            raise
 
     def in_step(self, error: BaseException) -> bool:
         return error is self._told
@@ -239,26 +279,36 @@ class MpiComm(Comm):
         return error
 
     def _exchange_long(self, operation: str, body: bytes, lengths: list[int]) -> list[bytes]:
-        sent = bytearray(body)
-        got = bytearray(sum(lengths))
-        request = self.mpi.Iallgatherv([sent, self._MPI.BYTE], [got, lengths, self._MPI.BYTE])
-        self._wait(operation, request, (sent, got))
-        bodies, at = [], 0
-        for n in lengths:
-            bodies.append(bytes(got[at : at + n]))
-            at += n
-        return bodies
+        total = sum(lengths)
+        got = self._room
+        if total > len(got):
+            lack: Exception | None = None
+            try:
+                got = bytearray(total)
+            except MemoryError as error:
+                lack = error
+            self.exchange(operation, error=lack)
+        request = self.mpi.Iallgatherv([body, self._MPI.BYTE], [got, lengths, self._MPI.BYTE])
+        self._wait(operation, request, (body, got))
+        ends = list(itertools.accumulate(lengths))
+        return [bytes(got[end - n : end]) for end, n in zip(ends, lengths, strict=True)]
 
     def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         sizes = np.array([parcel.nbytes for parcel in parcels], np.int64)
+        sent: Any = [np.concatenate(parcels), sizes.tolist(), self._MPI.BYTE]
         # The sizes come by `exchange`, which finds out whether all ranks do the same.
         told = self.exchange(operation, sizes.tobytes())
-        coming = [int(np.frombuffer(one, np.int64)[self.rank]) for one in told]
-        # Each begins at a multiple of 8, so that numbers in it can be looked at where they are.
-        first = [0, *itertools.accumulate(-(-n // 8) * 8 for n in coming)]
-        sent, got = np.concatenate(parcels), np.empty(first[-1], np.uint8)
-        byte = self._MPI.BYTE
-        request = self.mpi.Ialltoallv([sent, sizes.tolist(), byte], [got, (coming, first[:-1]), byte])
+        lack: Exception | None = None
+        coming, first, got = [0], [0], sizes
+        try:
+            coming = [int(np.frombuffer(one, np.int64)[self.rank]) for one in told]
+            # Each begins at a multiple of 8, so that numbers in it can be looked at where they are.
+            first = [0, *itertools.accumulate(-(-n // 8) * 8 for n in coming)]
+            got = np.empty(first[-1], np.uint8)
+        except Exception as error:
+            lack = error
+        self.exchange(operation, error=lack)
+        request = self.mpi.Ialltoallv(sent, [got, (coming, first[:-1]), self._MPI.BYTE])
         self._wait(operation, request, (sent, got))
         return [got[at : at + n] for at, n in zip(first[:-1], coming, strict=True)]
 
@@ -275,17 +325,19 @@ class MpiComm(Comm):
 
     def _wait(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
         """Complete `request`, hearing the farewells of other ranks."""
+        early = False
         for turn in _patiently(self.timeout):
-            if request.Test():
+            done = request.Test()
+            if done or turn % 16 == 15:
                 # A rank that comes late may find all messages of the others already there, and the others gone.
-                self._listen(operation, request, buffers)
+                self._listen(operation, request, buffers, late=not early)
+                early = True
+            if done:
                 return
-            if turn % 16 == 15:
-                self._listen(operation, request, buffers)
-        self._give_up(operation, request, buffers)
+        self._give_up(operation, request, buffers, late=False)
 
-    def _listen(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
-        """Hear who left, and who ran out of patience."""
+    def _listen(self, operation: str, request: Any, buffers: tuple[Any, ...], *, late: bool) -> None:
+        """Hear who left, and who ran out of patience; `late`, if that was before this rank came."""
         status = self._MPI.Status()
         while self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_LEFT, status):
             note = bytearray(_LONGEST_NOTE)
@@ -299,8 +351,8 @@ class MpiComm(Comm):
             self._given_up.append((request, buffers))
             raise
         if self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_HERE, status) and self.timeout is not None:
-            # Others have run out of patience with this rank, which came late: their call has failed.
-            self._give_up(operation, request, buffers)
+            # Others have run out of patience: their call has failed, and so has this one.
+            self._give_up(operation, request, buffers, late=late)
 
     def _heed_farewells(self, operation: str) -> None:
         """Raise if a rank left before this call."""
@@ -311,25 +363,25 @@ class MpiComm(Comm):
                 )
                 raise self._broken
 
-    def _give_up(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
-        """Name the ranks that did not come: all that are here say so to all, and listen for a while."""
+    def _give_up(self, operation: str, request: Any, buffers: tuple[Any, ...], *, late: bool) -> None:
+        """Name the ranks that did not come: each rank says to all whether it came in time, and listens for a while."""
         MPI = self._MPI
         self._given_up.append((request, buffers))
-        note = bytearray(self._sequence.to_bytes(8, "little"))
+        note = bytearray((late,))
         for other in range(self.size):
             if other != self.rank:
                 self._given_up.append((self.mpi.Isend([note, MPI.BYTE], other, _TAG_HERE), note))
-        here = {self.rank}
+        told = {self.rank: late}
         patience = time.monotonic() + min(2.0, max(0.5, (self.timeout or 1.0) / 4))
         status = MPI.Status()
-        while time.monotonic() < patience and len(here) < self.size:
+        while time.monotonic() < patience and len(told) < self.size:
             if self.mpi.Iprobe(MPI.ANY_SOURCE, _TAG_HERE, status):
-                heard = bytearray(8)
+                heard = bytearray(1)
                 self.mpi.Recv([heard, MPI.BYTE], status.Get_source(), _TAG_HERE)
-                here.add(status.Get_source())
+                told[status.Get_source()] = bool(heard[0])
             else:
                 time.sleep(0.005)
-        absent = sorted(set(range(self.size)) - here)
+        absent = [rank for rank in range(self.size) if told.get(rank, True)]
         who = f"{ranks_text(absent)} did not come" if absent else "a rank came too late"
         self._broken = errors.CollectiveTimeout(
             f"{operation} (collective call {self._sequence} of this file): {who} within {self.timeout:g} s; "
@@ -349,14 +401,16 @@ class MpiComm(Comm):
         return self._nodes
 
     def _find_nodes(self) -> list[tuple[int, int]]:
+        with self.errors_shared():
+            mine, told = np.array([self.rank, cores()], np.int64), np.empty((self.size, 2), np.int64)
+        # From here on to the end nobody waits with a time limit.
+        self.exchange("nodes")
         ours = self.mpi.Split_type(self._MPI.COMM_TYPE_SHARED)
         try:
             # Splitting keeps the order of ranks, so the first of a node is its lowest.
-            mine = np.array([self.rank, cores()], np.int64)
             ours.Bcast(mine, 0)
         finally:
             ours.Free()
-        told = np.empty((self.size, 2), np.int64)
         self.mpi.Allgather(mine, told)
         return [(int(lowest), int(number)) for lowest, number in told]
 
@@ -392,56 +446,3 @@ def _nodes_key() -> int:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def ranks_text(ranks: list[int]) -> str:
-    """``rank 3`` or ``ranks 0-2, 5``; a long list is cut."""
-    parts: list[str] = []
-    at = 0
-    while at < len(ranks) and len(parts) < 8:
-        end = at
-        while end + 1 < len(ranks) and ranks[end + 1] == ranks[end] + 1:
-            end += 1
-        parts.append(str(ranks[at]) if end == at else f"{ranks[at]}-{ranks[end]}")
-        at = end + 1
-    more = ", ..." if at < len(ranks) else ""
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(parts) + more
-
-
-def _pack_error(error: BaseException) -> bytes:
-    return json.dumps(
-        {
-            "type": next(
-                (c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None), "RankError"
-            ),
-            "text": getattr(error, "strerror", None) or str(error),
-            "errno": getattr(error, "errno", None) or 0,
-            "filename": _text_or_none(getattr(error, "filename", None)),
-            "plain": {k: getattr(error, k) for k in ("offset", "field") if hasattr(error, k)},
-        }
-    ).encode()
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _known_class(name: str) -> type[Exception] | None:
-    found = getattr(errors, name, None) or getattr(builtins, name, None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
-
-
-def _unpack_error(packed: bytes, failed: list[int], size: int) -> Exception:
-    told = json.loads(packed)
-    cls = _known_class(told["type"]) or errors.RankError
-    text = told["text"] if len(failed) == size else f"{told['text']} (on {ranks_text(failed)})"
-    if issubclass(cls, errors.FormatError):
-        return cls(text, **told["plain"])
-    if issubclass(cls, errors.FlushError):
-        return cls(text, (), told["errno"])
-    plain = cls is errors.SyncError or not issubclass(cls, errors.PncVolError)
-    if issubclass(cls, OSError) and plain and told["errno"]:
-        return cls(told["errno"], text, told["filename"]) if told["filename"] else cls(told["errno"], text)
-    if issubclass(cls, UnicodeError):
-        return ValueError(text)
-    return cls(text)

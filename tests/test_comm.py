@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pnc_vol import errors
-from pnc_vol.comm import Comm, _pack_error, _unpack_error, over, ranks_text, serial
+from pnc_vol.comm import Comm, over, serial
+from pnc_vol.rank_errors import pack_error, ranks_text, unpack_error
 
 
 def test_one_process_agrees_with_itself() -> None:
@@ -62,7 +63,7 @@ def test_ranks_in_words(ranks: list[int], text: str | None) -> None:
 
 
 def travelled(error: BaseException, failed: list[int], size: int) -> Exception:
-    return _unpack_error(_pack_error(error), failed, size)
+    return unpack_error(pack_error(error), failed, size)
 
 
 @pytest.mark.parametrize(

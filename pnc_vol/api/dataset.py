@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -183,8 +184,9 @@ class Dataset(Storage, Posting):
                 early = _check_scalar(args, node)
                 if early is not None:
                     return early
-            selection = source(shape or (), args)
             collective = bool(self._id.handle.collective) and self._id.handle.collective.get(node.uid, 0) > 0
+            with session.comm.errors_shared() if collective else nullcontext():
+                selection = source(shape or (), args)
             array = session.read(node, selection, collective=collective, fields=fields)
         if dtype is not None:
             array = cast(array, dtype)

@@ -19,12 +19,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pnc_vol.comm import ranks_text
+from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Ranks
 from pnc_vol.drivers.guarding import Window
 from pnc_vol.drivers.moves import get_extents
@@ -36,6 +37,8 @@ from pnc_vol.system import REAL, System, read_at, write_all
 
 __all__ = ["Descriptor", "one_node"]
 
+
+_FILE = struct.Struct("<?QQ")
 
 _LEAST, _LONGEST = 32, 16384
 """Pieces below which, and bytes of a piece from which on, a call for each costs no more than a look."""
@@ -64,35 +67,31 @@ class Descriptor:
         self._window = Window(system, fd) if system is REAL else None
 
     @classmethod
-    def of(cls, path: str, mpi: Any, *, writable: bool, system: System) -> Descriptor | None:
-        """Open the file on all ranks of a communicator, which are on one node, or on none (collective).
+    def of(cls, path: str, ranks: Comm, *, writable: bool, system: System) -> Descriptor | None:
+        """Open the file on all ranks, which are on one node, or on none (collective).
 
         Raises
         ------
         OSError
-            A rank cannot open it: the same on all ranks, and the text names the first such rank.
+            A rank cannot open it: the same on all ranks, and the text names the rank.
         """
-        mine, told = np.zeros(5, np.uint64), np.empty((mpi.Get_size(), 5), np.uint64)
         fd = -1
         try:
-            fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
-            found = system.fstat(fd)
-            mine[:4] = stat.S_ISREG(found.st_mode), found.st_dev, found.st_ino, _is_link_to(system, fd, found)
-        except OSError as error:
-            mine[4] = error.errno or errno.EIO
-        mpi.Allgather(mine, told)
-        failed = np.flatnonzero(told[:, 4]).tolist()
-        if not failed and told[0, 0] and bool((told[:, :3] == told[0, :3]).all()):
-            made = cls(system, fd, path)
-            made.named = bool(told[:, 3].all())
-            return made
-        if fd >= 0:
+            with ranks.errors_shared():
+                fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
+                there = system.fstat(fd)
+                mine = _FILE.pack(stat.S_ISREG(there.st_mode), there.st_dev, there.st_ino)
+                told = ranks.exchange("open file", mine + bytes((_is_link_to(system, fd, there),)))
+        except BaseException:
+            if fd >= 0:
+                system.close(fd)
+            raise
+        if not stat.S_ISREG(there.st_mode) or any(one[:-1] != mine for one in told):
             system.close(fd)
-        if failed:
-            number = int(told[failed[0], 4])
-            who = f" (on {ranks_text(failed)})" if len(failed) < len(told) else ""
-            raise OSError(number, f"{os.strerror(number)}{who}", path)
-        return None
+            return None
+        made = cls(system, fd, path)
+        made.named = all(one[-1] for one in told)
+        return made
 
     @property
     def link(self) -> str:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnc_vol.comm import Comm, MpiComm
 from pnc_vol.drivers.base import Memory, Ranks
 from pnc_vol.drivers.direct import Descriptor, one_node
 from pnc_vol.drivers.moves import get_extents, put_extents
@@ -41,6 +42,7 @@ from pnc_vol.drivers.pieces import (
     joined,
     split_rounds,
     spread,
+    touching,
     within,
     without_overlap,
 )
@@ -53,13 +55,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MpioDriver"]
 
-#: Bytes of one MPI call at most.
 ROUND = 1 << 30
-#: Bytes of a staging buffer where memory types cannot be used.
+"""Bytes of one MPI call at most."""
 PLAIN_ROUND = 64 << 20
-#: Contiguous collective calls, instead of independent ones, up to which scattered extents without types are moved.
+"""Bytes of a staging buffer where memory types cannot be used."""
 PLAIN_CALLS = 4
-
+"""Contiguous collective calls, instead of independent ones, up to which scattered extents without types are moved."""
 _NOTHING = Extents(*np.zeros((3, 0), np.int64))
 
 
@@ -114,7 +115,9 @@ class MpioDriver(Root):
         self._round = round_bytes
         self._typed = derived_types
         self._check_size = check_size
-        # Not every MPI library lets two threads in at once, and a view must not change under another's call.
+        # No rank may fail for want of it between two calls that all make.
+        self._largest_room = np.zeros((2, 8), np.int64)
+        # Not every MPI lets two threads in at once, and a view must not change under another's call.
         self._lock = threading.RLock()
 
     @classmethod
@@ -166,7 +169,13 @@ class MpioDriver(Root):
         version = MPI.Get_library_version()
         if derived_types is None:
             derived_types = not types_are_broken(version)
-        single = direct and one_node(comm, mpi)
+        ranks = comm if isinstance(comm, Comm) else MpiComm(mpi, timeout=None)
+        found: Descriptor | None = None
+        if direct and one_node(comm, mpi):
+            found = Descriptor.of(path, ranks, writable=writable, system=system)
+        else:
+            # MPI-IO waits for all ranks, without a time limit: what went wrong before on one is told here.
+            ranks.exchange("open file")
         return cls(
             partial(opened, mpi, writable=writable, hints=dict(hints or {})),
             path,
@@ -175,7 +184,7 @@ class MpioDriver(Root):
             round_bytes=round_bytes,
             derived_types=derived_types,
             check_size=errors_are_lost(version),
-            direct=Descriptor.of(path, mpi, writable=writable, system=system) if single else None,
+            direct=found,
         )
 
     # ------------------------------------------------------------------------------------------------- verbs
@@ -257,12 +266,15 @@ class MpioDriver(Root):
 
     def _sync(self) -> None:
         """All ranks together."""
-        # ROMIO leaves it out on a rank that wrote nothing by itself.
-        if self._direct is not None:
-            self._direct.sync()
-        if self._opened is not None:
-            with self._lock, os_errors(self.path, "sync"):
-                self._file.Sync()
+        try:
+            # ROMIO leaves it out on a rank that wrote nothing by itself.
+            if self._direct is not None:
+                self._direct.sync()
+        finally:
+            # Also where that failed: the others wait here for all.
+            if self._opened is not None:
+                with self._lock, os_errors(self.path, "sync"):
+                    self._file.Sync()
 
     def _close(self) -> None:
         """All ranks together; nothing is left to do once MPI has ended."""
@@ -344,7 +356,10 @@ class MpioDriver(Root):
                 return (
                     put_extents(extents, memory, self._put) if writing else get_extents(extents, memory, self._get)[1]
                 )
-            parts = [run for part in parts for run in _runs(part)]
+            try:
+                parts = [run for part in parts for run in touching(part)]
+            except Exception as error:
+                failure, parts = failure or error, []
             rounds, runs = runs, 1
         for i in range(rounds):
             try:
@@ -359,9 +374,10 @@ class MpioDriver(Root):
         """Of each number, the largest that a rank has."""
         from mpi4py import MPI
 
-        mine, largest = np.array(numbers, np.int64), np.zeros(len(numbers), np.int64)
+        mine, largest = self._largest_room
+        mine[: len(numbers)] = numbers
         self._comm.Allreduce(mine, largest, op=MPI.MAX)
-        return [int(number) for number in largest]
+        return [int(number) for number in largest[: len(numbers)]]
 
     def _extend(self, end: int) -> None:
         """Let the file reach `end` before ranks write together, so that its gaps are zeros.
@@ -384,12 +400,14 @@ class MpioDriver(Root):
         """
         from mpi4py import MPI
 
-        what = f"collective {'write' if writing else 'read'} of {part.nbytes} bytes"
+        nbytes, what = 0, f"collective {'write' if writing else 'read'}"
         at_all = self._file.Write_at_all if writing else self._file.Read_at_all
         buffer: list[Any] = [memory[:0], 0, MPI.BYTE]
         shown, stage, inside = MPI.BYTE, None, part.place
         failure: Exception | None = None
         try:
+            nbytes = part.nbytes
+            what = f"{what} of {nbytes} bytes"
             place, length = joined(part.place, part.length)
             if len(place) == 1:
                 buffer = [memory[int(place[0]) : int(place[0] + length[0])], int(length[0]), MPI.BYTE]
@@ -414,12 +432,12 @@ class MpioDriver(Root):
             try:
                 with os_errors(self.path, what):
                     step()
-            except OSError as error:
+            except Exception as error:
                 failure = failure or error
-        done = int(status.Get_elements(MPI.BYTE)) if failure is None else part.nbytes
-        if done != part.nbytes:
+        done = int(status.Get_elements(MPI.BYTE)) if failure is None else nbytes
+        if done != nbytes:
             # Open MPI's way of saying that the disk is full; the end of the file was looked for before a read.
-            failure = OSError(errno.EIO, f"MPI-IO moved {done} of {part.nbytes} bytes in a {what}", self.path)
+            failure = OSError(errno.EIO, f"MPI-IO moved {done} of {nbytes} bytes in a {what}", self.path)
         for made in (buffer[2], shown):
             if made != MPI.BYTE:
                 made.Free()
@@ -427,9 +445,3 @@ class MpioDriver(Root):
             raise failure
         if stage is not None and not writing:
             copy_pieces(memory, part.place, stage, inside, part.length)
-
-
-def _runs(part: Extents) -> list[Extents]:
-    """Cut extents (in order) where they do not touch in the file."""
-    cuts = np.flatnonzero(part.offset[1:] != part.offset[:-1] + part.length[:-1]) + 1
-    return [Extents(*columns) for columns in zip(*(np.split(column, cuts) for column in part), strict=True)]

@@ -18,6 +18,7 @@ __all__ = [
     "joined",
     "split_rounds",
     "spread",
+    "touching",
     "within",
     "without_overlap",
 ]
@@ -180,3 +181,9 @@ def spread(union: Extents, stage: Bytes, extents: Extents, memory: Bytes) -> Non
     of = np.searchsorted(union.offset, extents.offset, side="right") - 1
     inside = union.place[of] + extents.offset - union.offset[of]
     copy_pieces(memory, extents.place, stage, inside, extents.length)
+
+
+def touching(part: Extents) -> list[Extents]:
+    """Cut extents (in order) where they do not touch in the file."""
+    cuts = np.flatnonzero(part.offset[1:] != part.offset[:-1] + part.length[:-1]) + 1
+    return [Extents(*columns) for columns in zip(*(np.split(column, cuts) for column in part), strict=True)]

@@ -4,7 +4,8 @@ Knows: definitions, counts, a communicator. Does not know: files, drivers, data.
 
 Rules
 -----
-1. One small exchange opens a flush: digest of the definitions, what was drained, how much waits.
+1. One small exchange opens a flush: digest of the definitions, what was drained, how much waits. What fails here
+   outside of an exchange is shared by `Comm.errors_shared`, in which every flush stands.
 2. Different definitions are an error on every rank, and the text names the first object that differs.
 3. Strings of varying length may have grown on some ranks only; the widest wins everywhere.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,15 +71,16 @@ def digest(header: Header) -> bytes:
     Exception
         The definitions are beyond the limits that `check_limits` knows.
     """
-    found = hashlib.blake2b(numrecs_bytes(header), digest_size=16)
-    found.update(unplaced(header))
-    return found.digest()
+    known: bytes | None = header.derived.get("digest")
+    if known is None:
+        known = header.derived["digest"] = hashlib.blake2b(unplaced(header), digest_size=16).digest()
+    return hashlib.blake2b(numrecs_bytes(header) + known, digest_size=16).digest()
 
 
 def agree(
     comm: Comm,
     operation: str,
-    mine: Agreement,
+    mine: Agreement | None,
     definitions: bytes,
     header: Header | None,
     *,
@@ -89,7 +91,7 @@ def agree(
     Parameters
     ----------
     operation : str, what this rank is about to do: a flush, or one of its kinds.
-    mine : Agreement, of this rank alone.
+    mine : Agreement, of this rank alone; None only together with `error`.
     definitions : bytes
         `digest` of this rank's definitions.
     header : Header or None
@@ -105,8 +107,18 @@ def agree(
     if comm.size == 1:
         if error is not None:
             raise error
+        assert mine is not None
         return mine
-    packed = _STATE.pack(
+    packed = b"" if mine is None else _packed(mine, definitions)
+    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, packed, error=error)]
+    if len({state[0] for state in all_states}) > 1:
+        _name_difference(comm, header)
+    columns = list(zip(*all_states, strict=True))
+    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
+
+
+def _packed(mine: Agreement, definitions: bytes) -> bytes:
+    return _STATE.pack(
         definitions,
         mine.drained,
         mine.widened,
@@ -121,11 +133,6 @@ def agree(
         mine.wish,
         mine.aggregators,
     )
-    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, packed, error=error)]
-    if len({state[0] for state in all_states}) > 1:
-        _name_difference(comm, header)
-    columns = list(zip(*all_states, strict=True))
-    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
 
 
 def _name_difference(comm: Comm, header: Header | None) -> None:
@@ -167,13 +174,18 @@ def _objects(header: Header) -> list[list[str]]:
     return found
 
 
-def agree_widths(comm: Comm, tree: Tree, uids: Iterable[int]) -> None:
-    """Give every string that grew on some rank the largest of its widths (collective)."""
-    mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(uids) if uid in tree.datasets}
+def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
+    """Give every string that grew on some rank the largest of its widths (collective).
+
+    Until the new widths are in the layout, strings that grew count with the old ones when definitions are compared: in
+    `known` these are added of strings that grew elsewhere.
+    """
+    mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
     for told in comm.exchange("flush widths", json.dumps(mine).encode()):
         for uid, width in json.loads(told).items():
             node = tree.datasets.get(int(uid))
             if node is not None and node.element.itemsize < width:
+                known.setdefault(int(uid), node.element.itemsize)
                 node.element = node.element.widened(width)
                 tree.touch()
 
@@ -198,20 +210,12 @@ def agree_cuts(comm: Comm, uids: Sequence[int], cuts: Cuts) -> Cuts:
 
 
 def share_failures(
-    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int, *, error: BaseException | None
+    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int
 ) -> tuple[list[RequestFailure], int]:
-    """All failed requests of all ranks, and the first record that one of them should have written (collective).
-
-    Raises
-    ------
-    Exception
-        `error`, of any rank.
-    """
+    """All failed requests of all ranks, and the first record that one of them should have written (collective)."""
     if comm.size == 1:
-        if error is not None:
-            raise error
         return list(failures), lowest_record
     mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
-    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode(), error=error)]
+    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode())]
     every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
     return every, min(t["record"] for t in told)

@@ -20,7 +20,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import RankError
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch
@@ -55,15 +57,24 @@ class Carried:
     nbytes: int = 0
 
 
+class _Over(Exception):
+    """All ranks raised `error` out of a write: none makes another one."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 @contextmanager
-def meeting(write: Write, rounds: int) -> Iterator[Write]:
+def meeting(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
     """`rounds` collective writes: a rank that makes fewer, as it has less or fails, makes empty ones at the end.
+
+    An error that all ranks raise out of a write ends it on all of them; no request is blamed for it.
 
     Examples
     --------
     ::
 
-        with meeting(together, agreed.rounds) as write:
+        with meeting(comm, together, agreed.rounds) as write:
             carry(batches, places, record_size, driver, room, write=write)
     """
     met = 0
@@ -71,19 +82,32 @@ def meeting(write: Write, rounds: int) -> Iterator[Write]:
     def once(extents: Extents, memory: Bytes) -> None:
         nonlocal met
         met += 1
-        write(extents, memory)
+        try:
+            write(extents, memory)
+        except Exception as error:
+            if comm.size > 1 and (comm.in_step(error) or isinstance(error, RankError)):
+                raise _Over(error) from error
+            raise
 
+    failure: BaseException | None = None
     try:
-        yield once
-    finally:
-        failure: OSError | None = None
+        try:
+            yield once
+        except _Over:
+            raise
+        except BaseException as error:
+            failure = error
         while met < rounds:
             try:
                 once(_NO_PLAN.extents, _NO_BYTES)
-            except OSError as error:
+            except _Over:
+                raise
+            except Exception as error:
                 failure = failure or error
-        if failure is not None:
-            raise failure
+    except _Over as over:
+        failure = over.error
+    if failure is not None:
+        raise failure
 
 
 def rounds_of(batches: list[Batch]) -> int:

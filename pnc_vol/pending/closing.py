@@ -30,11 +30,13 @@ def close(session: Session) -> None:
     unread = _read_last(session)
     try:
         session.keep_unpublished = False
-        if session.writable:
-            composite.settle(session, closing=True)
-            flush(session, durable=session.always_durable, closing=True)
-        else:
-            _close_reading(session)
+        with session.comm.errors_shared():
+            if session.writable:
+                composite.settle(session, closing=True)
+                flush(session, durable=session.always_durable, closing=True)
+            else:
+                session.complete_reads()
+                session.comm.exchange("close")
     except BaseException as error:
         orderly = session.comm.in_step(error)
         if not orderly:
@@ -57,15 +59,6 @@ def _read_last(session: Session) -> OSError | None:
             session.forget_reads({read.request.id for read in session.reads})
             return error
     return None
-
-
-def _close_reading(session: Session) -> None:
-    error: BaseException | None = None
-    try:
-        session.complete_reads()
-    except Exception as reason:
-        error = reason
-    session.comm.exchange("close", error=error)
 
 
 def abort(session: Session, reason: str) -> None:

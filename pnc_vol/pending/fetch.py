@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
             spread = _strided(session, node, selection)
             if spread is not None:
                 return spread if element.kind == "number" else decode(spread.view(np.uint8), element, shape)
-    found = runs(selection, record=node.is_record)
+    with session.comm.errors_shared() if collective else nullcontext():
+        found = runs(selection, record=node.is_record)
     raw = _file_form(session, [(node, found)], collective=collective)[0]
     _lay_over(session, node, found, raw, _LATEST)
     return decode(raw, element, shape)
@@ -129,31 +131,15 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     With `collective`, every rank does this now: whether all are ready is agreed before any one reads, and whether all
     could read before any one goes on.
     """
-    error: BaseException | None = None
-    memory, extents = np.empty(0, np.uint8), _NOTHING
-    spots: _Spots = []
-    try:
+    if collective:
+        with session.comm.errors_shared():
+            memory, extents, spots = _prepared(session, wanted)
+            session.comm.exchange("read")
+            _read_extents(session, wanted[0][0], extents, memory, together=session.collective_driver)
+            session.comm.exchange("read done")
+    else:
         memory, extents, spots = _prepared(session, wanted)
-    except Exception as reason:
-        if not collective:
-            raise
-        error = reason
-    if collective:
-        session.comm.exchange("read", error=error)
-    together = collective and session.collective_driver
-    try:
-        got = session.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
-        if got < extents.nbytes and session.strict:
-            raise ShortFileError(
-                f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "
-                "file; without strict=True they read as the fill value"
-            )
-    except Exception as reason:
-        if not collective:
-            raise
-        error = reason
-    if collective:
-        session.comm.exchange("read done", error=error)
+        _read_extents(session, wanted[0][0], extents, memory, together=False)
     raws: list[Bytes] = []
     for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
         raw = memory[first : first + nbytes]
@@ -165,6 +151,15 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
             raw = wide.reshape(-1)
         raws.append(raw)
     return raws
+
+
+def _read_extents(session: Session, node: DatasetNode, extents: Extents, memory: Bytes, *, together: bool) -> None:
+    got = session.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
+    if got < extents.nbytes and session.strict:
+        raise ShortFileError(
+            f"{node.path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "
+            "file; without strict=True they read as the fill value"
+        )
 
 
 def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple[Bytes, Extents, _Spots]:

@@ -4,7 +4,9 @@ Knows: the session's parts. Does not know: users' objects.
 
 Rules
 -----
-1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank.
+1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank. All of
+   it stands in `Comm.errors_shared`: what fails between two exchanges on one rank is raised on all at the next one.
+   What has to be taken back then (`drop_copy`) is taken back when all ranks know of the failure.
 2. The header is written after the data that it promises; the record count never covers a record that failed.
 3. A layout that moves data, or would write over data that the header in the file knows, is made in a temporary copy of
    the file (see `moved`); with the new header in it the copy takes the file's name. Until then the old file is whole.
@@ -65,6 +67,8 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     comm = session.comm
     error: BaseException | None = None
     flat: Flat | None = None
+    mine: Agreement | None = None
+    definitions = b""
     unsafe = session.poison is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
@@ -76,10 +80,12 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         session.complete_reads()
         session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
         flat = _definitions(session, common=comm.size > 1)
+        mine = _mine(session)
+        definitions = digest(flat.header) if comm.size > 1 else b""
     except Exception as reason:
         error = reason
     operation = ("close" if closing else "flush") + (" durable" if durable else "")
-    agreed = agree(comm, operation, _mine(session), session.digest, flat.header if flat else None, error=error)
+    agreed = agree(comm, operation, mine, definitions, flat.header if flat else None, error=error)
     assert flat is not None
     session.counts["flushes"] += 1
     phases.end("agree")
@@ -87,19 +93,24 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         return
     if agreed.widened and comm.size > 1:
         agree_widths(comm, session.tree, session.widened)
-        session.widened.clear()
     if agreed.widened or agreed.drained:
         session.placed.drained |= agreed.drained
+        session.drain_agreed |= agreed.drained
         flat = _definitions(session, common=False)
     session.placed.records = agreed.records
     session.placed.virgin &= not agreed.spoilt
     target = _target(session, laid_out(session, flat, closing=closing), flat.uids)
     cuts = agree_cuts(comm, target.uids, session.placed.cuts) if agreed.cut else {}
+    if target.header.vars != session.placed.header.vars:
+        # No rank goes on with another layout than the others.
+        comm.exchange("flush layout")
     copy = moved(session, target, cuts)
     phases.end("layout")
     later = _live_cuts(session, cuts) if copy is None and session.at_stake else {}
     try:
-        _fill(session, target, copy or session.driver, {uid: cut for uid, cut in cuts.items() if uid not in later})
+        filled = {uid: cut for uid, cut in cuts.items() if uid not in later}
+        with comm.errors_shared():
+            _fill(session, target, copy or session.driver, filled)
     except BaseException:
         if copy is not None:
             drop_copy(session, copy)
@@ -119,7 +130,8 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
         raise comm.on_all(_flush_error(failures, session.path, closing=closing, held=True))
     numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
     try:
-        write_header(session, with_records(session, target.header, numrecs), durable=durable)
+        with comm.errors_shared():
+            write_header(session, with_records(session, target.header, numrecs), durable=durable)
     except Exception as reason:
         if failures:
             # what failed first, and stays pending, says more than the header that met the same full disk
@@ -202,10 +214,10 @@ def _definitions(session: Session, *, common: bool) -> Flat:
 
     With `common`, as all ranks know them before they agreed, because the digest of the definitions must not depend
     on what one rank posted: strings that grew here count with their old width, and what was drained here keeps
-    its turn.
+    its turn, until all ranks know of the drain.
     """
     tree, placed = session.tree, session.placed
-    if placed.drained and not session.ordered_by_place and not common:
+    if placed.drained and not session.ordered_by_place and (not common or session.drain_agreed):
         _, uids = placed.with_pins(tree)
         first = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets}
         ordered = first | tree.datasets
@@ -213,18 +225,18 @@ def _definitions(session: Session, *, common: bool) -> Flat:
             tree.datasets = ordered
             tree.touch()
         session.ordered_by_place = True
-    if session.flat is not None and session.flat_version == tree.version:
+    if session.flat is not None and session.flat_version == tree.version and not (common and session.widened):
         return session.flat
     grown = {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if common else {}
-    for uid, element in grown.items():
-        tree.datasets[uid].element = element.widened(session.widened[uid])
-    flat = to_header(tree, version=session.version)
+    try:
+        for uid, element in grown.items():
+            tree.datasets[uid].element = element.widened(session.widened[uid])
+        flat = to_header(tree, version=session.version)
+    finally:
+        for uid, element in grown.items():
+            tree.datasets[uid].element = element
     flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
-    for uid, element in grown.items():
-        tree.datasets[uid].element = element
     check_limits(flat.header)
-    if session.comm.size > 1:
-        session.digest = digest(flat.header)
     if grown:
         return flat
     session.flat, session.flat_version = flat, tree.version
@@ -315,12 +327,8 @@ def _fill(session: Session, target: Placed, driver: Driver, cuts: Cuts, *, only_
             tasks.append(_fill_task(driver, node, at.begin, nbytes, 0, 1, 0))
     if not tasks:
         return
-    error: BaseException | None = None
-    try:
-        _run(tasks[session.comm.rank :: session.comm.size])
-    except OSError as reason:
-        error = reason
-    session.comm.exchange("flush fill", error=error)
+    _run(tasks[session.comm.rank :: session.comm.size])
+    session.comm.exchange("flush fill")
 
 
 def _run(tasks: Iterable[Callable[[], None]]) -> None:
@@ -356,27 +364,20 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
     """Write what is posted (collective); all failures of all ranks and the lowest record among them."""
     queue, comm, target = session.queue, session.comm, session.placed
     transport = session.transport
-    error: BaseException | None = None
     done: Carried | None = None
     turns = range(comm.size) if session.options.ordered else [comm.rank]
     for turn in turns:
         if turn == comm.rank:
-            try:
-                with transport.writing(session.driver, agreed, writer(session)) as write:
-                    batches = queue.batches()
-                    room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
-                    places = target.places if batches else {}
-                    done = carry(batches, places, target.record_size, session.driver, room, write=write)
-                queue.replace(done.left)
-            except Exception as reason:
-                error = reason
+            with transport.writing(session.driver, agreed, writer(session)) as write:
+                batches = queue.batches()
+                room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
+                places = target.places if batches else {}
+                done = carry(batches, places, target.record_size, session.driver, room, write=write)
+            queue.replace(done.left)
         if session.options.ordered:
-            comm.exchange("flush turn", error=None)
-    failures: list[RequestFailure] = []
-    lowest = _NO_RECORD
-    if done is not None:
-        failures, lowest = settle(session, done)
-    return share_failures(comm, failures, lowest, error=error)
+            comm.exchange("flush turn")
+    assert done is not None
+    return share_failures(comm, *settle(session, done))
 
 
 def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> PncVolError:

@@ -92,7 +92,7 @@ def cut_tail(session: Session) -> None:
     try:
         session.driver.resize(max(data_end(session.disk_header), len(session.disk_bytes)))
         session.shrunk = False
-    except OSError as reason:
+    except Exception as reason:
         error = reason
     session.comm.exchange("flush cut", error=error)
 
@@ -109,7 +109,7 @@ def _publish(session: Session, *, durable: bool) -> None:
     if session.comm.rank == 0:
         try:
             location.publish(durable=durable)
-        except OSError as reason:
+        except Exception as reason:
             error = reason
     session.comm.exchange("flush publish", error=error)
     location.work, location.unseen = location.path, False
@@ -145,7 +145,7 @@ def _sync(session: Session, operation: str) -> None:
     error: BaseException | None = None
     try:
         session.driver.sync()
-    except OSError as reason:
+    except Exception as reason:
         error = reason
     session.counts["syncs"] += 1
     try:

@@ -46,14 +46,13 @@ def moved(session: Session, target: Placed, cuts: Cuts) -> Driver | None:
     if not base.vars or not (needs_move(base, new, origin) or _harms(session, target, cuts)):
         return None
     driver = _copy_driver(session)
-    error: BaseException | None = None
+    comm = session.comm
     try:
-        found = moves(base, new, origin)
-        _copy(session.driver, driver, Extents(found.src, found.length, found.dst), session.comm.rank, session.comm.size)
-    except Exception as reason:
-        error = reason
-    try:
-        session.comm.exchange("flush move", error=error)
+        # The copy is given up, which may need all ranks, when all know why.
+        with comm.errors_shared():
+            found = moves(base, new, origin)
+            _copy(session.driver, driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
+            comm.exchange("flush move")
     except BaseException:
         drop_copy(session, driver)
         raise

@@ -234,26 +234,22 @@ def _driver(
         None on all ranks if the name led one of them to another file.
     """
     driver: Driver | None = None
-    error: BaseException | None = None
-    same = True
+    same, given = True, -1
     system = options.system
     try:
-        given = fd if fd >= 0 and root_takes_descriptor(spec) else -1
-        driver = open_stack(
-            spec, path, writable=writable, system=system, comm=comm if comm.mpi else None, hints=options.hints, fd=given
-        )
-        if inode and path is not None and given < 0:
-            # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
-            same = system.stat(path).st_ino == inode
-        if fd >= 0 and given < 0:
-            system.close(fd)
-    except Exception as reason:
-        error = reason
+        with comm.errors_shared():
+            given = fd if fd >= 0 and root_takes_descriptor(spec) else -1
+            ranks = comm if comm.mpi else None
+            driver = open_stack(spec, path, writable=writable, system=system, comm=ranks, hints=options.hints, fd=given)
+            if fd >= 0 and given < 0:
+                system.close(fd)
+            if inode and path is not None and given < 0:
+                # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
+                same = system.stat(path).st_ino == inode
+            told = comm.exchange("open driver", b"" if same else b"another file")
+    except BaseException:
         if fd >= 0 and driver is None:
             system.close(fd)
-    try:
-        told = comm.exchange("open driver", b"" if same else b"another file", error=error)
-    except BaseException:
         if driver is not None and parse_stack(spec)[-1].name != "mpio":
             driver.close()
         if location is not None and comm.rank == 0:

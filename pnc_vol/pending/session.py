@@ -136,11 +136,11 @@ class Session:
         self.next_request = self.first_request = 1
         self.last_flush: FlushReport | None = None
         self.widened: dict[int, int] = {}
-        """Strings that grew on this rank, by uid: the width in bytes that all ranks know."""
-        self.digest, self.flat_version = b"", -1
+        """Strings that grew, here or elsewhere, by uid: the width in bytes that all ranks know."""
+        self.flat_version = -1
         self.flat: Flat | None = None
         self.laid_out: tuple[Flat, Header] | None = None
-        self.ordered_by_place = self.closed = False
+        self.ordered_by_place = self.drain_agreed = self.closed = False
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.swept: set[int] = set()
         """Record variables that are known to hold their fill value behind their last record."""
@@ -386,9 +386,11 @@ class Session:
         with self.lock:
             self.check_open()
             if self.writable:
-                composite.settle(self)
+                with self.comm.errors_shared():
+                    composite.settle(self)
                 try:
-                    flush(self, durable=self.always_durable if durable is None else durable)
+                    with self.comm.errors_shared():
+                        flush(self, durable=self.always_durable if durable is None else durable)
                 finally:
                     composite.settled(self)
             else:
@@ -399,7 +401,7 @@ class Session:
         self.placed = target
         self.tree.history.clear()
         self.widened.clear()
-        self.ordered_by_place = False
+        self.ordered_by_place = self.drain_agreed = False
 
     def adopt_header(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""

@@ -14,6 +14,8 @@ Rules
    there. They then write what is theirs by themselves, and find out.
 3. Where the pieces are too far apart for this, all ranks write by themselves.
 4. Ranks wait in `Comm.exchange` and `Comm.all_to_all`, which sleep.
+5. What is no error of the file, such as a rank without the memory for a window or for what it is sent, is raised on all
+   ranks at the next exchange (`Comm.errors_shared`), and all that was posted stays posted.
 """
 
 from __future__ import annotations
@@ -123,19 +125,22 @@ class Together:
         OSError
             Something of what all ranks gave could not be written; which pieces are in the file is not known.
         """
-        work = _Round(self, extents, memory, aggregators)
-        windows = work.agree()
-        if windows == []:
-            return
-        if windows is None:
-            work.attempt(lambda: self.driver.write(extents, memory))
-        else:
-            shared = self._memory(work.size * min(2, len(windows))) if self.nodes.single else None
-            if shared is not None:
-                self._in_common(work, windows, shared)
+        with self.comm.errors_shared():
+            work = _Round(self, extents, memory, aggregators)
+            windows = work.agree()
+            if windows == []:
+                return
+            if windows is None:
+                work.attempt(lambda: self.driver.write(extents, memory))
             else:
-                self._sending(work, windows)
-        work.end()
+                shared = self._memory(work.size * min(2, len(windows))) if self.nodes.single else None
+                if shared is not None:
+                    self._in_common(work, windows, shared)
+                else:
+                    self._sending(work, windows)
+            failure = work.end()
+        if failure is not None:
+            raise failure
 
     def _memory(self, nbytes: int) -> Bytes | None:
         """Memory that all ranks see, of this size at least; None if they cannot have any."""
@@ -184,16 +189,16 @@ class _Round:
         self.aggregators = aggregators
         rank = of.comm.rank
         self.mine = aggregators.index(rank) if rank in aggregators else -1
-        self.failure: Exception | None = None
+        self.failure: OSError | None = None
         self.size = self.each = 0
         """Bytes of a window and of a stripe."""
 
     def attempt(self, do: Callable[[], None]) -> None:
-        """Do something unless something failed before; what fails is raised at the end, when no rank waits."""
+        """Read or write unless that failed before; what fails is raised at the end, as requests may be at fault."""
         if self.failure is None:
             try:
                 do()
-            except Exception as error:
+            except OSError as error:
                 self.failure = error
 
     def agree(self) -> list[_Part] | None:
@@ -233,21 +238,17 @@ class _Round:
         beyond = np.bincount((self.ends - 1 - base) // self.size + 1, minlength=count + 1)
         bits[:] = np.packbits(np.cumsum(first - beyond)[:count] > 0)
 
-    def end(self) -> None:
-        """Learn how it went everywhere.
-
-        Raises
-        ------
-        OSError
-        """
-        number = 0 if self.failure is None else getattr(self.failure, "errno", None) or errno.EIO
+    def end(self) -> OSError | None:
+        """Learn how it went everywhere: what this rank, or one that writes for it, failed with."""
+        number = 0 if self.failure is None else self.failure.errno or errno.EIO
         told = [_DONE.unpack(one)[0] for one in self.of.comm.exchange("flush written", _DONE.pack(number))]
         if self.failure is not None:
-            raise self.failure
+            return self.failure
         failed = [rank for rank, one in enumerate(told) if one]
         if failed and len(self.extents.offset):
             number = told[failed[0]]
-            raise OSError(number, f"{os.strerror(number)} (rank {failed[0]}, which writes for others)")
+            return OSError(number, f"{os.strerror(number)} (rank {failed[0]}, which writes for others)")
+        return None
 
     # ------------------------------------------------------------------------------------------ stripes
 

@@ -116,7 +116,7 @@ class Transport:
             yield write
             return
         self.rounds += agreed.rounds
-        with meeting(self._meet(driver, agreed, way), agreed.rounds) as together:
+        with meeting(self.comm, self._meet(driver, agreed, way), agreed.rounds) as together:
             yield together
 
     def _meet(self, driver: Driver, agreed: Agreement, way: str) -> Write:

@@ -39,7 +39,7 @@ def shared_memory(comm: Comm, nbytes: int) -> npt.NDArray[np.uint8] | None:
             found = _mapped(fd, nbytes)
             found[:16] = np.frombuffer(token, np.uint8)
             told = _TOLD.pack(REAL.getpid(), fd, nbytes, token)
-        except (OSError, ValueError):
+        except (OSError, ValueError, MemoryError):
             found = None
     try:
         told = comm.from_root("flush memory", told)
@@ -68,7 +68,7 @@ def _opened(pid: int, number: int, nbytes: int, token: bytes) -> npt.NDArray[np.
             return None
         found = _mapped(fd, nbytes)
         return found if found[:16].tobytes() == token else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, MemoryError):
         return None
     finally:
         REAL.close(fd)

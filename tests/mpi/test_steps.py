@@ -1,0 +1,41 @@
+"""What fails on one rank in the middle of a collective call is raised on all; none waits, no post is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pnc_vol.testing.mpi import missing, run_mpi
+
+PROGRAM = Path(__file__).with_name("ranks_steps.py")
+TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2"}
+CASES = ("flushes", "defines", "moves", "closes", "read")
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@pytest.mark.parametrize(
+    ("case", "transport", "env", "stride"),
+    [
+        ("flushes", "aggregate", {}, 4),
+        ("flushes", "aggregate", TWO_NODES, 6),
+        ("flushes", "collective", {}, 6),
+        ("defines", "independent", {}, 29),
+        ("moves", "aggregate", TWO_NODES, 13),
+        ("read", "auto", {}, 5),
+    ],
+)
+def test_some_calls_of_numpy_fail(tmp_path: Path, case: str, transport: str, env: dict[str, str], stride: int) -> None:
+    told = run_mpi(3, PROGRAM, tmp_path, "mpio", transport, case, "numpy", stride, env=env, timeout=60).stdout
+    assert told.count("failures on rank") == 2, told
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("env", [{}, TWO_NODES], ids=["one node", "two nodes"])
+@pytest.mark.parametrize("transport", ["aggregate", "collective", "independent"])
+@pytest.mark.parametrize("driver", ["mpio", "posix"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_call_of_numpy_fails(tmp_path: Path, case: str, driver: str, transport: str, env: dict[str, str]) -> None:
+    told = run_mpi(3, PROGRAM, tmp_path, driver, transport, case, "numpy", env=env, timeout=400).stdout
+    assert told.count("failures on rank") == 2, told
