@@ -14,9 +14,10 @@ import pytest
 from pnc_vol.system import CALLS, temporary_directory
 from pnc_vol.testing.crash.__main__ import main, validator
 from pnc_vol.testing.crash.disk import Disk, Made, Mode, Synced, Unnamed, Written
+from pnc_vol.testing.crash.examining import Broken, examine, state, states_of
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, contents_of
 from pnc_vol.testing.crash.recording import RECORDED, UNCHANGING, Recorder
-from pnc_vol.testing.crash.running import Broken, Run, Scenario, examine, fast_folder, record, state, states_of
+from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
 from pnc_vol.testing.crash.scenarios import SCENARIOS
 from pnc_vol.testing.crash.states import kill_points, power_failure
 
@@ -49,6 +50,7 @@ WAITING = {
     ("grow!, shrink!", "power"): "A2",
     ("grow, shrink, second axis, grow", "power"): "A2",
     ("ragged!, ragged, same length!, string, compound", "power"): "A2",
+    ("drain!, drain", "power"): "A3",
 }
 """Scenarios that fail, and the defect that they wait for."""
 

@@ -175,19 +175,26 @@ def pointer_path(path: str) -> str:
 def noted_folders(system: System, path: str) -> list[str]:
     """The folders that the note beside a file names, a line each; none if there is no note."""
     with suppress(OSError, UnicodeDecodeError):
-        return read_whole(system, pointer_path(path), limit=_MOST_NOTES).decode().splitlines()
+        lines = read_whole(system, pointer_path(path), limit=_MOST_NOTES).decode().splitlines()
+        # a note that a power failure left in pieces may hold zeros, which are in no path
+        return [line for line in lines if "\0" not in line]
     return []
 
 
-def note_folder(system: System, path: str, folder: str) -> None:
+def note_folder(system: System, path: str, folder: str, *, durable: bool) -> None:
     """Add a folder to the note; what a killed job noted stays.
+
+    Parameters
+    ----------
+    durable : bool
+        Bring the note to stable storage; its name is brought there with the file's.
 
     Raises
     ------
     OSError
         The note cannot be written.
     """
-    _write_note(system, path, [*_still_there(system, path), folder])
+    _write_note(system, path, [*_still_there(system, path), folder], durable=durable)
 
 
 def forget_folder(system: System, path: str, folder: str) -> None:
@@ -196,7 +203,8 @@ def forget_folder(system: System, path: str, folder: str) -> None:
         noted = noted_folders(system, path)
         if folder in noted:
             # What others noted may be on another node.
-            _write_note(system, path, [other for other in noted if other != folder])
+            # what it named has gone: an older note does no harm, and a torn one must not lose the others
+            _write_note(system, path, [other for other in noted if other != folder], durable=True)
 
 
 def _still_there(system: System, path: str) -> list[str]:
@@ -208,14 +216,15 @@ def _still_there(system: System, path: str) -> list[str]:
     return found
 
 
-def _write_note(system: System, path: str, folders: list[str]) -> None:
+def _write_note(system: System, path: str, folders: list[str], *, durable: bool) -> None:
     note = pointer_path(path)
     if not folders:
         system.unlink(note)
         return
     # A rename puts a new file under the name, whatever link somebody left there.
     made = f"{note}.{system.token()}"
-    write_whole(system, made, "".join(f"{folder}\n" for folder in folders).encode(), mode=0o600, exclusive=True)
+    text = "".join(f"{folder}\n" for folder in folders)
+    write_whole(system, made, text.encode(), mode=0o600, exclusive=True, durable=durable)
     try:
         system.rename(made, note)
     except OSError:

@@ -40,7 +40,7 @@ from pnc_vol.pending.log.folders import (
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.log.replay import ReplayReport, replay_into
 from pnc_vol.pending.log.source import holds_posts, metas_of
-from pnc_vol.system import System, exists, is_folder
+from pnc_vol.system import exists, is_folder
 
 __all__ = ["abandoned_logs", "begin_log", "leftovers_of", "look_after_leftovers", "missing_folder", "recover_logs"]
 
@@ -208,7 +208,7 @@ def begin_log(
     def make() -> bytes:
         identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
         made = folder_for(system, path, parent_of(path, options))
-        _note(system, path, made)
+        _note(options, path, made)
         return identity + os.fsencode(made)
 
     told_by_root = on_root(comm, "open log", make)
@@ -250,7 +250,7 @@ def begin_log(
         raise
     if comm.rank == 0:
         for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
-            _note(system, path, other)
+            _note(options, path, other)
     assert queue is not None
     return queue
 
@@ -270,9 +270,9 @@ def _named(error: OSError, folder: str) -> OSError:
     return error
 
 
-def _note(system: System, path: str, folder: str) -> None:
+def _note(options: Options, path: str, folder: str) -> None:
     try:
-        note_folder(system, path, folder)
+        note_folder(options.system, path, folder, durable=options.burst_buf_sync != "none")
     except OSError as error:
         warn_outside(
             f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself"

@@ -4,15 +4,17 @@
     disk        a tree of files in memory, on which changes are made again
     states      what a kill, or a power failure, leaves of the changes
     promise     what must be readable, and whether it is
-    running     scenarios: recorded, crashed, examined
+    running     scenarios, and their recordings
+    examining   states are rebuilt and opened
     acts, scenarios   the ways in which pnc_vol changes a file
 
 ``python -m pnc_vol.testing.crash --states 50000 --seed 1`` examines so many states of all scenarios.
 """
 
+from pnc_vol.testing.crash.examining import Broken, examine
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, contents_of
 from pnc_vol.testing.crash.recording import Recorder
-from pnc_vol.testing.crash.running import Broken, Run, Scenario, examine, fast_folder, record
+from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
 
 __all__ = [
     "NO_FILE", "Broken", "Contents", "Recorder", "Run", "Scenario", "contents_of", "examine", "fast_folder", "record",

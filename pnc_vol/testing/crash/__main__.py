@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from pnc_vol.system import temporary_directory
-from pnc_vol.testing.crash.running import Broken, Scenario, examine_state, fast_folder, record, state, states_of
+from pnc_vol.testing.crash.examining import Broken, examine_state, state, states_of
+from pnc_vol.testing.crash.running import Scenario, fast_folder, record
 from pnc_vol.testing.crash.scenarios import SCENARIOS, all_pairs
 
 __all__ = ["main"]
@@ -90,7 +91,7 @@ def _examine(scenario: Scenario, kind: str, share: int, args: argparse.Namespace
             try:
                 examine_state(
                     recording, kind, found, number, folder=folder, seed=args.seed,
-                    validator=validator() if number % 25 == 0 else None,
+                    again=number % 8 == 0, validator=validator() if number % 8 == 1 else None,
                 )  # fmt: skip
             except Broken as error:
                 told.append(str(error))
@@ -108,7 +109,7 @@ def _again(scenario: Scenario, args: argparse.Namespace) -> int:
             found.disk.write(args.keep)
             print(f"the state is in {args.keep}; a journal there names other inode numbers than the files have")
         try:
-            examine_state(recording, args.kind, found, args.state, folder=folder, seed=args.seed)
+            examine_state(recording, args.kind, found, args.state, folder=folder, seed=args.seed, again=True)
         except Broken as error:
             print(error)
             return 1

@@ -77,9 +77,9 @@ class Step(NamedTuple):
 
     begin, end : int
         Changes that were made before the step, and when it returned.
-    kind : "flush", "durable", "logged" or "unsafe"
-        "logged": `contents` are there after a recovery of the log, not before; an unsafe step promises nothing while
-        it is under way.
+    kind : str
+        "flush" or "durable"; "log": `contents` are there after a recovery of the log, not before; "safe log": also
+        after a power failure; "unsafe": nothing is promised while the step is under way.
     """
 
     begin: int

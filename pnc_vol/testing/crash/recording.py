@@ -61,6 +61,8 @@ class Recorder(HookedSystem):
     root : str
         A folder that exists; what is in it is where the recording begins.
     inner : System
+    token : int
+        After which the random parts of names begin; names of an earlier recording may be in the folder.
 
     Attributes
     ----------
@@ -83,7 +85,7 @@ class Recorder(HookedSystem):
     [Made(path='a', inode=1, mode=384, folder=False), Written(inode=1, offset=2, data=b'xy'), Synced(inode=1)]
     """
 
-    def __init__(self, root: str, inner: System = REAL) -> None:
+    def __init__(self, root: str, inner: System = REAL, *, token: int = 0) -> None:
         super().__init__(inner)
         self.root = inner.realpath(root)
         self.changes: list[Change] = []
@@ -94,7 +96,7 @@ class Recorder(HookedSystem):
         self._windows: set[int] = set()
         self._held: dict[int, int] = {}
         """Descriptors of files with windows, by inode."""
-        self._tokens = 0
+        self._tokens = token
         self._lock = threading.RLock()
         self._scan("")
         self.start = self._now.copy()

@@ -23,7 +23,7 @@ from pnc_vol.interop.hdf5 import convert
 from pnc_vol.interop.repack import repack
 from pnc_vol.testing.crash.acts import ACTS, FIXED, RECORDS, START, fill_start
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, contents_of
-from pnc_vol.testing.crash.running import Run, Scenario
+from pnc_vol.testing.crash.running import Run, Scenario, record
 
 __all__ = ["SCENARIOS", "all_pairs", "changes"]
 
@@ -205,18 +205,62 @@ def file_object(run: Run) -> None:
 # ------------------------------------------------------------------------------------------- burst buffer
 
 
-def posting(run: Run) -> None:
+def posting(kind: str) -> Callable[[Run], None]:
     """Posts that are logged, a flush, and posts again."""
-    f = run.open("r+", burst_buf=True)
-    contents = START
-    for name in ("data", "append", "compound"):
-        contents = ACTS[name].then(contents)
-        with run.step(contents, "logged" if name != "append" else "flush"):
-            ACTS[name].do(f)
+
+    def program(run: Run) -> None:
+        f = run.open("r+")
+        contents = START
+        for name in ("data", "append", "compound"):
+            contents = ACTS[name].then(contents)
+            with run.step(contents, kind):
+                ACTS[name].do(f)
             if name == "append":
-                f.flush()
+                with run.step(contents, "flush" if kind == "log" else "durable"):
+                    f.flush()
+        with run.step(contents, "flush" if kind == "log" else "durable"):
+            f.close()
+
+    return program
+
+
+def killed_with_a_log(run: Run) -> Contents:
+    """The state of `posting` before its flush."""
+    recording = record(SCENARIOS["burst buffer"], run.folder)
+    step = recording.steps[1]
+    disk = recording.start.copy()
+    for change in recording.changes[: step.end]:
+        disk.apply(change)
+    run.numbers.update({real: recording.real[inode] for real, inode in disk.write(run.folder).items()})
+    return START
+
+
+def recovering(run: Run) -> None:
+    contents = ACTS["append"].then(ACTS["data"].then(START))
+    with run.step(contents, "log"):
+        """It was logged by the process that was killed."""
     with run.step(contents):
+        f = run.open("r+", recover=True)
+    f.close()
+
+
+def drained(*durable: bool) -> Callable[[Run], None]:
+    """More posts than the buffer holds, to a new dataset and to records, in several flushes."""
+
+    def program(run: Run) -> None:
+        f = run.open("r+")
+        contents = START
+        for i, firm in enumerate(durable):
+            contents = ACTS["append"].then(contents).having({f"d{i}": np.arange(2000.0) + i})
+            with run.step(contents, kind_of(firm)):
+                ACTS["append"].do(f)
+                d = f.create_dataset(f"d{i}", (2000,), "f8")
+                for at in range(0, 2000, 250):
+                    d[at : at + 250] = np.arange(at, at + 250.0) + i
+                f.flush(durable=firm)
         f.close()
+
+    return program
 
 
 def _scenarios() -> Iterator[Scenario]:
@@ -241,7 +285,13 @@ def _scenarios() -> Iterator[Scenario]:
     yield Scenario("convert", converting, hdf5_source)
     yield Scenario("convert over a file", converting, source_and_target)
     yield Scenario("file object", file_object, start)
-    yield Scenario("burst buffer", posting, start, recovery={"recover": True}, power=False)
+    log = {"burst_buf": True}
+    yield Scenario("burst buffer", posting("log"), start, log, {"recover": True}, power=False)
+    each = {**log, "burst_buf_sync": "each"}
+    yield Scenario("burst buffer, each post synced", posting("safe log"), start, each, {"recover": True})
+    yield Scenario("recover a log", recovering, killed_with_a_log, log, {"recover": True}, power=False)
+    yield Scenario("drain", drained(False, False), start, {"buffer_size": 4096}, power=False)
+    yield Scenario("drain!, drain", drained(True, False), start, {"buffer_size": 4096})
 
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _scenarios()}

@@ -1,0 +1,287 @@
+"""States of a recording, rebuilt and opened, and compared with what was promised.
+
+Knows: the whole package, as a user does. Does not know: what a scenario does (`scenarios`).
+
+Rules
+-----
+1. A state is opened for reading first, which must change nothing; then for writing, which completes what was begun; a
+   change is made and read back. A file that survived a crash is a file like any other.
+2. States are rebuilt in the folder in which they were recorded, with the same inode numbers.
+3. A recovery is a program that changes files: it is recorded and killed as well.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+
+import pnc_vol
+from pnc_vol.errors import PncVolWarning
+from pnc_vol.format.check import check
+from pnc_vol.format.model import Finding
+from pnc_vol.interop.checking import with_header
+from pnc_vol.system import REAL, System, exists
+from pnc_vol.testing.crash.disk import Disk
+from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, read
+from pnc_vol.testing.crash.recording import Rebuilt, Recorder
+from pnc_vol.testing.crash.running import Recording
+from pnc_vol.testing.crash.states import State, kill_points, killed, power_failure
+
+__all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
+
+MOST_AGAIN = 20
+"""About so many kills of one recovery."""
+
+
+class Broken(AssertionError):
+    """A state in which a promise is broken."""
+
+
+def states_of(
+    recording: Recording, kind: str, *, seed: int = 0, count: int | None = None
+) -> Iterator[tuple[int, State]]:
+    """States and their numbers.
+
+    Parameters
+    ----------
+    kind : "kill" or "power"
+    count : int or None
+        About so many; all kills between two changes are among them. None: all kills.
+    """
+    changes = recording.changes
+    if kind == "power":
+        for number in range(count or 0):
+            yield number, power_failure(recording.start, changes, seed=seed, number=number)
+        return
+    points = kill_points(changes, seed=seed)
+    wanted = {number for number, (_, tear) in enumerate(points) if not tear}
+    tears = [number for number, (_, tear) in enumerate(points) if tear]
+    room = len(tears) if count is None else max(0, count - len(wanted))
+    wanted.update(tears[:: max(1, -(-len(tears) // room))] if room else ())
+    disk, done = recording.start.copy(), 0
+    for number, (at, tear) in enumerate(points):
+        while done < at:
+            disk.apply(changes[done])
+            done += 1
+        if number in wanted:
+            yield number, killed(changes, disk, at, tear)
+
+
+def state(recording: Recording, kind: str, number: int, *, seed: int = 0) -> State:
+    """The state of a number."""
+    if kind == "power":
+        return power_failure(recording.start, recording.changes, seed=seed, number=number)
+    return next(found for i, found in states_of(recording, kind, seed=seed) if i == number)
+
+
+def promised(recording: Recording, kind: str, at: int, *, recovered: bool = False) -> tuple[list[Contents], bool]:
+    """What may be there after a crash, the promised contents first; and whether nothing is promised.
+
+    Parameters
+    ----------
+    recovered : bool
+        After the recovery of a log: what was logged is there, or may be.
+    """
+    firm = {"durable"} if kind == "power" else {"flush", "durable", "unsafe"}
+    if recovered:
+        firm |= {"safe log"} if kind == "power" else {"log", "safe log"}
+    steps = [step for step in recording.steps if recovered or not step.kind.endswith("log")]
+    done = [i for i, step in enumerate(steps) if step.end <= at and step.kind in firm]
+    last = done[-1] if done else -1
+    later = [step for step in steps[last + 1 :] if step.begin <= at]
+    contents = steps[last].contents if done else recording.first
+    free = any(step.kind == "unsafe" for step in later) or (kind == "power" and not contents.there)
+    return [contents, *(step.contents for step in later)], free
+
+
+# ------------------------------------------------------------------------------------------------ examine
+
+
+def examine(
+    recording: Recording,
+    kind: str,
+    *,
+    folder: str,
+    seed: int = 0,
+    count: int | None = None,
+    validator: Callable[[str], None] | None = None,
+) -> int:
+    """Rebuild states and look for what is promised; every eighth is killed once more, in its recovery.
+
+    Parameters
+    ----------
+    recording : Recording
+    kind : "kill" or "power"
+    folder : str
+        Where it was recorded.
+    seed, count
+        See `states_of`.
+    validator : callable, optional
+        Another program's opinion of a file, asked for every eighth state after its recovery.
+
+    Returns
+    -------
+    int
+        States examined; those that are alike count once.
+
+    Raises
+    ------
+    Broken
+        With the command that rebuilds the state.
+    """
+    known: set[int] = set()
+    for number, found in states_of(recording, kind, seed=seed, count=count):
+        allowed, free = promised(recording, kind, found.at)
+        same = hash((found.disk.image(), found.torn, free, len(allowed), id(allowed[0])))
+        if same not in known:
+            known.add(same)
+            examine_state(
+                recording, kind, found, number, folder=folder, seed=seed,
+                again=len(known) % 8 == 0, validator=validator if len(known) % 8 == 1 else None,
+            )  # fmt: skip
+    return len(known)
+
+
+def examine_state(
+    recording: Recording,
+    kind: str,
+    found: State,
+    number: int,
+    *,
+    folder: str,
+    seed: int = 0,
+    again: bool = False,
+    validator: Callable[[str], None] | None = None,
+) -> None:
+    """Rebuild one state and look for what is promised; see `examine`.
+
+    Parameters
+    ----------
+    again : bool
+        Kill the recovery of this state as well.
+    """
+    command = (
+        f"python -m pnc_vol.testing.crash --scenario {recording.scenario.name!r} --kind {kind} --seed {seed} "
+        f"--state {number} --keep FOLDER"
+    )
+    look = _Look(recording, kind, found, folder)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PncVolWarning)
+            look.at_state(found.disk, recording.real, found.torn)
+            if again and not look.free:
+                look.at_recoveries()
+            elif validator is not None and not look.free and exists(REAL, look.path):
+                validator(look.path)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        told = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error} ({where.name})"
+        raise Broken(f"{recording.scenario.name}: {told}\n{found.said}{look.said}\nsee it with: {command}") from error
+
+
+class _Look:
+    """One state, opened in every way.
+
+    path : str; free : bool, whether nothing is promised; said : str, for messages.
+    """
+
+    def __init__(self, recording: Recording, kind: str, found: State, folder: str) -> None:
+        self.found, self.folder = found, folder
+        self.path = os.path.join(folder, "x.nc")
+        self.said = ""
+        self.numbers = recording.real
+        self.all_known = kind == "kill"
+        self.allowed, self.free = promised(recording, kind, found.at)
+        self.recovered, _ = promised(recording, kind, found.at, recovered=True)
+        options = {**recording.options, **recording.scenario.recovery}
+        self.options = {name: value for name, value in options.items() if name != "publish"}
+
+    def at_state(self, disk: Disk, numbers: Mapping[int, int], torn: bool) -> None:
+        """Read, recover, change, and read again."""
+        system = Rebuilt({real: numbers.get(inode, 0) for real, inode in disk.write(self.folder).items()})
+        before = _listing(self.folder)
+        seen = self.read(system)
+        if seen is None:
+            return
+        # a recovery of a log that was killed may have brought some of it to the file
+        self.complain("opened for reading", seen, self.allowed + self.recovered * bool(self.said), torn)
+        if _listing(self.folder) != before:
+            raise Broken("opening for reading changed the folder")
+        if seen.there:
+            self.go_on(system, torn)
+
+    def go_on(self, system: System, torn: bool) -> None:
+        try:
+            with pnc_vol.File(self.path, "r+", system=system, **self.options) as f:
+                recovered = read(self.path, f)
+                f.attrs["after the crash"] = 1
+        except OSError:
+            if self.free:
+                return
+            raise
+        again = self.read(system)
+        if again is None or self.free:
+            return
+        self.complain("opened for writing", recovered, self.recovered, torn)
+        wanted = Contents(recovered.datasets, {**recovered.attrs, "@after the crash": 1}, recovered.groups)
+        if wrong := broken(again, [wanted], torn=False, all_known=True):
+            raise Broken(f"changed after the crash: {wrong}")
+        if errors := [finding for finding in _findings(self.path) if finding.severity == "error"]:
+            raise Broken(f"after recovery it is no valid file: {errors[0]}")
+
+    def at_recoveries(self) -> None:
+        """Kill the next opening for writing."""
+        real = self.found.disk.write(self.folder)
+        recorder = Recorder(
+            self.folder, Rebuilt({number: self.numbers.get(inode, 0) for number, inode in real.items()})
+        )
+        try:
+            with pnc_vol.File(self.path, "r+", system=recorder, **self.options):
+                pass
+        except FileNotFoundError:
+            return
+        finally:
+            recorder.finish()
+        disk, done = recorder.start.copy(), 0
+        points = kill_points(recorder.changes, seed=self.found.at)
+        for at, tear in points[:: max(1, len(points) // MOST_AGAIN)]:
+            for change in recorder.changes[done:at]:
+                disk.apply(change)
+            done = at
+            state = killed(recorder.changes, disk, at, tear)
+            self.said = f"; then opened for writing, and {state.said}"
+            self.at_state(state.disk, recorder.real, self.found.torn or state.torn)
+
+    def read(self, system: System) -> Contents | None:
+        """What a reader sees; None if the file need not be readable and is not."""
+        if not exists(REAL, self.path):
+            return NO_FILE
+        try:
+            with pnc_vol.File(self.path, "r", system=system) as f:
+                return read(self.path, f)
+        except OSError:
+            if self.free:
+                return None
+            raise
+
+    def complain(self, when: str, seen: Contents, allowed: list[Contents], torn: bool) -> None:
+        if not self.free and (wrong := broken(seen, allowed, torn=torn, all_known=self.all_known)):
+            raise Broken(f"{when}: {wrong}")
+
+
+def _findings(path: str) -> list[Finding]:
+    fd = REAL.open(path, os.O_RDONLY)
+    try:
+        return with_header(REAL, fd, check)
+    finally:
+        REAL.close(fd)
+
+
+def _listing(folder: str) -> list[tuple[str, int, int]]:
+    found = []
+    for name in REAL.listdir(folder):
+        there = REAL.lstat(os.path.join(folder, name))
+        found.append((name, there.st_size, there.st_mtime_ns))
+    return found
