@@ -32,9 +32,11 @@ WAITING = {
     ("data!, long attribute", "power"): "A3",
     ("data!, define", "power"): "A3",
     ("ragged", "power"): "A3",
-    ("ragged, same length", "power"): "A2",
-    ("data!, ragged, same length", "power"): "A2",
+    ("data!, ragged", "power"): "A3",
+    ("ragged, same length", "power"): "A3",
+    ("data!, ragged, same length", "power"): "A3",
     ("grow", "power"): "A3",
+    ("data!, grow", "power"): "A3",
     ("shrink", "power"): "A3",
     ("data!, shrink", "power"): "A3",
     ("shrink, second axis", "power"): "A3",
@@ -45,12 +47,8 @@ WAITING = {
     ("delete records", "power"): "A3",
     ("data!, delete records", "power"): "A3",
     ("rename", "power"): "A3",
-    ("data!, rename", "power"): "A3",
     ("append!, long attribute, append, attribute", "power"): "A3",
-    ("grow!, shrink!", "power"): "A2",
-    ("grow, shrink, second axis, grow", "power"): "A2",
-    ("ragged!, ragged, same length!, string, compound", "power"): "A2",
-    ("drain!, drain", "power"): "A3",
+    ("grow, shrink, second axis, grow", "power"): "A3",
 }
 """Scenarios that fail, and the defect that they wait for."""
 

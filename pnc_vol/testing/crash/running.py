@@ -123,7 +123,8 @@ def record(scenario: Scenario, folder: str, options: Mapping[str, Any] | None = 
         warnings.simplefilter("ignore", PncVolWarning)
         beginning = Run(folder, REAL, options or {})
         first = NO_FILE if scenario.before is None else scenario.before(beginning)
-        system = Recorder(folder, Rebuilt(beginning.numbers) if beginning.numbers else REAL)
+        again = bool(beginning.numbers)
+        system = Recorder(folder, Rebuilt(beginning.numbers) if again else REAL, token=again << 16)
         run = Run(folder, system, given)
         try:
             scenario.program(run)
