@@ -16,8 +16,8 @@ from typing import NamedTuple
 from pnc_vol.system import REAL, write_all
 
 __all__ = [
-    "Change", "Cut", "Disk", "FolderSynced", "Made", "Mode", "Named", "Renamed", "Stored", "Synced", "Unnamed",
-    "Written", "clear",
+    "Change", "Cut", "Disk", "FolderSynced", "Labelled", "Made", "Mode", "Named", "Renamed", "Stored", "Synced",
+    "Unnamed", "Written", "clear",
 ]  # fmt: skip
 
 
@@ -80,6 +80,14 @@ class Mode(NamedTuple):
     mode: int
 
 
+class Labelled(NamedTuple):
+    """An extended attribute: `setxattr`."""
+
+    inode: int
+    name: str
+    value: bytes
+
+
 class Synced(NamedTuple):
     """`fsync` or `fdatasync` of a file that returned."""
 
@@ -92,7 +100,7 @@ class FolderSynced(NamedTuple):
     path: str
 
 
-Change = Made | Named | Renamed | Unnamed | Written | Stored | Cut | Mode | Synced | FolderSynced
+Change = Made | Named | Renamed | Unnamed | Written | Stored | Cut | Mode | Labelled | Synced | FolderSynced
 
 
 class Disk:
@@ -106,6 +114,8 @@ class Disk:
         Contents by inode, also of files that have lost their names.
     folders : set of int
     modes : dict of int to int
+    labels : dict of int to dict
+        Extended attributes.
 
     Examples
     --------
@@ -116,13 +126,14 @@ class Disk:
     ({'b': 1}, b'\\x00\\x00xy')
     """
 
-    __slots__ = ("files", "folders", "modes", "names")
+    __slots__ = ("files", "folders", "labels", "modes", "names")
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
         self.files: dict[int, bytearray] = {}
         self.folders: set[int] = set()
         self.modes: dict[int, int] = {}
+        self.labels: dict[int, dict[str, bytes]] = {}
 
     def copy(self) -> Disk:
         """A tree that changes by itself."""
@@ -131,6 +142,7 @@ class Disk:
         made.files = {inode: bytearray(content) for inode, content in self.files.items()}
         made.folders = set(self.folders)
         made.modes = dict(self.modes)
+        made.labels = {inode: dict(labels) for inode, labels in self.labels.items()}
         return made
 
     def apply(self, change: Change) -> None:
@@ -164,6 +176,8 @@ class Disk:
                 content.extend(bytes(nbytes - len(content)))
             case Mode(inode, mode):
                 self.modes[inode] = mode
+            case Labelled(inode, name, value):
+                self.labels.setdefault(inode, {})[name] = value
 
     def add(self, inode: int, mode: int, *, folder: bool = False) -> None:
         """A file or folder that has no name yet."""
@@ -203,6 +217,8 @@ class Disk:
                         write_all(REAL, fd, self.files[inode], 0)
                     REAL.fchmod(fd, self.modes[inode])
                     real[REAL.fstat(fd).st_ino] = inode
+                    for name, value in self.labels.get(inode, {}).items():
+                        REAL.setxattr(target, name, value)
                 finally:
                     REAL.close(fd)
                 made[inode] = target

@@ -31,7 +31,7 @@ from pnc_vol.testing.crash.states import State, kill_points, killed, power_failu
 
 __all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
 
-MOST_AGAIN = 20
+MOST_AGAIN = 10
 """About so many kills of one recovery."""
 
 
@@ -108,7 +108,7 @@ def examine(
     count: int | None = None,
     validator: Callable[[str], None] | None = None,
 ) -> int:
-    """Rebuild states and look for what is promised; every eighth is killed once more, in its recovery.
+    """Rebuild states and look for what is promised; every sixteenth is killed once more, in its recovery.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def examine(
             known.add(same)
             examine_state(
                 recording, kind, found, number, folder=folder, seed=seed,
-                again=len(known) % 8 == 0, validator=validator if len(known) % 8 == 1 else None,
+                again=len(known) % 16 == 8, validator=validator if len(known) % 8 == 1 else None,
             )  # fmt: skip
     return len(known)
 

@@ -16,14 +16,17 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import suppress
 from typing import Any
 
+from pnc_vol.pending.identity import ATTRIBUTE
 from pnc_vol.system import REAL, System, read_at
 from pnc_vol.testing.crash.disk import (
     Change,
     Cut,
     Disk,
     FolderSynced,
+    Labelled,
     Made,
     Mode,
     Named,
@@ -39,13 +42,13 @@ __all__ = ["RECORDED", "UNCHANGING", "Rebuilt", "Recorder"]
 
 RECORDED = frozenset(
     {"open", "close", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync", "fsync_dir", "rename"}
-    | {"link", "unlink", "mkdir", "rmdir", "fchmod", "copy_range", "mmap", "token"}
+    | {"link", "unlink", "mkdir", "rmdir", "fchmod", "setxattr", "copy_range", "mmap", "token"}
 )
 """Calls that `Recorder` follows."""
 
 UNCHANGING = frozenset(
     {"pread_into", "preadv", "fstat", "stat", "lstat", "listdir", "flock", "fchown", "memory_file", "realpath"}
-    | {"getpid", "umask"}
+    | {"getpid", "umask", "getxattr"}
 )
 """Calls that leave a tree as it is, as far as a `Disk` knows it. A test holds that every call is in one of the two."""
 
@@ -113,6 +116,9 @@ class Recorder(HookedSystem):
                 self._scan(path)
             else:
                 self._now.files[inode] = bytearray(self._content(os.path.join(self.root, path)))
+                with suppress(OSError):
+                    value = self.inner.getxattr(os.path.join(self.root, path), ATTRIBUTE)
+                    self._now.apply(Labelled(inode, ATTRIBUTE, value))
 
     def _content(self, path: str) -> bytes:
         fd = self.inner.open(path, os.O_RDONLY)
@@ -231,6 +237,10 @@ class Recorder(HookedSystem):
     def _note_fchmod(self, result: Any, fd: int, mode: int) -> None:
         if inode := self._handles.get(fd):
             self._add(Mode(inode, mode))
+
+    def _note_setxattr(self, result: Any, path: Any, name: str, value: bytes, flags: int = 0) -> None:
+        if inode := self._inode(path):
+            self._add(Labelled(inode, name, bytes(value)))
 
     def _note_fsync(self, result: Any, fd: int) -> None:
         if inode := self._handles.get(fd):

@@ -25,6 +25,7 @@ from pnc_vol.testing.crash.disk import (
     Cut,
     Disk,
     FolderSynced,
+    Labelled,
     Made,
     Mode,
     Named,
@@ -135,7 +136,7 @@ def _unsynced(changes: list[Change], inode: int) -> Iterator[tuple[bool, Change]
         piece
         for change in changes
         for piece in (change.pieces if isinstance(change, Stored) else (change,))
-        if isinstance(piece, (Written, Cut, Mode, Synced)) and piece.inode == inode
+        if isinstance(piece, (Written, Cut, Mode, Labelled, Synced)) and piece.inode == inode
     ]
     last = max((i for i, change in enumerate(mine) if isinstance(change, Synced)), default=-1)
     for i, change in enumerate(mine):
@@ -156,8 +157,8 @@ def _survive(
             continue
         if not sizes:
             sizes.append(now)
-        if isinstance(change, Cut):
-            now = change.nbytes
+        if isinstance(change, (Cut, Labelled)):
+            now = change.nbytes if isinstance(change, Cut) else now
             if chance.random() < share:
                 disk.apply(change)
         elif isinstance(change, Written):
