@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pnc_vol.format.moving import Moves
-from pnc_vol.pending.commit import Location, mode_of_new, neighbour
+from pnc_vol.pending.commit import Location, mode_of_new
+from pnc_vol.pending.journal import neighbour
 from pnc_vol.system import System, copy_all, read_at, write_all
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]

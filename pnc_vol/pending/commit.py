@@ -6,10 +6,12 @@ Rules
 -----
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
    stands for a whole file. With ``publish="close"`` the rename comes at the close.
-2. A header is replaced in place with a journal beside the file: first the journal with both headers, then the header,
-   then the journal goes. A journal that is found when a file is opened is completed.
+2. A header is replaced in place with a journal beside the file (`journal`): first the journal with both headers, then
+   the header, then the journal goes. A journal that is found when a file is opened is completed.
 3. A layout that moves data is written to a temporary copy; the rename makes it the file.
-4. Errors name the user's path, not the temporary one.
+4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
+   process, is itself there before it does so, whoever asks.
+5. Errors name the user's path, not the temporary one.
 """
 
 from __future__ import annotations
@@ -17,25 +19,19 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import warn_outside
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.pending.identity import carry
-from pnc_vol.system import System, read_at, write_all
+from pnc_vol.pending.journal import content_of, cut_name, forget_journal, journal_path
+from pnc_vol.system import System, exists, write_all
 
-__all__ = ["Location", "check_place", "mode_of_new", "name_new", "neighbour", "recover"]
+__all__ = ["Location", "check_place", "mode_of_new", "name_new"]
 
-_JOURNAL = struct.Struct("<8sQQQI")
-_MAGIC = b"PNCJ0001"
-_LONGEST = 240
-"""Bytes of a name that takes a dot and a suffix besides."""
 _NO_FILES = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -52,6 +48,7 @@ class Location:
     work : str, the name that drivers open: `path`, or a temporary one until `publish`.
     exclusive : bool, `publish` replaces nothing.
     key : tuple of int or None, device and inode, on the rank that looked.
+    replaces : bool, another file had the name when this one was made; on rank 0.
     unseen : bool, nothing of what is worked on has ever been under the name: no flush of it can be lost.
     """
 
@@ -61,9 +58,11 @@ class Location:
         self.work = work
         self.exclusive = exclusive
         self.unseen = unseen
+        self.replaces = False
         self.key: tuple[int, int] | None = None
         self._named_for_good = False
         self._torn: bytes | None = None
+        self._sync: Callable[[], None] | None = None
 
     @property
     def published(self) -> bool:
@@ -96,6 +95,7 @@ class Location:
         with _named(path):
             mode = mode_of_new(system, target, exclusive=exclusive)
         location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True)
+        location.replaces = not publish and exists(system, target)
         with _named(path):
             location.key = _write_new(system, location.work, header, mode, durable=durable)
         try:
@@ -130,7 +130,7 @@ class Location:
                     self.system.rename(self.work, self.path)
                 self.exclusive = self._named_for_good = False
                 self.work, self.unseen = self.path, False
-                _forget_journal(self.system, self.path)
+                forget_journal(self.system, self.path)
             if durable and not self._named_for_good:
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
                 self._named_for_good = True
@@ -139,6 +139,7 @@ class Location:
         """A new, empty file beside this one that takes its place when published."""
         work = _beside(self.system, self.path, "pnctmp")
         made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen)
+        made.replaces = self.replaces
         mode = self.system.stat(self.work).st_mode & 0o7777
         with _named(self.path):
             made.key = _write_new(self.system, made.work, b"", mode)
@@ -156,8 +157,16 @@ class Location:
             with suppress(OSError):
                 self.system.unlink(self.work)
 
-    def replace_header(self, driver: Driver, old: bytes, new: bytes, *, durable: bool = False) -> None:
+    def replace_header(self, driver: Driver, old: bytes, new: bytes, *, sync: Callable[[], None] | None = None) -> None:
         """Put `new` where `old` is, in the file that `driver` has open.
+
+        Parameters
+        ----------
+        driver : Driver
+        old, new : bytes
+        sync : callable, optional
+            Brings the file that has the name to stable storage. With it each step is safe before the next one begins,
+            so that not even a power failure leaves a part of a header without a journal.
 
         Raises
         ------
@@ -169,22 +178,21 @@ class Location:
             write_bytes(driver, 0, new)
             return
         journal = journal_path(self.path)
-        body = old + new
         with _named(self.path):
             there = self.system.stat(self.path)
-            content = _JOURNAL.pack(_MAGIC, there.st_ino, len(old), len(new), zlib.crc32(body)) + body
-            _forget_journal(self.system, self.path)
+            forget_journal(self.system, self.path)
             # Who may read the file must be able to read its header, wherever that is.
-            _write_new(self.system, journal, content, 0o600 | there.st_mode & 0o666, durable=durable)
-            if durable:
+            mode = 0o600 | there.st_mode & 0o666
+            _write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
+            if sync is not None:
                 # The folder holds the file's own name as well.
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
                 self._named_for_good = True
-            self._torn = old
+            self._torn, self._sync = old, sync
             try:
                 write_bytes(driver, 0, new)
-                if durable:
-                    driver.sync()
+                if sync is not None:
+                    sync()
                 self.system.unlink(journal)
                 self._torn = None
             except OSError:
@@ -203,115 +211,19 @@ class Location:
         """
         if self._torn is not None:
             write_bytes(driver, 0, self._torn)
-            _forget_journal(self.system, self.path)
             self._torn = None
+            if self._sync is not None:
+                try:
+                    self._sync()
+                except OSError:
+                    # Nobody knows what of it is on stable storage; there the journal may be needed.
+                    return
+            forget_journal(self.system, self.path)
 
 
 def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
     """Write `data` at `offset`, on this rank alone."""
     driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
-
-
-def journal_path(path: str) -> str:
-    """The name of a file's journal."""
-    return neighbour(path, "pncj")
-
-
-def neighbour(path: str, suffix: str) -> str:
-    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
-
-    Examples
-    --------
-    >>> neighbour("folder/out.nc", "pncj")
-    'folder/.out.nc.pncj'
-    """
-    head, tail = os.path.split(path)
-    raw = os.fsencode(tail)
-    if len(raw) > _LONGEST:
-        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
-        tail = f"{_cut(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
-    return os.path.join(head, f".{tail}.{suffix}")
-
-
-def _cut(name: bytes, nbytes: int) -> str:
-    """The start of a name, without half a character at its end."""
-    return name[:nbytes].decode("utf-8", "ignore")
-
-
-def recover(system: System, path: str, *, writable: bool, target: str = "") -> bytes | None:
-    """Complete a header replacement that was cut short.
-
-    Parameters
-    ----------
-    path : str
-    writable : bool
-        Put the new header in place; else it is only returned.
-    target : str, optional
-        The path without symbolic links, where it is known.
-
-    Returns
-    -------
-    bytes or None
-        The header to use instead of what the file begins with; None if there is nothing to complete.
-    """
-    target = target or system.realpath(path)
-    journal = journal_path(target)
-    content = _read_if_there(system, journal)
-    if content is None:
-        return None
-    found = _open_journal(content)
-    fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
-    try:
-        if found is not None:
-            inode, old, new = found
-            size = max(len(old), len(new))
-            now = bytearray(size)
-            del now[read_at(system, fd, memoryview(now), 0) :]
-            if system.fstat(fd).st_ino != inode or not _is_mix(bytes(now), old, new):
-                if _read_if_there(system, journal) != content:
-                    # Its writer is at work, and was done with this header between the two looks.
-                    return recover(system, path, writable=writable, target=target)
-                warn_outside(
-                    f"{path}: the journal {journal} belongs to another state of the file and is not used; remove it",
-                )
-                return None
-            if not writable:
-                return new
-            write_all(system, fd, new, 0)
-        if writable:
-            # A torn journal means that the header was not touched yet.
-            system.unlink(journal)
-    finally:
-        system.close(fd)
-    return None
-
-
-def _read_if_there(system: System, path: str) -> bytes | None:
-    try:
-        return _read_whole(system, path)
-    except FileNotFoundError:
-        return None
-
-
-def _open_journal(content: bytes) -> tuple[int, bytes, bytes] | None:
-    if len(content) < _JOURNAL.size:
-        return None
-    magic, inode, old_size, new_size, crc = _JOURNAL.unpack_from(content)
-    body = content[_JOURNAL.size :]
-    if magic != _MAGIC or old_size + new_size != len(body) or zlib.crc32(body) != crc:
-        return None
-    return inode, body[:old_size], body[old_size:]
-
-
-def _is_mix(now: bytes, old: bytes, new: bytes) -> bool:
-    """Whether every byte is the old one or the new one, as far as each goes."""
-    # Behind the end of the old header there was free space, or the end of the file: nothing is known of it.
-    size = min(len(now), len(old))
-    found, stale = np.frombuffer(now, np.uint8, size), np.frombuffer(old, np.uint8, size)
-    fresh = np.frombuffer(new.ljust(size, b"\0"), np.uint8, size)
-    changed = found != fresh
-    changed[len(new) :] = True
-    return not bool((changed & (found != stale)).any())
 
 
 def mode_of_new(system: System, target: str, *, exclusive: bool) -> int:
@@ -362,7 +274,7 @@ def check_place(there: os.stat_result, path: str, *, exclusive: bool) -> None:
 def _beside(system: System, target: str, suffix: str) -> str:
     head, tail = os.path.split(target)
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
-    return os.path.join(head, f".{_cut(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
+    return os.path.join(head, f".{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
 
 
 def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> tuple[int, int]:
@@ -422,21 +334,6 @@ def name_new(system: System, work: str, path: str) -> None:
         # The file has its name; that it has another one as well harms nobody.
         with suppress(OSError):
             system.unlink(work)
-
-
-def _forget_journal(system: System, path: str) -> None:
-    with suppress(FileNotFoundError):
-        system.unlink(journal_path(path))
-
-
-def _read_whole(system: System, path: str) -> bytes:
-    fd = system.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        content = bytearray(system.fstat(fd).st_size)
-        del content[read_at(system, fd, memoryview(content), 0) :]
-        return bytes(content)
-    finally:
-        system.close(fd)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
 from pnc_vol.pending.batches import one_extent
-from pnc_vol.pending.commit import recover
+from pnc_vol.pending.journal import recover
 from pnc_vol.pending.recognise import Read, kind_by, says_what
 from pnc_vol.system import System, read_at
 

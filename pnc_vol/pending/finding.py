@@ -170,7 +170,8 @@ def _create(path: str, header: bytes, mode: str, options: Options, *, new: bool)
         header,
         # What another process made meanwhile is not replaced by one that found nothing.
         exclusive=new and (publish or mode in ("w-", "x")),
-        publish=publish,
+        # What there was stays until there is a log, see `open_queue`.
+        publish=publish and not options.burst_buf,
         # What a log is to bring back after a crash of the node needs the file.
-        durable=options.burst_buf and options.burst_buf_sync != "none",
+        durable=options.durable or (options.burst_buf and options.burst_buf_sync != "none"),
     )

@@ -6,11 +6,16 @@ Rules
 -----
 1. Rank 0 alone writes; every step ends with an exchange, so that its failure is every rank's.
 2. A durable flush has all ranks' data on stable storage before the header, and the header before it returns.
+3. Once a file had a durable flush, and from the beginning if it was there before this session, an ordinary flush
+   syncs as well before a header is overwritten or a copy takes the file's name: three syncs for a header in place, two
+   for a copy. Data, and the record count by itself, need none: they replace nothing that was to last.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pnc_vol.drivers.base import Driver
@@ -45,7 +50,8 @@ def check_durable(session: Session) -> None:
 def write_header(session: Session, new: Header, *, durable: bool) -> None:
     """Write the header, or the record count alone if that is all that changed (collective)."""
     comm, location = session.comm, session.location
-    if durable:
+    safe = durable or _takes_place(session)
+    if safe:
         _sync(session, "flush sync")
     error: BaseException | None = None
     old = session.disk_bytes
@@ -71,7 +77,10 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
             elif location.published and len(encoded) == len(old) and encoded[4 + len(count) :] == old[4 + len(count) :]:
                 write_bytes(session.driver, 4, count)
             else:
-                location.replace_header(session.driver, old, encoded, durable=durable)
+                # After a failed fsync nothing is promised, and the driver refuses another one.
+                lasting = (durable or session.lasting) and session.poison is None
+                sync = partial(_sync_here, session) if lasting else None
+                location.replace_header(session.driver, old, encoded, sync=sync)
     except Exception as reason:
         error = reason
     try:
@@ -81,9 +90,21 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         session.placed.spoil()
         raise
     session.adopt_header(new, encoded)
-    if durable:
+    if safe:
         _sync(session, "flush sync header")
     _publish(session, durable=durable)
+    session.lasting |= durable
+
+
+def _takes_place(session: Session) -> bool:
+    """Whether this flush puts another file in the place of one that may have been on stable storage (collective)."""
+    location = session.location
+    if location is None or location.published or session.keep_unpublished:
+        return False
+    if not location.unseen:
+        return session.lasting
+    # Rank 0 alone knows what had the name when this file was made.
+    return b"replaces" in session.comm.exchange("flush replaces", b"replaces" if location.replaces else b"")
 
 
 def cut_tail(session: Session) -> None:
@@ -153,6 +174,24 @@ def _sync(session: Session, operation: str) -> None:
     except OSError as reason:
         _remember(session, reason)
         raise
+
+
+def _sync_here(session: Session) -> None:
+    """Bring the file to stable storage from this rank alone."""
+    session.counts["syncs"] += 1
+    location = session.location
+    if session.comm.size == 1 or location is None:
+        session.driver.sync()
+        return
+    # A driver of several ranks is synced by all of them together.
+    system = session.options.system
+    fd = system.open(location.path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        system.fdatasync(fd)
+    except OSError as error:
+        raise SyncError(error.errno, f"{location.path}: {error.strerror}") from error
+    finally:
+        system.close(fd)
 
 
 def _remember(session: Session, reason: Exception) -> None:

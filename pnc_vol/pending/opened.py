@@ -42,6 +42,7 @@ from pnc_vol.pending.existing import ATTEMPTS, replaced_too_often
 from pnc_vol.pending.finding import Found, Mine, find
 from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.opening import begin_log, missing_folder
+from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.queue import Queue
 from pnc_vol.system import scratch_folder
 
@@ -314,14 +315,34 @@ def open_queue(session: Session) -> Queue:
     if not options.burst_buf or not session.writable or session.location is None:
         return Queue(options.buffer_size, lambda: open_spill(session))
     location = session.location
+    queue: LogQueue | None = None
     try:
-        return begin_log(location.path, options, session.comm, lambda: open_spill(session), FileOfLog(session))
+        queue = begin_log(location.path, options, session.comm, lambda: open_spill(session), FileOfLog(session))
+        if not session.keep_unpublished:
+            _publish_new(session, location)
+        return queue
     except BaseException as error:
+        if session.comm.in_step(error) and queue is not None:
+            queue.close(flushed=True)
         if session.comm.in_step(error):
             session.driver.close()
             if session.comm.rank == 0:
                 location.discard()
         raise
+
+
+def _publish_new(session: Session, location: Location) -> None:
+    """Give a file that waited for its log its name (collective)."""
+    if location.published:
+        return
+    error: BaseException | None = None
+    if session.comm.rank == 0:
+        try:
+            location.publish(durable=session.options.durable or session.options.burst_buf_sync != "none")
+        except OSError as reason:
+            error = reason
+    session.comm.exchange("open publish", error=error)
+    location.work, location.unseen = location.path, False
 
 
 def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:

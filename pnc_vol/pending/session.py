@@ -120,6 +120,8 @@ class Session:
         self.location: Location | None = opened.location
         self.writable = opened.writable
         self.created = opened.created
+        self.lasting = not opened.created
+        """Whether the file may hold what is to outlast a power failure: of a durable flush, or of another process."""
         self.tree: Tree = opened.tree
         self.version = opened.header.version
         self.strict = options.strict

@@ -15,7 +15,8 @@ import pytest
 import pnc_vol
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.pending.commit import Location, journal_path, recover
+from pnc_vol.pending.commit import Location
+from pnc_vol.pending.journal import journal_path, recover
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem
 
@@ -44,7 +45,7 @@ def torn(path: pathlib.Path, stop_at: int, cut: int | None = None, new: bytes = 
 JOURNAL, HEADER, DONE = 3, 4, 5
 
 
-@pytest.mark.parametrize("cut", [None, 1, 100, 512, 1024, 1249])
+@pytest.mark.parametrize("cut", [1, 100, 512, 1024, 1248])
 def test_a_header_cut_short_is_completed(path: pathlib.Path, cut: int | None) -> None:
     journal = torn(path, HEADER, cut)
     before = path.read_bytes()
@@ -59,9 +60,17 @@ def test_a_header_cut_short_is_completed(path: pathlib.Path, cut: int | None) ->
 
 def test_a_header_that_was_written_whole_loses_its_journal(path: pathlib.Path) -> None:
     journal = torn(path, DONE)
-    assert recover(REAL, str(path), writable=False) == NEW
+    assert recover(REAL, str(path), writable=False) is None
     assert recover(REAL, str(path), writable=True) is None
     assert path.read_bytes().startswith(NEW)
+    assert not journal.exists()
+
+
+def test_a_header_that_was_not_begun_stays_the_old_one(path: pathlib.Path) -> None:
+    journal = torn(path, HEADER)
+    assert recover(REAL, str(path), writable=False) is None
+    assert recover(REAL, str(path), writable=True) is None
+    assert path.read_bytes().startswith(OLD)
     assert not journal.exists()
 
 
@@ -126,15 +135,6 @@ def test_a_journal_of_an_older_state_is_not_used(path: pathlib.Path) -> None:
     assert journal.exists()
 
 
-def test_a_journal_is_no_link_to_follow(path: pathlib.Path) -> None:
-    journal = torn(path, HEADER, 100)
-    journal.rename(path.with_name("elsewhere"))
-    journal.symlink_to(path.with_name("elsewhere"))
-    with pytest.raises(OSError) as caught:
-        recover(REAL, str(path), writable=True)
-    assert caught.value.errno == errno.ELOOP
-
-
 def test_recovery_may_be_cut_short_itself(path: pathlib.Path) -> None:
     for stop_at in range(1, 10):
         for cut in (None, 7, 600):
@@ -153,7 +153,7 @@ def test_recovery_may_be_cut_short_itself(path: pathlib.Path) -> None:
 
 
 def test_recovery_may_fail_and_be_repeated(path: pathlib.Path) -> None:
-    for fail_at in range(1, 10):
+    for fail_at in range(1, 20):
         torn(path, HEADER, 300)
         system = FaultSystem(REAL, fail_at=fail_at, errno=errno.EIO, calls=CHANGING | {"pread_into", "fstat"})
         try:

@@ -195,3 +195,30 @@ def test_a_name_that_an_ordinary_flush_gave_is_made_safe_once(path: pathlib.Path
         x[...] = 2
         f.flush(durable=True)
         assert len(system.matching(name="fsync_dir")) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*no note can be left:pnc_vol.errors.PncVolWarning")
+def test_a_log_that_cannot_be_begun_leaves_the_old_file(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """As on a log device that is full: the error names its folder."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    named = 0
+    for fail_at in range(1, 100):
+        with pnc_vol.File(path, "w") as f:
+            f["x"] = [1, 2, 3]
+        calls = {"pwrite", "pwritev", "fallocate", "ftruncate", "mkdir", "rename"}
+        system = FaultSystem(REAL, fail_at=fail_at, errno=errno.ENOSPC, mode="forever", calls=calls)
+        try:
+            f = pnc_vol.File(path, "w", system=system, burst_buf=True, burst_buf_dirname=str(logs))
+        except OSError as error:
+            named += str(logs) in str(error)
+            with pnc_vol.File(path) as f:
+                assert f["x"][:].tolist() == [1, 2, 3]
+            assert sorted(found.name for found in tmp_path.iterdir()) == ["logs", "x.nc"]
+            assert list(logs.iterdir()) == []
+        else:
+            system.heal()
+            with f:
+                assert not list(f)
+            break
+    assert named >= 3

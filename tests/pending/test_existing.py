@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.pending.commit import journal_path
+from pnc_vol.pending.journal import journal_path
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 

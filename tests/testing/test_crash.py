@@ -24,34 +24,6 @@ from pnc_vol.testing.crash.states import kill_points, power_failure
 STATES = 24
 """Of each scenario and kind; of the kills at least all between two changes."""
 
-WAITING = {
-    ("overwrite!", "power"): "A4",
-    ("second record dataset", "power"): "A3",
-    ("attribute", "power"): "A3",
-    ("long attribute", "power"): "A3",
-    ("data!, long attribute", "power"): "A3",
-    ("data!, define", "power"): "A3",
-    ("ragged", "power"): "A3",
-    ("data!, ragged", "power"): "A3",
-    ("ragged, same length", "power"): "A3",
-    ("data!, ragged, same length", "power"): "A3",
-    ("grow", "power"): "A3",
-    ("data!, grow", "power"): "A3",
-    ("shrink", "power"): "A3",
-    ("data!, shrink", "power"): "A3",
-    ("shrink, second axis", "power"): "A3",
-    ("data!, shrink, second axis", "power"): "A3",
-    ("string", "power"): "A3",
-    ("data!, string", "power"): "A3",
-    ("data!, delete", "power"): "A3",
-    ("delete records", "power"): "A3",
-    ("data!, delete records", "power"): "A3",
-    ("rename", "power"): "A3",
-    ("append!, long attribute, append, attribute", "power"): "A3",
-    ("grow, shrink, second axis, grow", "power"): "A3",
-}
-"""Scenarios that fail, and the defect that they wait for."""
-
 
 @pytest.fixture
 def folder() -> Iterator[str]:
@@ -62,9 +34,7 @@ def folder() -> Iterator[str]:
 def cases() -> Iterator[object]:
     for scenario in SCENARIOS.values():
         for kind in ("kill", "power") if scenario.power else ("kill",):
-            item = WAITING.get((scenario.name, kind))
-            marks = [pytest.mark.xfail(raises=Broken, reason=f"defect {item}")] if item else []
-            yield pytest.param(scenario, kind, id=f"{scenario.name}-{kind}", marks=marks)
+            yield pytest.param(scenario, kind, id=f"{scenario.name}-{kind}")
 
 
 @pytest.mark.parametrize(("scenario", "kind"), list(cases()))

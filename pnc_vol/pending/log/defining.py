@@ -50,6 +50,12 @@ class FileOfLog:
         return location.work
 
     @property
+    def temporary(self) -> bool:
+        """Whether that is not the user's name, and will not be so until the close."""
+        location = self._session.location
+        return self._session.keep_unpublished and location is not None and not location.published
+
+    @property
     def header(self) -> bytes:
         """The header that it has now."""
         return self._session.disk_bytes

@@ -21,7 +21,7 @@ import re
 import stat
 from contextlib import suppress
 
-from pnc_vol.pending.commit import neighbour
+from pnc_vol.pending.journal import neighbour
 from pnc_vol.system import System, exists, read_whole, write_whole
 
 __all__ = [
@@ -224,8 +224,8 @@ def _write_note(system: System, path: str, folders: list[str], *, durable: bool)
     # A rename puts a new file under the name, whatever link somebody left there.
     made = f"{note}.{system.token()}"
     text = "".join(f"{folder}\n" for folder in folders)
-    write_whole(system, made, text.encode(), mode=0o600, exclusive=True, durable=durable)
     try:
+        write_whole(system, made, text.encode(), mode=0o600, exclusive=True, durable=durable)
         system.rename(made, note)
     except OSError:
         with suppress(OSError):

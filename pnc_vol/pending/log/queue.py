@@ -108,7 +108,7 @@ class LogQueue(Queue):
         """Request and end of each entry."""
         self._each = options.burst_buf_sync == "each"
         self.quick = not self._each and not self._limited
-        self._work = encode_work(os.path.basename(file.work)) if file.work != path else b""
+        self._work = encode_work(os.path.basename(file.work)) if file.temporary else b""
         self.files = LogFiles(self.system, base, share)
         self.defining = Defining(self.system, self.files.defs, file)
         self.known = self.defining.known

@@ -1,0 +1,251 @@
+"""The journal of a header that is replaced in place: a file ``.NAME.pncj`` beside the file, with both headers.
+
+Knows: the journal's bytes, whom to trust, what a file's first bytes tell of a replacement. Does not know: drivers;
+variables.
+
+Rules
+-----
+1. The journal is there before the first byte of the header is overwritten, and until the last one is in the file. Of a
+   file whose content is to outlast a power failure each of these steps is on stable storage before the next one.
+2. A journal counts only while the header is *torn*: some of its bytes are the old ones and some the new ones. If the
+   header is the old one or the new one, whole, the journal says nothing that is not true already. So one that comes
+   back after a power failure, because its removal was not on stable storage yet, changes nothing.
+3. The number of records plays no part in this comparison: it is also written by itself, without a journal, before and
+   after the header was replaced. Only if it belongs to the other header than the rest does, the header is torn.
+4. A journal is believed if it is a regular file on the file's device, of the file's owner, of the user of this process
+   or of root, if it names the file's inode, and if its sizes and its checksum are right. Nothing is waited for, and no
+   memory is taken, because of what another file claims. One that is not believed is one warning.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import zlib
+from contextlib import suppress
+from typing import Literal
+
+import numpy as np
+
+from pnc_vol.errors import warn_outside
+from pnc_vol.format.decode import MAX_HEADER_BYTES
+from pnc_vol.system import System, read_at, write_all
+
+__all__ = ["content_of", "forget_journal", "journal_path", "neighbour", "recover"]
+
+_HEAD = struct.Struct("<8sQQQI")
+"""Magic, inode of the file, bytes of the old and of the new header, CRC-32 of both."""
+_MAGIC = b"PNCJ0001"
+_LONGEST = 240
+"""Bytes of a name that takes a dot and a suffix besides."""
+_LOOKS = 100
+"""Looks at a journal that a writer at work replaces again and again."""
+_BLOCK = 1 << 20
+_UNREADABLE = {
+    errno.ELOOP: "is a symbolic link",
+    errno.EACCES: "may not be read by this user",
+    errno.EPERM: "may not be read by this user",
+    errno.ENXIO: "is no regular file",
+    errno.EISDIR: "is no regular file",
+}
+
+
+def journal_path(path: str) -> str:
+    """The name of a file's journal."""
+    return neighbour(path, "pncj")
+
+
+def neighbour(path: str, suffix: str) -> str:
+    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
+
+    Examples
+    --------
+    >>> neighbour("folder/out.nc", "pncj")
+    'folder/.out.nc.pncj'
+    """
+    head, tail = os.path.split(path)
+    raw = os.fsencode(tail)
+    if len(raw) > _LONGEST:
+        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
+        tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
+    return os.path.join(head, f".{tail}.{suffix}")
+
+
+def cut_name(name: bytes, nbytes: int) -> str:
+    """The start of a name, without half a character at its end."""
+    return name[:nbytes].decode("utf-8", "ignore")
+
+
+def content_of(inode: int, old: bytes, new: bytes) -> bytes:
+    """The bytes of a journal."""
+    body = old + new
+    return _HEAD.pack(_MAGIC, inode, len(old), len(new), zlib.crc32(body)) + body
+
+
+def forget_journal(system: System, path: str) -> None:
+    """Remove the journal of a file, if there is one."""
+    with suppress(FileNotFoundError):
+        system.unlink(journal_path(path))
+
+
+def recover(system: System, path: str, *, writable: bool, target: str = "") -> bytes | None:
+    """Complete a header replacement that was cut short.
+
+    Parameters
+    ----------
+    path : str
+    writable : bool
+        Put the new header in place, and remove the journal; else the header is only returned.
+    target : str, optional
+        The path without symbolic links, where it is known.
+
+    Returns
+    -------
+    bytes or None
+        The header to use instead of what the file begins with; None if there is nothing to complete.
+
+    Raises
+    ------
+    OSError
+        The file could not be read or written.
+    """
+    target = target or system.realpath(path)
+    journal = journal_path(target)
+    for _ in range(_LOOKS):
+        try:
+            fd = system.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            _warn(path, journal, _UNREADABLE[error.errno])
+            return None
+        try:
+            told = system.fstat(fd)
+            instead, why = _complete(system, target, fd, told, writable=writable)
+            if not why:
+                return instead
+        finally:
+            system.close(fd)
+        if _same(system, journal, told):
+            break
+        # Its writer is at work, and was done with this header between the two looks.
+    _warn(path, journal, why)
+    return None
+
+
+def _warn(path: str, journal: str, why: str) -> None:
+    warn_outside(f"{path}: the journal {journal} {why} and is not used; remove it")
+
+
+def _same(system: System, journal: str, told: os.stat_result) -> bool:
+    try:
+        now = system.lstat(journal)
+    except FileNotFoundError:
+        return False
+    return (now.st_ino, now.st_size, now.st_mtime_ns) == (told.st_ino, told.st_size, told.st_mtime_ns)
+
+
+def _complete(
+    system: System, target: str, journal: int, told: os.stat_result, *, writable: bool
+) -> tuple[bytes | None, str]:
+    """What `recover` returns, and why the journal is not used, if that is so."""
+    fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
+    try:
+        there = system.fstat(fd)
+        why = _distrust(told, there)
+        if why:
+            return None, why
+        found = _read(system, journal, told.st_size, there.st_size)
+        if found is not None:
+            inode, old, new = found
+            state = _state(_first(system, fd, max(len(old), len(new))), old, new)
+            if inode != there.st_ino or state == "other":
+                return None, "belongs to another state of the file"
+            if state == "torn":
+                if not writable:
+                    return new, ""
+                write_all(system, fd, new, 0)
+                system.fsync(fd)
+        # One that is not whole was never followed by a header.
+        if writable:
+            system.unlink(journal_path(target))
+        return None, ""
+    finally:
+        system.close(fd)
+
+
+def _distrust(told: os.stat_result, there: os.stat_result) -> str:
+    """Why a journal cannot be that of the file, from what the system says of both; empty if it can."""
+    if not stat.S_ISREG(told.st_mode):
+        return "is no regular file"
+    if told.st_uid not in (0, os.geteuid(), there.st_uid):
+        return f"belongs to user {told.st_uid}, not to the owner of the file ({there.st_uid})"
+    if told.st_dev != there.st_dev:
+        return "is on another file system"
+    if told.st_size > _HEAD.size + 2 * MAX_HEADER_BYTES:
+        return f"has {told.st_size} bytes, which no two headers have,"
+    return ""
+
+
+def _read(system: System, fd: int, nbytes: int, limit: int) -> tuple[int, bytes, bytes] | None:
+    """Inode, old and new header as a journal has them; None if it is not whole.
+
+    limit : int, bytes of the file, which the old header cannot exceed.
+    """
+    head = _first(system, fd, _HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    magic, inode, old_size, new_size, crc = _HEAD.unpack(head)
+    if magic != _MAGIC or _HEAD.size + old_size + new_size != nbytes or old_size > limit:
+        return None
+    # The checksum first, block by block: a sparse file takes no memory.
+    block, found = bytearray(min(_BLOCK, nbytes)), 0
+    for at in range(_HEAD.size, nbytes, _BLOCK):
+        part = memoryview(block)[: min(_BLOCK, nbytes - at)]
+        if read_at(system, fd, part, at) < len(part):
+            return None
+        found = zlib.crc32(part, found)
+    if found != crc:
+        return None
+    body = bytearray(nbytes - _HEAD.size)
+    if read_at(system, fd, memoryview(body), _HEAD.size) < len(body):
+        return None
+    return inode, bytes(body[:old_size]), bytes(body[old_size:])
+
+
+def _first(system: System, fd: int, nbytes: int) -> bytes:
+    """The first bytes of a file, as far as there are so many."""
+    found = bytearray(nbytes)
+    return bytes(found[: read_at(system, fd, memoryview(found), 0)])
+
+
+def _state(now: bytes, old: bytes, new: bytes) -> Literal["old", "new", "torn", "other"]:
+    """Which of two headers a file begins with; see rules 2 and 3."""
+    # The number of records: 8 bytes of CDF-5, else 4.
+    count = slice(4, 12 if new[3:4] == b"\x05" else 8)
+
+    def begins_with(header: bytes) -> bool:
+        return (
+            len(now) >= len(header) and now[:4] == header[:4] and now[count.stop : len(header)] == header[count.stop :]
+        )
+
+    if begins_with(new):
+        return "torn" if now[count] == old[count] != new[count] else "new"
+    if begins_with(old):
+        return "torn" if now[count] != old[count] and _is_mix(now[count], old[count], new[count]) else "old"
+    return "torn" if _is_mix(now[:4] + old[count] + now[count.stop :], old, new) else "other"
+
+
+def _is_mix(now: bytes, old: bytes, new: bytes) -> bool:
+    """Whether every byte is the old one or the new one, as far as each goes."""
+    # Behind the end of the old header there was free space, or the end of the file: nothing is known of it.
+    size = min(len(now), len(old))
+    found, stale = np.frombuffer(now, np.uint8, size), np.frombuffer(old, np.uint8, size)
+    fresh = np.frombuffer(new.ljust(size, b"\0"), np.uint8, size)
+    changed = found != fresh
+    changed[len(new) :] = True
+    return not bool((changed & (found != stale)).any())

@@ -1,0 +1,283 @@
+"""Which journals are believed, and that one which comes back after a power failure changes nothing."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import PncVolWarning
+from pnc_vol.pending.journal import content_of, journal_path, recover
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import TraceSystem
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "x.nc"
+
+
+def headers(path: pathlib.Path) -> tuple[bytes, bytes, int]:
+    """A file, its header's bytes, those of a change, and the inode."""
+    with pnc_vol.File(path, "w") as f:
+        f["pay"] = [1.0]
+        f.attrs["note"] = "a" * 600
+        f.flush()
+        old = f.id.handle.session.disk_bytes
+    return old, old.replace(b"pay", b"bad").replace(b"aaa", b"bbb"), path.stat().st_ino
+
+
+def place_torn(path: pathlib.Path) -> tuple[pathlib.Path, bytes]:
+    """A file with half a header, and its journal."""
+    old, new, inode = headers(path)
+    with path.open("r+b") as file:
+        file.write(new[:400])
+    journal = pathlib.Path(journal_path(str(path)))
+    journal.write_bytes(content_of(inode, old, new))
+    return journal, new
+
+
+# ------------------------------------------------------------------------------------------- what comes back
+
+
+def test_a_journal_that_comes_back_changes_nothing(path: pathlib.Path) -> None:
+    """Its removal was not on stable storage; the count of now has bytes of both counts that the journal knows."""
+    kept: list[bytes] = []
+    journal = pathlib.Path(journal_path(str(path)))
+
+    class Keeping(type(REAL)):  # type: ignore[misc]
+        def unlink(self, name: Any, **more: Any) -> None:
+            if str(name) == str(journal) and journal.exists():
+                kept.append(journal.read_bytes())
+            super().unlink(name, **more)
+
+    with pnc_vol.File(path, "w", system=Keeping()) as f:
+        x = f.create_dataset("x", (5,), "i1", maxshape=(None,))
+        f.flush(durable=True)
+        f.attrs["a"] = 1
+        x.resize(0x0102, axis=0)
+        f.flush(durable=True)
+        x.resize(0x0105, axis=0)
+        x[-1] = 9
+        f.flush(durable=True)
+    content = path.read_bytes()
+    assert len(kept) >= 2
+    for old in kept[-1:]:
+        journal.write_bytes(old)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PncVolWarning)
+            for mode in ("r", "r+"):
+                with pnc_vol.File(path, mode) as f:
+                    assert f["x"].shape == (0x0105,)
+                    assert f["x"][-1] == 9
+        assert path.read_bytes() == content
+        assert not journal.exists()
+
+
+@pytest.mark.parametrize("count", [3, 7, 8])
+def test_a_torn_header_is_completed_whatever_count_it_has(path: pathlib.Path, count: int) -> None:
+    """A count that was written by itself may or may not be on stable storage when the header is replaced."""
+    journal, new = place_torn(path)
+    with path.open("r+b") as file:
+        file.seek(4)
+        file.write(struct.pack(">q", count))
+    assert recover(REAL, str(path), writable=True) is None
+    assert path.read_bytes().startswith(new)
+    assert not journal.exists()
+
+
+def test_recovery_syncs_the_header_before_the_journal_goes(path: pathlib.Path) -> None:
+    journal, _ = place_torn(path)
+    system = TraceSystem()
+    recover(system, str(path), writable=True)
+    system.assert_order(
+        {"name": "pwrite", "path": str(path)},
+        {"name": "fsync", "path": str(path)},
+        {"name": "unlink", "path": str(journal)},
+    )
+
+
+# ------------------------------------------------------------------------------------------ who is believed
+
+
+def check_unused(path: pathlib.Path, match: str) -> None:
+    """One warning for each opening, and the file as its own header has it."""
+    for mode in ("r", "r+"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pnc_vol.File(path, mode) as f:
+                assert list(f) == ["pay"]
+        assert [str(one.message) for one in told if match in str(one.message)], [str(one.message) for one in told]
+        assert len(told) == 1
+
+
+@root
+def test_a_journal_of_another_user_is_not_used(path: pathlib.Path) -> None:
+    journal, new = place_torn(path)
+    os.chown(journal, 4321, 4321)
+    with pytest.warns(PncVolWarning, match="belongs to user 4321"):
+        assert recover(REAL, str(path), writable=True) is None
+    assert not path.read_bytes().startswith(new)
+    os.chown(path, 4321, 4321)
+    assert recover(REAL, str(path), writable=False) == new
+
+
+@root
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_the_journal_of_the_issue(path: pathlib.Path, mode: str) -> None:
+    old, new, inode = headers(path)
+    journal = pathlib.Path(journal_path(str(path)))
+    journal.write_bytes(content_of(inode, old, new))
+    os.chown(journal, 4321, 4321)
+    with pytest.warns(PncVolWarning, match="belongs to user 4321"), pnc_vol.File(path, mode) as f:
+        assert list(f) == ["pay"]
+
+
+def test_a_pipe_does_not_make_anybody_wait(path: pathlib.Path) -> None:
+    headers(path)
+    os.mkfifo(journal_path(str(path)))
+    signal.alarm(20)
+    try:
+        check_unused(path, "is no regular file")
+    finally:
+        signal.alarm(0)
+
+
+def test_a_link_is_not_followed(path: pathlib.Path) -> None:
+    journal, new = place_torn(path)
+    journal.rename(path.with_name("elsewhere"))
+    journal.symlink_to(path.with_name("elsewhere"))
+    for writable in (False, True):
+        with pytest.warns(PncVolWarning, match="is a symbolic link"):
+            assert recover(REAL, str(path), writable=writable) is None
+    assert not path.read_bytes().startswith(new)
+
+
+def test_a_folder_is_no_journal(path: pathlib.Path) -> None:
+    headers(path)
+    os.mkdir(journal_path(str(path)))
+    check_unused(path, "is no regular file")
+
+
+@pytest.mark.parametrize("nbytes", [100 << 30, 100 << 20])
+def test_a_sparse_journal_takes_no_memory(path: pathlib.Path, nbytes: int) -> None:
+    """Of 100 GiB, and of a size that two headers may have."""
+    _, _, inode = headers(path)
+    with open(journal_path(str(path)), "wb") as file:
+        file.write(struct.pack("<8sQQQI", b"PNCJ0001", inode, 300, nbytes - 336, 7))
+        file.truncate(nbytes)
+    program = f"import pnc_vol, warnings; warnings.simplefilter('ignore'); print(list(pnc_vol.File({str(path)!r})))"
+    done = subprocess.run(
+        ["prlimit", f"--as={600 << 20}", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.stdout == "['pay']\n", done.stderr
+
+
+def test_a_checksum_that_is_wrong_is_a_journal_that_was_not_finished(path: pathlib.Path) -> None:
+    journal, new = place_torn(path)
+    content = bytearray(journal.read_bytes())
+    content[-1] ^= 1
+    journal.write_bytes(content)
+    assert recover(REAL, str(path), writable=False) is None
+    assert not path.read_bytes().startswith(new)
+
+
+# ------------------------------------------------------------------------------- what is synced, and what is not
+
+
+SYNCS = {"fsync", "fdatasync", "fsync_dir"}
+
+
+def calls(system: TraceSystem) -> list[str]:
+    changing = {*SYNCS, "pwrite", "rename", "unlink"}
+    return [call.name for call in system.log if call.name in changing and not isinstance(call.result, OSError)]
+
+
+def test_an_ordinary_flush_after_a_durable_one_undoes_nothing_of_it(path: pathlib.Path) -> None:
+    system = TraceSystem()
+    journal = journal_path(str(path))
+    with pnc_vol.File(path, "w", system=system) as f:
+        f["x"] = np.arange(1000.0)
+        f.flush(durable=True)
+        system.log.clear()
+        f.attrs["a"] = 1
+        f.flush()
+        system.assert_order(
+            {"name": "pwrite", "path": journal},
+            {"name": "fsync", "path": journal},
+            {"name": "fsync_dir", "path": str(path.parent)},
+            {"name": "pwrite", "path": str(path), "offset": 0},
+            {"name": {"fsync", "fdatasync"}, "path": str(path)},
+            {"name": "unlink", "path": journal, "result": None},
+        )
+        assert len(system.matching(name=SYNCS)) == 3
+        system.log.clear()
+        f.attrs["a"] = np.arange(9000)
+        f.flush()
+        copy = {"path": lambda name: name.endswith("pnctmp")}
+        system.assert_order(
+            {"name": "pwrite", **copy},
+            {"name": {"fsync", "fdatasync"}, "number": system.matching(name={"fsync", "fdatasync"}, **copy)[-1].number},
+            {"name": "rename"},
+        )
+        assert len(system.matching(name=SYNCS)) == 2
+        system.log.clear()
+        f["x"][3] = 7
+        f.flush()
+        assert calls(system) == ["pwrite"]
+
+
+def test_a_file_that_was_there_may_be_on_stable_storage(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w", header_reserve=4096) as f:
+        f.create_dataset("x", data=[1, 2], maxshape=(None,))
+    system = TraceSystem()
+    with pnc_vol.File(path, "r+", system=system) as f:
+        f["x"].resize(3, axis=0)
+        f["x"][2] = 3
+        f.flush()
+        assert not system.matching(name=SYNCS), "data and the record count replace nothing"
+        f.attrs["a"] = 1
+        f.flush()
+        assert len(system.matching(name=SYNCS)) == 3
+
+
+@pytest.mark.parametrize("publish", ["create", "close"])
+def test_a_durable_file_takes_a_name_when_it_is_on_stable_storage(path: pathlib.Path, publish: str) -> None:
+    path.write_bytes(b"an old file")
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system, durable=True, publish=publish) as f:
+        f["x"] = [1]
+    (rename,) = system.matching(name="rename")
+    before = [call for call in system.log if call.number < rename.number]
+    written = [call.number for call in before if call.name == "pwrite" and call.path.endswith("pnctmp")]
+    synced = [call.number for call in before if call.name in ("fsync", "fdatasync")]
+    assert written
+    assert written[-1] < synced[-1]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_that_appears_at_the_close_is_synced_if_it_replaces_one(path: pathlib.Path, there: bool) -> None:
+    if there:
+        path.write_bytes(b"an old file")
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system, publish="close") as f:
+        f["x"] = [1]
+        f.flush()
+        assert not system.matching(name=SYNCS)
+    synced = system.matching(name={"fsync", "fdatasync"})
+    assert bool(synced) == there
+    assert not there or synced[-1].number < system.matching(name="rename")[0].number
