@@ -81,13 +81,16 @@ def main():
 
     with h5py.File(args.path, "w", **shared) as f:
         # Definitions: every rank makes the same ones, and no rank waits for another.
-        f.attrs["title"] = "2-D heat equation"
+        f.attrs.update(Conventions="CF-1.8", title="2-D heat equation")
         u = f.create_dataset("u", (0, args.n, args.n), "f8", maxshape=(None, args.n, args.n))
         time = f.create_dataset("time", (0,), "f8", maxshape=(None,))
         y, x = (f.create_dataset(name, (args.n,), "f8") for name in "yx")
         u.attrs.update(units="degree_Celsius", long_name="temperature")
-        time.attrs["units"] = "s"
+        # CF's time: programs that know the convention show dates.
+        time.attrs.update(units="seconds since 2000-01-01", standard_name="time", calendar="standard", axis="T")
         for axis, (name, scale) in enumerate((("time", time), ("y", y), ("x", x))):
+            if name != "time":
+                scale.attrs.update(units="m", long_name=f"distance along {name}")
             scale.make_scale(name)
             u.dims[axis].attach_scale(scale)
         if rank == 0:

@@ -129,6 +129,9 @@ def test_heat_without_mpi4py(serial_heat: Path) -> None:
         np.testing.assert_array_equal(data["u"][:].data, heat(20, 60, 5))
         np.testing.assert_allclose(data["time"][:], np.arange(13) * 5 * 0.2 / 400)
         assert data["u"].dimensions == ("time", "y", "x")
+        assert data.Conventions == "CF-1.8"
+        dates = netCDF4.num2date(data["time"][:], data["time"].units, data["time"].calendar)
+        assert str(dates[0]) == "2000-01-01 00:00:00"
         np.testing.assert_allclose(data["y"][:], (np.arange(20) + 0.5) / 20)
     assert_valid(serial_heat)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pnc_vol.cli.show import TROUBLE, counted, expected, safe
+from pnc_vol.cli.show import TROUBLE, counted, expected, fail, safe
 
 __all__ = ["command"]
 
@@ -19,25 +19,39 @@ SHOWN = 100
 
 def command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="NetCDF classic files.", show_default=False)],
+    readers: Annotated[
+        list[str] | None,
+        typer.Option("--for", metavar="PROGRAM", help="Say whether a program reads the files: gdal, scipy, netcdf4..."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing of files that are valid.")] = False,
 ) -> None:
-    """Check files against the format. Exit code: 0 all valid, 1 some are not, 2 some cannot be read."""
+    """Check files against the format, and for programs that shall read them.
+
+    Exit code: 0 all are valid and readable, 1 some are not, 2 some cannot be read.
+    """
+    from pnc_vol.interop.readers import READERS
+
+    wanted = readers or []
+    for name in wanted:
+        if name not in READERS:
+            fail(name, f"no program of this name is known to --for; known are {', '.join(READERS)}")
     code = 0
     for file in files:
         # One file that cannot be read is said and counted; the others are checked all the same.
         try:
             with expected(file):
-                code = max(code, _one(file, quiet=quiet))
+                code = max(code, _one(file, wanted, quiet=quiet))
         except SystemExit:
             code = TROUBLE
     raise typer.Exit(code)
 
 
-def _one(file: str, *, quiet: bool) -> int:
-    """Print what is to be said of one file; 1 if it breaks the format."""
+def _one(file: str, readers: list[str], *, quiet: bool) -> int:
+    """Print what is to be said of one file; 1 if it breaks the format, or one of the programs does not read it."""
     from pnc_vol.interop.checking import check
 
-    findings = check(file)
+    found = check(file, readers=readers)
+    findings = [finding for finding in found if finding.field not in readers]
     errors = sum(finding.severity == "error" for finding in findings)
     for finding in findings[:SHOWN]:
         place = "" if finding.offset < 0 else f"byte {finding.offset}: "
@@ -47,4 +61,12 @@ def _one(file: str, *, quiet: bool) -> int:
     if errors or not quiet:
         verdict = "not valid" if errors else "valid"
         print(f"{safe(file)}: {verdict}, {counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
-    return 1 if errors else 0
+    refused = False
+    for name in readers if not errors else ():
+        reasons = [finding.message for finding in found if finding.field == name]
+        refused = refused or bool(reasons)
+        for reason in reasons[:SHOWN]:
+            print(f"{safe(file)}: for {name}: {safe(reason)}")
+        if not reasons and not quiet:
+            print(f"{safe(file)}: for {name}: readable")
+    return 1 if errors or refused else 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
@@ -24,6 +24,7 @@ from pnc_vol.extents.selection import select
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding
+from pnc_vol.interop.readers import problems
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.examine import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
@@ -63,7 +64,9 @@ def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
             wanted = more.nbytes
 
 
-def check(path: str | os.PathLike[str], *, values: bool = True, system: System = REAL) -> list[Finding]:
+def check(
+    path: str | os.PathLike[str], *, values: bool = True, readers: Sequence[str] = (), system: System = REAL
+) -> list[Finding]:
     """List what is wrong with a file: as NetCDF, and in what its markers say.
 
     Parameters
@@ -71,6 +74,8 @@ def check(path: str | os.PathLike[str], *, values: bool = True, system: System =
     path : path-like
     values : bool
         Look at lengths of rows and at references too, which means to read them.
+    readers : sequence of str
+        Programs that shall read the file: ``"gdal"``, ``"scipy"``, and others of `interop.readers`.
     system : System
 
     Returns
@@ -78,11 +83,14 @@ def check(path: str | os.PathLike[str], *, values: bool = True, system: System =
     list of Finding
         ``severity`` is ``"error"`` for what makes readers refuse the file or read wrong values, else ``"warning"``.
         What is said of markers has the field `mapping.names.MARKER`, no offset (-1), and is a warning: it was ignored.
+        What keeps a program of `readers` from reading a valid file is an error whose field is the program's name.
 
     Raises
     ------
     OSError
         The file cannot be read.
+    ValueError
+        A program that is not known.
 
     Examples
     --------
@@ -101,6 +109,8 @@ def check(path: str | os.PathLike[str], *, values: bool = True, system: System =
         decoded = with_header(system, fd, decode)
     finally:
         system.close(fd)
+    for name in readers:
+        findings += problems(decoded.header, name)
     findings += examine(decoded.header)
     if values:
         findings += map(warning, _of_values(os.fspath(path), system))
