@@ -228,6 +228,27 @@ def test_every_module_is_on_the_map() -> None:
     assert not [room for room in sorted(rooms) if f"`{room}" not in text]
 
 
+def rows(text: str, heading: str) -> dict[str, str]:
+    """The lines of the first table below a heading: what stands in the first cell, and the rest."""
+    table = text.partition(f"\n## {heading}\n")[2].partition("|---|")[2].partition("\n\n")[0]
+    lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
+    return {cells[0].strip(): "|".join(cells[1:]) for cells in lines}
+
+
+def test_every_promise_has_the_names_of_its_tests() -> None:
+    promised = rows((ROOT / "README.md").read_text(), "What you can rely on")
+    held = rows((DOCS / "develop/tests.md").read_text(), "The tests of each promise")
+    assert len(promised) > 15
+    assert list(promised) == list(held), "docs/develop/tests.md lists the lines of the README's table, in their order"
+    for line, cell in held.items():
+        names = re.findall(r"`(tests/[^`]+)`", cell)
+        assert names, f"{line!r}: no test is named"
+        for name in names:
+            path, _, function = name.partition("::")
+            source = (ROOT / path).read_text()
+            assert re.search(rf"(?m)^(def|class) {re.escape(function)}\b", source), f"{line!r}: there is no {name}"
+
+
 def test_every_decision_has_a_date() -> None:
     headings = re.findall(r"(?m)^## (.*)$", (DOCS / "develop/decisions.md").read_text())
     assert headings
