@@ -40,7 +40,7 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
 from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
-from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, patch, version
+from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import (
     AlreadyDoneError,
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.absent import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.datatype import Datatype
+    from pnc_vol.api.patching import patch
     from pnc_vol.api.recovery import replay
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
     from pnc_vol.extents.decomposition import Decomposition
@@ -176,6 +177,7 @@ _LATER = {
     "MultiBlockSlice": "api.blocks",
     "check": "interop.checking",
     "filters": "api.filters",
+    "patch": "api.patching",
     "repack": "interop.repack",
     "replay": "api.recovery",
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
@@ -184,8 +186,17 @@ _LATER = {
 }
 """Names that few programs use, and where they are: loaded when they are asked for."""
 
+_SUBMODULES = (
+    "_errors", "_hl", "_objects", "h5", "h5a", "h5d", "h5f", "h5g", "h5l", "h5p", "h5r", "h5s", "h5t", "h5z",
+)  # fmt: skip
+"""Modules of h5py that this package stands for, as attributes of itself."""
+
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        from pnc_vol.api.patching import submodule
+
+        return submodule(name)
     if name not in _LATER:
         raise AttributeError(f"module 'pnc_vol' has no attribute {name!r}")
     module = importlib.import_module(f"pnc_vol.{_LATER[name]}")

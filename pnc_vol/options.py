@@ -337,6 +337,17 @@ def hint_all(hints: str) -> None:
     os.environ["PNC_VOL_HINTS"] = ";".join(filter(None, (os.environ.get("PNC_VOL_HINTS"), hints)))
 
 
+def reach_children(folder: str) -> None:
+    """Let every Python that this process starts look for modules in a folder first.
+
+    Parameters
+    ----------
+    folder : str, absolute.
+    """
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *(entry for entry in before if entry and entry != folder)])
+
+
 def launched(environ: Mapping[str, str] | None = None) -> bool:
     """Whether this process was started by ``mpiexec`` or its like, as one rank of several perhaps.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["FilterRefBase", "Gzip", "decode", "encode"]
+__all__ = ["FilterRefBase", "Gzip", "decode", "encode", "guess_chunk"]
 
 encode: tuple[str, ...] = ()
 decode: tuple[str, ...] = ()
@@ -52,3 +52,10 @@ class Gzip(FilterRefBase):
 
     def __init__(self, level: int = 4) -> None:
         self.filter_options = (level,)
+
+
+def guess_chunk(shape: tuple[int, ...], maxshape: tuple[int | None, ...] | None, typesize: int) -> tuple[int, ...]:
+    """A useful chunk shape, as ``create_dataset(chunks=True)`` has it."""
+    from pnc_vol.api.echo import guess_chunks
+
+    return guess_chunks(shape, maxshape, typesize)

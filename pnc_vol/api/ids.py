@@ -1,6 +1,7 @@
 """What `.id` is: which object of which open file a handle stands for.
 
-Knows: sessions and nodes of the tree. Does not know: h5py's low-level functions; nothing of them is here.
+Knows: sessions and nodes of the tree. Does not know: h5py's low-level
+functions; what they tell of a dataset is in `stored`.
 
 Rules
 -----
@@ -13,15 +14,17 @@ Rules
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.errors import ClosedFileError, ClosedKeyError
+from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api.stored import CreationProperties, GroupProperties, Space, StoredType
     from pnc_vol.pending.session import Session
     from pnc_vol.pending.sharing import Hold
 
@@ -75,6 +78,18 @@ class AttributeID(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...] | None
 
+    def get_type(self) -> StoredType:
+        """The type of its values."""
+        from pnc_vol.api.stored import StoredType
+
+        return StoredType(self.dtype)
+
+    def get_space(self) -> Space:
+        """The shape."""
+        from pnc_vol.api.stored import Space
+
+        return Space(self.shape, self.shape)
+
 
 def attached(node: GroupNode | DatasetNode) -> bool:
     """True if the node can still be reached from the root."""
@@ -101,6 +116,11 @@ class ObjectID:
     def valid(self) -> bool:
         """True while the file is open and the object exists."""
         return not self.handle.session.closed and attached(self.node)
+
+    @property
+    def id(self) -> int:
+        """A number that stands for the object while the process runs."""
+        return id(self.node)
 
     @property
     def rank(self) -> int:
@@ -179,11 +199,23 @@ class GroupID(ObjectID):
             return session
         return super().check_for_name()
 
+    def get_create_plist(self) -> GroupProperties:
+        """How the group was made."""
+        from pnc_vol.api.stored import GroupProperties
+
+        return GroupProperties(self.check_node().order is not None)
+
 
 class FileID(GroupID):
     """Names a file, and its root group."""
 
     __slots__ = ()
+
+    @property
+    def name(self) -> bytes:
+        """The name that the file was opened by."""
+        self.check()
+        return os.fsencode(self.handle.filename)
 
     def get_file_image(self) -> bytes:
         """The bytes of the whole file, as they are after a flush; `File.in_memory` opens them.
@@ -220,9 +252,72 @@ class TypeID(ObjectID):
 
 
 class DatasetID(ObjectID):
-    """Names a dataset."""
+    """Names a dataset; says how it is stored."""
 
     __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Elements along each axis; None for an empty dataset."""
+        return self.check_node().shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of one element, with h5py's metadata."""
+        return self.check_node().element.dtype  # type: ignore[no-any-return]
+
+    def get_type(self) -> StoredType:
+        """The type of the elements."""
+        from pnc_vol.api.stored import StoredType
+
+        return StoredType(self.dtype)
+
+    def get_space(self) -> Space:
+        """The shape."""
+        from pnc_vol.api.stored import Space
+
+        node = self.check_node()
+        return Space(node.shape, node.shape if node.maxshape is None else node.maxshape)
+
+    def get_create_plist(self) -> CreationProperties:
+        """How the dataset was asked to be stored."""
+        from pnc_vol.api.dataset import Dataset
+        from pnc_vol.api.echo import filters_of
+        from pnc_vol.api.stored import CreationProperties
+
+        shown, node = Dataset(self), self.check_node()
+        return CreationProperties(shown.chunks, dict(filters_of(node)), shown.fillvalue, node.fillvalue is not None)
+
+    def get_storage_size(self) -> int:
+        """Bytes that the elements take in the file."""
+        from pnc_vol.api.stored import storage_size
+
+        return storage_size(self.check_node())
+
+    def get_offset(self) -> int | None:
+        """Bytes from the start of the file to the elements; None if they are not all in one place, or not there yet."""
+        session, node = self.check(), self.node
+        at = session.placed.places.get(node.uid)
+        return None if at is None or node.is_record or node.uid not in session.placed.header_uids else int(at.begin)
+
+    def get_num_chunks(self, space: Any = None) -> int:
+        """0: there are no chunks in the file."""
+        self.check()
+        return 0
+
+    def get_chunk_info(self, index: int, space: Any = None) -> Any:
+        """Not supported.
+
+        Raises
+        ------
+        NotYetError
+            Always: there are no chunks in the file.
+        """
+        raise NotYetError(
+            f"{self.node.path!r} has no chunks in the file: a CDF variable is one piece, see get_offset()"
+        )
+
+    get_chunk_info_by_coord = get_chunk_info
 
     def check(self) -> Session:
         """As `ObjectID.check`, with a call less: every read and write begins here."""

@@ -23,15 +23,20 @@ def command(
         list[str] | None, typer.Argument(help="Its arguments, options included.", show_default=False)
     ] = None,
 ) -> None:
-    """Run a script with pnc_vol in the place of h5py; its exit code is passed on."""
+    """Run a script with pnc_vol in the place of h5py, also in the Python processes that it starts.
+
+    Its exit code is passed on.
+    """
     import runpy
 
     import pnc_vol
+    from pnc_vol.options import reach_children
     from pnc_vol.system import REAL, exists
 
     if not exists(REAL, script):
         fail(script, "there is no such script; check the name")
     pnc_vol.patch()
+    reach_children(os.path.join(os.path.dirname(__file__), "children"))
     # As `python script.py` has it: the script's folder is where its own modules are found.
     sys.argv = [script, *(args or [])]
     sys.path.insert(0, os.path.dirname(REAL.realpath(script)))

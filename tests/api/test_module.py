@@ -155,7 +155,7 @@ def test_patch(tmp_path: pathlib.Path) -> None:
             assert isinstance(f["x"].asstr(), AsStrView)
         undo.undo()
         assert not [name for name in sys.modules if name.partition(".")[0] == "h5py"]
-        assert not hasattr(pnc_vol, "_hl")
+        assert "_hl" not in vars(pnc_vol)
         with pnc_vol.patch():
             import h5py
             assert h5py.File is pnc_vol.File

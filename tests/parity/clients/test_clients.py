@@ -32,8 +32,15 @@ PROGRAMS = {
     "dask": "dask_arrays.py",
     "h5sparse": "h5sparse_matrices.py",
     "pyh5md": "pyh5md_particles.py",
+    "nexusformat": "nexusformat_entries.py",
+    "silx": "silx_dicts.py",
+    "hickle": "hickle_objects.py",
+    "astropy": "astropy_tables.py",
+    "h5rdmtoolbox": "h5rdmtoolbox_records.py",
+    "keras": "keras_weights.py",
 }
-NEEDS = {"dask": ("dask", "h5py"), "h5sparse": ("h5sparse", "scipy")}
+NEEDS = {"dask": ("dask", "h5py"), "h5sparse": ("h5sparse", "scipy"), "keras": ("keras", "jax")}
+"""What a client needs besides; Keras with jax is large, and is tried where it is installed."""
 
 
 def need(client: str) -> None:

@@ -1,0 +1,237 @@
+"""What ``ds.id`` tells of a dataset as it is stored: type, space, creation properties. Read, never changed.
+
+Knows: nodes of the tree, h5py's names for what is asked. Does not know: HDF5's objects; these are values.
+
+Rules
+-----
+1. Answers agree with the dataset's properties: the layout is chunked if ``ds.chunks`` says so.
+2. What has no meaning for CDF says so: chunks have no places in the file, because there are none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.mapping.special import (
+    check_enum_dtype,
+    check_opaque_dtype,
+    check_ref_dtype,
+    check_string_dtype,
+    check_vlen_dtype,
+)
+
+__all__ = [
+    "CLASSES",
+    "INDEXED",
+    "TRACKED",
+    "CreationProperties",
+    "GroupProperties",
+    "Space",
+    "StoredType",
+    "storage_size",
+]
+
+Shape = tuple[int, ...]
+
+CLASSES = {
+    "NO_CLASS": -1, "INTEGER": 0, "FLOAT": 1, "TIME": 2, "STRING": 3, "BITFIELD": 4, "OPAQUE": 5, "COMPOUND": 6,
+    "REFERENCE": 7, "ENUM": 8, "VLEN": 9, "ARRAY": 10,
+}  # fmt: skip
+"""HDF5's classes of types."""
+TRACKED, INDEXED = 1, 2
+"""HDF5's flags of an order of creation."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredType:
+    """The type of a dataset's elements, as h5py shows it.
+
+    dtype : dtype, with h5py's metadata.
+
+    Examples
+    --------
+    >>> StoredType(np.dtype("f4")).get_class() == CLASSES["FLOAT"]
+    True
+    """
+
+    dtype: np.dtype[Any]
+
+    def py_dtype(self) -> np.dtype[Any]:
+        """The same as a dtype."""
+        return self.dtype
+
+    def get_class(self) -> int:
+        """One of `CLASSES`. A bool is an enum and a complex number a compound, as h5py stores them in HDF5."""
+        dtype = self.dtype
+        for check, name in (
+            (check_string_dtype, "STRING"), (check_vlen_dtype, "VLEN"), (check_enum_dtype, "ENUM"),
+            (check_ref_dtype, "REFERENCE"), (check_opaque_dtype, "OPAQUE"),
+        ):  # fmt: skip
+            if check(dtype):
+                return CLASSES[name]
+        if dtype.subdtype is not None:
+            return CLASSES["ARRAY"]
+        kinds = {"i": "INTEGER", "u": "INTEGER", "f": "FLOAT", "b": "ENUM", "c": "COMPOUND", "S": "STRING"}
+        return CLASSES[kinds.get(dtype.kind, "OPAQUE") if dtype.names is None else "COMPOUND"]
+
+    def get_size(self) -> int:
+        """Bytes of an element in memory."""
+        return self.dtype.itemsize
+
+    def is_variable_str(self) -> bool:
+        """Whether the elements are strings of varying length."""
+        info = check_string_dtype(self.dtype)
+        return info is not None and bool(info.length is None)
+
+    def get_cset(self) -> int:
+        """``h5t.CSET_ASCII`` or ``CSET_UTF8``.
+
+        Raises
+        ------
+        TypeError
+            These are no strings.
+        """
+        info = check_string_dtype(self.dtype)
+        if info is None:
+            raise TypeError(f"{self.dtype} is no type of strings and has no character set")
+        return int(info.encoding == "utf-8")
+
+    def get_strpad(self) -> int:
+        """``h5t.STR_NULLTERM`` for strings of varying length, else ``STR_NULLPAD``."""
+        return 0 if self.is_variable_str() else 1
+
+    def committed(self) -> bool:
+        """False: it is no named type."""
+        return False
+
+    def equal(self, other: Any) -> bool:
+        """Whether the other type is the same."""
+        return bool(self == other)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.dtype == getattr(other, "dtype", None))
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The shape of a dataset.
+
+    shape : tuple of int, or None for an empty dataset.
+    maxshape : tuple of int or None.
+    """
+
+    shape: Shape | None
+    maxshape: tuple[int | None, ...] | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape or ())
+
+    def get_simple_extent_ndims(self) -> int:
+        """Number of axes."""
+        return self.rank
+
+    def get_simple_extent_dims(self, maxdims: bool = False) -> tuple[int | None, ...]:
+        """The shape, or with `maxdims` how far it may grow."""
+        return (self.maxshape or self.shape or ()) if maxdims else self.shape or ()
+
+    def get_simple_extent_npoints(self) -> int:
+        """Number of elements."""
+        return 0 if self.shape is None else prod(self.shape)
+
+    def get_simple_extent_type(self) -> int:
+        """``h5s.NULL``, ``SCALAR`` or ``SIMPLE``."""
+        return 2 if self.shape is None else int(bool(self.shape))
+
+    def is_simple(self) -> bool:
+        """True."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class CreationProperties:
+    """How a dataset was asked to be stored; of filters CDF has none.
+
+    chunks : tuple of int or None.
+    filters : mapping of name to number, those that were asked for.
+    fillvalue : scalar.
+    has_fill : bool, whether the fill value was given.
+    """
+
+    chunks: Shape | None
+    filters: dict[str, int]
+    fillvalue: Any
+    has_fill: bool
+
+    def get_layout(self) -> int:
+        """``h5d.CHUNKED`` if `chunks` were asked for, else ``h5d.CONTIGUOUS``."""
+        return 1 if self.chunks is None else 2
+
+    def get_chunk(self) -> Shape:
+        """The chunk shape.
+
+        Raises
+        ------
+        ValueError
+            There is none.
+        """
+        if self.chunks is None:
+            raise ValueError("the dataset is contiguous and has no chunks; see get_layout()")
+        return self.chunks
+
+    def get_nfilters(self) -> int:
+        """How many filters were asked for; none is applied."""
+        return len(self.filters)
+
+    def get_filter(self, index: int) -> tuple[int, int, tuple[int, ...], bytes]:
+        """Number, flags, settings and name of a filter that was asked for."""
+        name, number = list(self.filters.items())[index]
+        return number, 1, (), name.encode()
+
+    def get_filter_by_id(self, number: int) -> tuple[int, tuple[int, ...], bytes] | None:
+        """Flags, settings and name of a filter; None if it was not asked for."""
+        found = [name for name, mine in self.filters.items() if mine == number]
+        return (1, (), found[0].encode()) if found else None
+
+    def fill_value_defined(self) -> int:
+        """``h5d.FILL_VALUE_DEFAULT`` or ``FILL_VALUE_USER_DEFINED``."""
+        return 2 if self.has_fill else 1
+
+    def get_fill_value(self, value: Any) -> None:
+        """Put the fill value into an array."""
+        value[...] = self.fillvalue
+
+    def get_external_count(self) -> int:
+        """0: data are never in other files."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProperties:
+    """How a group was made.
+
+    tracked : bool, whether its members and attributes are listed in the order in which they were made.
+    """
+
+    tracked: bool
+
+    def get_link_creation_order(self) -> int:
+        """``h5p.CRT_ORDER_TRACKED | CRT_ORDER_INDEXED``, or 0."""
+        return TRACKED | INDEXED if self.tracked else 0
+
+    get_attr_creation_order = get_link_creation_order
+
+
+def storage_size(node: Any) -> int:
+    """Bytes that the elements of a dataset take in the file, those not flushed yet included."""
+    if node.parts:
+        return sum(map(storage_size, node.parts.values()))
+    return 0 if node.shape is None else prod(node.shape) * int(node.element.itemsize)
