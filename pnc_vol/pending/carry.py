@@ -26,9 +26,9 @@ from pnc_vol.errors import RankError
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch
+from pnc_vol.pending.lists import MOST_RUNS
 from pnc_vol.pending.overlay import same_width
 from pnc_vol.pending.plan import NO_ROWS, Item, Listed, Place, Plan, Relative, Rows, Tables, unmerged
-from pnc_vol.pending.queue import MOST_RUNS
 from pnc_vol.pending.stream import write_lent
 
 __all__ = ["Carried", "Write", "carry", "extents_of", "meeting", "rounds_of"]

@@ -45,6 +45,10 @@ Rows = npt.NDArray[np.int64]
 NO_ROWS: Rows = np.empty((0, COLUMNS), np.int64)
 
 
+_MOST_KNOWN = 1 << 19
+"""Extents of lists from which on their plans are not kept any more for other posts: they take 24 bytes each."""
+
+
 class Place(NamedTuple):
     """Where a variable lies in the file.
 
@@ -229,6 +233,8 @@ def _moved(at: Place, item: Listed, record_size: int, known: Relative) -> Extent
     found = known.get(key)
     if found is None:
         extents = place(item.runs, begin=0, itemsize=at.itemsize, inner=at.inner or None, record_size=record_size)
+        if sum(len(plan.offset) for _, plan in known.values()) > _MOST_KNOWN:
+            known.clear()
         # The runs are kept with it, so that their identity stays theirs.
         found = known[key] = item.runs, last_wins(extents)
     offset, length, where = found[1]

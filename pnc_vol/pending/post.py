@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
+from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.place import place, runs
@@ -30,6 +31,8 @@ from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.pending.lists import LIST_COST, MOST_RUNS, RUN_COST
+from pnc_vol.pending.long_lists import put_parts
 from pnc_vol.pending.parts import parts, pieces, run_elements
 from pnc_vol.pending.plan import Place
 from pnc_vol.pending.queue import ROW_COST, Queue
@@ -77,7 +80,17 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
         if one[0] // inner != (one[0] + nelems - 1) // inner:
             one = None
     queue = session.queue
-    if one is not None or not _too_many(queue, node, selection, nelems):
+    many = 0 if one is not None else _many_runs(queue, node, selection, nelems)
+    if many:
+        cost = nelems * node.element.itemsize + many * RUN_COST + (many // MOST_RUNS + 2) * LIST_COST
+        for again in (False, True):
+            if again:
+                session.drain()
+            most = {"most_elements": nelems, "most_runs": MOST_RUNS}
+            found_parts = parts(selection, values, record=node.is_record, **most)
+            if cost <= queue.budget and put_parts(queue, node, number, found_parts, cost, session.on_overflow):
+                return number
+    elif one is not None or not _too_many(queue, node, selection, nelems):
         found = None if one is not None else session.lists.runs(selection, record=node.is_record)
         if queue.put(node, number, values, selection, one, found, session.on_overflow):
             return number
@@ -116,11 +129,21 @@ def write_simply(session: Session, node: DatasetNode, args: Any, values: Any) ->
     return True
 
 
+def _many_runs(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> int:
+    """The runs of a hyperslab that has so many that its lists are made part by part; else 0."""
+    if not queue.shares_lists or selection.listed is not None or nelems <= MOST_RUNS:
+        return 0
+    count = -(-nelems // run_elements(selection))
+    return count if count > MOST_RUNS else 0
+
+
 def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> bool:
     """Whether a selection's runs are so many that they are better made part by part."""
     if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
         return False
     count = nelems // run_elements(selection)
+    if queue.shares_lists and count >= LEAST_RUNS:
+        return nelems * node.element.itemsize + count * RUN_COST > queue.budget - LIST_COST * (2 + count // MOST_RUNS)
     return nelems * node.element.itemsize + count * ROW_COST > queue.budget // 2
 
 

@@ -29,6 +29,7 @@ from pnc_vol.format.convert import Overflow, to_file
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, one_extent, without
+from pnc_vol.pending.lists import LIST_COST, LONG_LIST, Lists
 from pnc_vol.pending.overlay import LEAST_TAIL, Sorted, lay_over, near
 from pnc_vol.pending.plan import COLUMNS, NO_ROWS, Listed, Rows, Tables, make_rows
 
@@ -38,15 +39,6 @@ Bytes = npt.NDArray[np.uint8]
 
 ROW_COST = 160
 """Bytes that a row is charged with: 40 for itself, the rest for the plan."""
-
-LIST_COST = 512
-"""Bytes that a post of a list of runs is charged with, beside its values."""
-
-RUN_COST = 16
-"""Bytes that a run of a list is charged with, once for all posts."""
-
-MOST_RUNS = 1 << 17
-"""Runs of a list at most: longer ones are rows. It is also what is planned at once."""
 
 LEAST_BUDGET = 64 << 10
 
@@ -77,10 +69,7 @@ class Queue:
         self.rows = 0
         self.in_blocks = 0
         """The last request that was too large for the queue; it may be in the file since it was posted."""
-        self.listed: dict[int, list[Listed]] = {}
-        """Lists of runs of the open batch by variable; none of them has rows in it."""
-        self._lists: dict[int, Runs] = {}
-        self._list_bytes = 0
+        self.lists = Lists()
         self._sorted: dict[int, Sorted] = {}
         self._arena: Bytes | None = None
         self._typed: dict[int, npt.NDArray[Any]] = {}
@@ -111,7 +100,7 @@ class Queue:
     @property
     def used(self) -> int:
         """Bytes charged to the budget."""
-        return self.position + self.rows * ROW_COST + self._list_bytes
+        return self.position + self.rows * ROW_COST + self.lists.nbytes
 
     def __len__(self) -> int:
         """Rows that wait, spilled ones not counted."""
@@ -159,13 +148,13 @@ class Queue:
         """
         element, itemsize = node.element, node.element.itemsize
         nbytes = values.size * itemsize
-        if node.uid in self.listed and not self._as_list(node.uid, found) and not self._expand(node.uid):
-            return False
+        self._make_way(node.uid, found)
         if one is not None and element.kind == "number" and values.dtype == element.dtype:
             return self.put_run(node, request, values, one[0])
         before_it, as_list = self.position, one is None and self._as_list(node.uid, found)
         if as_list:
-            address = self.take(nbytes, 0, itemsize, self._list_cost(found))
+            assert found is not None
+            address = self.take(nbytes, 0, itemsize, self.lists.cost(found))
         else:
             address = self.take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
         if address < 0:
@@ -180,34 +169,41 @@ class Queue:
             self.post(node.uid, request, one[0], one[1], address, itemsize)
         elif as_list:
             assert found is not None
-            self._list_bytes += self._list_cost(found)
-            self._lists[id(found)] = found
-            self.listed.setdefault(node.uid, []).append(Listed(request, found, address, itemsize))
+            self.lists.add(node.uid, request, found, address, itemsize)
         else:
             self.post_runs(node.uid, request, found, address, itemsize)  # type: ignore[arg-type]
         return True
 
     # A variable has either lists or rows in the open batch: which of two posts came later is then plain.
 
+    @property
+    def listed(self) -> dict[int, list[Listed]]:
+        """Lists of runs of the open batch by variable; none of them has rows in it."""
+        return self.lists.open
+
     def _as_list(self, uid: int, found: Runs | None) -> bool:
-        if found is None or uid in self.tables or not self.shares_lists or len(found.start) > MOST_RUNS:
+        if found is None or uid in self.tables or not self.shares_lists:
             return False
         return len(found.start) >= LEAST_RUNS or uid in self.listed
 
-    def _list_cost(self, found: Runs | None) -> int:
-        assert found is not None
-        return LIST_COST + (0 if id(found) in self._lists else RUN_COST * len(found.start))
+    def _make_way(self, uid: int, found: Runs | None) -> None:
+        """Before a post of rows where there are lists, or the other way round."""
+        if uid in self.listed:
+            if found is None and not self._expand(uid):
+                self.close_batch()
+        elif uid in self.tables and found is not None and self.shares_lists and len(found.start) >= LONG_LIST:
+            self.close_batch()
 
     def _expand(self, uid: int) -> bool:
-        """Make rows of a variable's lists; False if there is no room for them."""
+        """Make rows of a variable's lists; False if they are too long for it."""
         listed = self.listed[uid]
         rows = sum(len(item.runs.start) for item in listed)
-        if self.used + rows * ROW_COST > self.budget:
+        if rows >= LONG_LIST or self.used + rows * ROW_COST > self.budget:
             return False
         self.tables[uid] = array("q")
         for item in listed:
             self.post_runs(uid, item.request, item.runs, item.address, item.itemsize)
-        self._list_bytes -= LIST_COST * len(listed)
+        self.lists.nbytes -= LIST_COST * len(listed)
         del self.listed[uid]
         return True
 
@@ -217,7 +213,7 @@ class Queue:
         itemsize = element.file_dtype.itemsize
         first = -(-self.position // itemsize)
         last = first + values.size
-        if last * itemsize + (self.rows + 1) * ROW_COST + self._list_bytes > self.budget or node.uid in self.listed:
+        if last * itemsize + (self.rows + 1) * ROW_COST + self.lists.nbytes > self.budget or node.uid in self.listed:
             return False
         self._arena_of(element)[first:last] = values if values.ndim == 1 else values.reshape(-1)
         self.position = last * itemsize
@@ -233,7 +229,7 @@ class Queue:
             Address, a multiple of `itemsize` (whose power of two part is what matters); -1 if the budget is used up.
         """
         address = -(-self.position // itemsize) * itemsize if itemsize > 1 else self.position
-        if address + nbytes + (self.rows + rows) * ROW_COST + self._list_bytes + besides > self.budget:
+        if address + nbytes + (self.rows + rows) * ROW_COST + self.lists.nbytes + besides > self.budget:
             return -1
         self.position = address + nbytes
         return address
@@ -276,9 +272,8 @@ class Queue:
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
         if self.tables or self.listed:
-            self.closed.append(MemoryBatch(Tables(self.tables), self.arena, self.listed))
-            self.tables, self.listed = {}, {}
-            self._sorted = {}
+            self.closed.append(MemoryBatch(Tables(self.tables), self.arena, self.lists.close()))
+            self.tables, self._sorted = {}, {}
 
     # -------------------------------------------------------------------------- looking and carrying
 
@@ -304,8 +299,7 @@ class Queue:
         listed = [item for batch in in_memory for items in batch.listed.values() for item in items]
         self.rows = sum(sum(map(sum, map(batch.sizes, batch.uids()))) for batch in in_memory)
         self.rows -= sum(len(item.runs.start) for item in listed)
-        self._lists = {id(item.runs): item.runs for item in listed}
-        self._list_bytes = LIST_COST * len(listed) + RUN_COST * sum(len(one.start) for one in self._lists.values())
+        self.lists.recount(listed)
         if not in_memory:
             self.position = 0
         if not self.closed and self._spill is not None:
@@ -368,10 +362,12 @@ class Queue:
         for batch in batches:
             where = {}
             for uid in batch.uids():
-                rows = np.ascontiguousarray(batch.rows(uid))
-                self._spill.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
-                where[uid] = (end, len(rows))
-                end += rows.nbytes
+                where[uid] = (end, 0)
+                for item in batch.items(uid):
+                    rows = np.ascontiguousarray(item.rows() if isinstance(item, Listed) else item)
+                    self._spill.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
+                    where[uid] = (where[uid][0], where[uid][1] + len(rows))
+                    end += rows.nbytes
             spilled[id(batch)] = SpilledBatch(self._spill, base, self.position, where)
         self.spilled_bytes += end - base
         self._spill_end = end
@@ -399,9 +395,9 @@ class Queue:
         ----------
         flushed : bool, all that was posted on all ranks is in the file.
         """
-        self.tables, self.listed, self._sorted, self.closed = {}, {}, {}, []
+        self.tables, self._sorted, self.closed = {}, {}, []
         self.rows, self.position, self._arena = 0, 0, None
-        self._lists, self._list_bytes = {}, 0
+        self.lists = Lists()
         self._typed.clear()
         if self._spill is not None:
             with suppress(OSError):
@@ -427,11 +423,13 @@ class Queue:
         low = int(wanted.offset.min()) // itemsize
         high = -(-int((wanted.offset + wanted.length).max()) // itemsize)
         # The open batch stays open: a program that reads after each post would leave one batch a post behind.
-        for batch in self.closed:
-            lay_over(batch, uid, near(batch.rows(uid), low, high, before_request), wanted, target, itemsize)
+        batches: list[Batch] = list(self.closed)
         if uid in self.listed and not self._expand(uid):
-            opened = MemoryBatch({}, self.arena, {uid: self.listed[uid]})
-            lay_over(opened, uid, near(opened.rows(uid), low, high, before_request), wanted, target, itemsize)
+            batches.append(MemoryBatch({}, self.arena, {uid: self.listed[uid]}))
+        for batch in batches:
+            for item in batch.items(uid):
+                rows = item.rows() if isinstance(item, Listed) else item
+                lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
         if uid in self.tables:
             rows = self._open_rows(uid)
             batch = self._open_batch(uid)

@@ -335,6 +335,24 @@ def file_that_moves(open_file: Open) -> None:
             WORLD.Barrier()
 
 
+def very_many_runs(open_file: Open) -> None:
+    """A post of more runs than are planned at once goes together with the other ranks', in few calls."""
+    n = 250_000
+    with open_file("w") as f:
+        x = f.create_dataset("x", (n * SIZE,), "i4")
+        f.flush()
+        before = {key: value for key, value in f.statistics()["driver"].items() if key.endswith("write_calls")}
+        x[RANK::SIZE] = np.full(n, RANK, "i4")
+        told = f.statistics()
+        assert "drains" not in told
+        assert "bytes_drained" not in told
+        f.flush()
+        assert f.statistics()["transport"] == "aggregate"
+        after = f.statistics()["driver"]
+        assert sum(after[key] - value for key, value in before.items()) <= 10, (before, after)
+        assert np.array_equal(x[...], np.tile(np.arange(SIZE), n))
+
+
 def name_of_another_file(open_file: Open) -> None:
     """Somebody puts another file under the name of one that is open: collective calls stay with the open one."""
     with open_file("w") as f:
@@ -407,6 +425,7 @@ CASES = [
     two_files,
     file_that_moves,
     name_of_another_file,
+    very_many_runs,
     part_of_the_ranks,
     idle_flushes,
 ]

@@ -154,3 +154,64 @@ def written(extents: Extents) -> dict[int, int]:
         for offset, length, place in zip(*(column.tolist() for column in extents), strict=True)
         for i in range(length)
     }
+
+
+def test_a_post_of_very_many_runs_waits_for_the_flush_like_any_other(tmp_path: pathlib.Path) -> None:
+    n = 400_000
+    with pnc_vol.File(tmp_path / "a.nc", "w", driver="posix") as f:
+        x, y = f.create_dataset("x", (2 * n,), "f8"), f.create_dataset("y", (2, n), "i2", maxshape=(None, n))
+        f.flush()
+        x[7] = -1.0
+        before = f.statistics()["driver"]["posix.write_calls"]
+        x[::2] = np.arange(n)
+        y[1, ::2] = np.arange(n // 2) % 1000
+        x[4] = -2.0
+        expected = np.zeros(2 * n)
+        expected[7] = -1
+        expected[::2] = np.arange(n)
+        expected[4] = -2
+        assert np.array_equal(x[...], expected)
+        assert f.statistics()["driver"]["posix.write_calls"] == before
+        session = f.id.handle.session
+        # Elements, and 8 bytes a run: most of it is data.
+        assert session.queue.used < n * 16 + n // 2 * 10 + 100_000
+        f.flush()
+        assert "drains" not in f.statistics()
+        assert "bytes_drained" not in f.statistics()
+        assert f.statistics()["requests_written"] == n + n // 2 + 2
+        assert f.statistics()["driver"]["posix.write_calls"] - before < 60
+        assert np.array_equal(x[...], expected)
+        assert np.array_equal(y[1, ::2], np.arange(n // 2) % 1000)
+
+
+def test_very_many_runs_of_which_a_value_does_not_fit_leave_nothing(tmp_path: pathlib.Path) -> None:
+    n = 300_000
+    values = np.zeros(n, "i8")
+    values[-1] = 1 << 40
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        x = f.create_dataset("x", (2 * n,), "i4")
+        x[::2] = np.ones(n, "i4")
+        used = f.id.handle.session.queue.used
+        with pytest.raises(pnc_vol.RangeError):
+            x[1::2] = values
+        assert f.id.handle.session.queue.used == used
+        x[1::2] = np.full(n, 2)
+        assert np.array_equal(x[...], np.tile([1, 2], n))
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        assert np.array_equal(f["x"][...], np.tile([1, 2], n))
+
+
+def test_a_long_list_is_kept_once_for_several_posts(tmp_path: pathlib.Path) -> None:
+    n = 200_000
+    one = pnc_vol.Decomposition(columns(n))
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        sets = [f.create_dataset(f"x{i}", (4 * n,), "i2") for i in range(4)]
+        for i, ds in enumerate(sets):
+            ds.iput(one, np.full(n, i + 1, "i2"))
+        assert f.id.handle.session.queue.used < 4 * 2 * n + 16 * n + 10_000
+        assert "drains" not in f.statistics()
+        f.flush()
+        for i, ds in enumerate(sets):
+            expected = np.zeros(4 * n, "i2")
+            expected[one.starts[:, 0]] = i + 1
+            assert np.array_equal(ds[...], expected)
