@@ -331,6 +331,9 @@ class LogQueue(Queue):
     def about_to_write(self, header: bytes) -> None:
         """Say which header comes: from then on datasets are in the file under their new names."""
         self.defining.about_to_write(header, self.epoch)
+        if self.options.burst_buf_sync != "none":
+            # After a crash of the node, too, the log knows the header that the file has.
+            self.system.fdatasync(self.files.defs.fd)
 
     def settled(self) -> None:
         """All that was posted is in the file, header included: begin the log anew."""

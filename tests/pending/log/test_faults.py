@@ -339,7 +339,9 @@ def test_sync_flush(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     order = synced(system, marks[2], marks[3])
     assert order[:4] == [".defs", ".data", ".meta", ".commit"]
     # The file is on stable storage before the log is begun anew.
-    assert set(order[4:-1]) == {".nc", ".pncj"}
+    assert set(order[4:-1]) == {".defs", ".nc", ".pncj"}
+    # The log knows the header that comes before it is written.
+    assert order[4:].index(".defs") < order[4:].index(".pncj")
     # And the log says so before it is cut.
     assert order[-1] == ".commit"
     names = [(call.name, pathlib.Path(call.path).suffix) for call in system.log[marks[2] : marks[3]]]
