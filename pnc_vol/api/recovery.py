@@ -86,10 +86,11 @@ def replay(
     refuse_open(real, target)
     ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=resolved.collective_timeout)
     left: list[str] = []
+    closed: list[str] = []
 
     def find() -> bytes:
         if logs is None:
-            left.extend(_left(real, resolved, any_file=any_file))
+            left.extend(_left(real, resolved, closed, any_file=any_file))
             return json.dumps(metas_of(resolved.system, left)).encode()
         names = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
         return json.dumps(named_logs(resolved.system, [os.fspath(name) for name in names], real)).encode()
@@ -106,18 +107,27 @@ def replay(
         uncounted=uncounted,
         any_file=any_file,
     )
+    report.closed += closed
     if first:
         _remove(real, resolved, left)
     return report
 
 
-def _left(real: str, options: Options, *, any_file: bool) -> list[str]:
+def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
     """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
+    from pnc_vol.errors import LogRefusedError
     from pnc_vol.pending.log.opening import leftovers_of
 
     found = leftovers_of(real, options)
+    closed += found.closed
     # Where all are of another file they are named, so that the refusal says which.
-    return found.own + (found.foreign if any_file or not found.own else [])
+    folders = found.own + (found.foreign if any_file or not found.own else [])
+    if found.alive and not folders:
+        raise LogRefusedError(
+            f"{real}: a job that still runs has its log in {', '.join(found.alive)}; replay when it has ended",
+            field="lock",
+        )
+    return folders
 
 
 def _remove(real: str, options: Options, folders: list[str]) -> None:

@@ -5,8 +5,10 @@ Knows: exit codes, options. Does not know: logs (`pending.log`).
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,37 +47,58 @@ def command(
         bool, typer.Option("--uncounted", help="Also entries beyond the count of a log of the C library.")
     ] = False,
 ) -> None:
-    """Put what burst-buffer logs hold into a file.
+    """Put what burst-buffer logs hold into a file. Started by mpiexec, its processes do one replay together.
 
     Exit code: 0 all of it is in the file (or there was nothing), 1 something was dropped and reported, 2 a log is
     damaged or cannot be read, 3 refused.
     """
     from pnc_vol.api.recovery import replay
+    from pnc_vol.drivers.mpi_library import world
     from pnc_vol.errors import LogRefusedError
 
-    with expected(file):
+    comm = world()
+    with _one_speaks(comm), expected(file):
         try:
             report = replay(
-                file, logs or None, partial=partial, salvage=salvage, uncounted=uncounted, any_file=any_file
+                file, logs or None, comm=comm, partial=partial, salvage=salvage, uncounted=uncounted, any_file=any_file
             )
         except LogRefusedError as error:
             fail(file, error, REFUSED)
-    for line in lines(file, report):
-        print(line)
+        for line in lines(file, report):
+            print(line)
     raise typer.Exit(0 if report.whole else DAMAGED if report.damaged else LEFT)
+
+
+@contextmanager
+def _one_speaks(comm: Any) -> Iterator[None]:
+    """Let rank 0 alone print: all ranks have the same report, or the same error."""
+    if comm is None or comm.rank == 0:
+        yield
+        return
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield
 
 
 def lines(file: str, report: ReplayReport) -> Iterator[str]:
     """What a replay did, for people."""
-    if not report.logs:
-        yield f"{safe(file)}: no job left a log of this file"
-        return
     logs = "1 log" if report.logs == 1 else f"{report.logs} logs"
-    yield f"{safe(file)}: {report.replayed - report.failed} requests of {logs} replayed"
+    if not report.logs:
+        yield f"{safe(file)}: no job left a log of this file{' that may be looked into' if report.closed else ''}"
+    elif report.uncounted and not report.replayed:
+        # What the C library leaves after each flush, so also at the end of every run.
+        yield (
+            f"{safe(file)}: nothing replayed. Use --uncounted to replay the {report.uncounted} requests of {logs}: "
+            "they are beyond its count, as a flush or a regular close leaves them, so the file may hold them already"
+        )
+    else:
+        yield f"{safe(file)}: {report.replayed - report.failed} requests of {logs} replayed"
     for count, what in (
         (report.cancelled, "cancelled by their program, not replayed"),
         (report.flushed, "in the file already"),
-        (report.uncounted, "beyond the count of the log, not replayed (--uncounted does)"),
+        (
+            report.uncounted if report.replayed else 0,
+            "beyond the count of the log, not replayed (--uncounted does)",
+        ),
         (report.torn, "never committed, dropped"),
         (report.failed, "with values that do not fit, not replayed"),
     ):
@@ -83,6 +106,8 @@ def lines(file: str, report: ReplayReport) -> Iterator[str]:
             yield f"  {count} {what}"
     if report.torn_bytes:
         yield f"  {report.torn_bytes} bytes at the end of a log dropped"
+    for folder in report.closed:
+        yield f"  not looked into: {safe(folder)}"
     for path in report.created:
         yield f"  made {safe(path)}"
     for message in report.messages:

@@ -9,12 +9,23 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pnc_vol.extents.model import Int64
+from pnc_vol.options import launched
 
-__all__ = ["errors_are_lost", "hindexed", "opened", "os_errors", "types_are_broken"]
+__all__ = ["errors_are_lost", "hindexed", "opened", "os_errors", "types_are_broken", "world"]
+
+
+def world() -> Any:
+    """The communicator of all processes that ``mpiexec`` or its like started with this one; None if it is alone."""
+    if launched():
+        with suppress(ImportError):
+            from mpi4py import MPI
+
+            return MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None
+    return None
 
 
 def types_are_broken(version: str, bindings: str | None = None) -> bool:

@@ -35,7 +35,7 @@ from pnc_vol.mapping.index import from_header, numrecs_of
 from pnc_vol.options import Options, resolve
 from pnc_vol.pending.commit import check_place
 from pnc_vol.pending.existing import open_existing
-from pnc_vol.pending.log.folders import left_behind
+from pnc_vol.pending.log.folders import find_folders
 from pnc_vol.pending.log.opening import abandoned_logs
 from pnc_vol.pending.sharing import refuse_open
 from pnc_vol.system import REAL, System, exists
@@ -223,7 +223,7 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
 
 def _refuse_logs(path: str, real: str, options: Options) -> None:
     """Complain if posted data are in a log: they are not in the file, and belong to the file as it is."""
-    for folder in left_behind(options.system, real, os.path.dirname(real), alive=True):
+    for folder in find_folders(options.system, real, os.path.dirname(real)).alive:
         raise LogRefusedError(f"{path}: a job writes to it through a log in {folder}; repack when the job has ended")
     for folder in abandoned_logs(real, options):
         raise LogRefusedError(

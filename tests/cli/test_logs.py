@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import pnc_vol
+from pnc_vol.cli.replay import lines
+from pnc_vol.pending.log.replay import ReplayReport
 
 JOB = """
 import os, signal
@@ -141,7 +143,8 @@ def test_damage_is_refused_unless_asked_for(job: Path, verb: Any) -> None:
         (("log", "empty"), 2, "there is no log .a file NAME.meta. in this folder"),
         (("replay", "nofile.nc"), 3, "there is no such file; a log holds what was posted since"),
         (("replay", "nofile.nc", "scratch"), 2, "there are logs in this folder, but none of .*nofile.nc"),
-        (("replay", "other.txt", "FOLDER"), 2, "Not a NetCDF classic file"),
+        (("replay", "other.txt", "FOLDER"), 3, "belongs to another file: .* and other.txt has none"),
+        (("replay", "--any-file", "other.txt", "FOLDER"), 2, "Not a NetCDF classic file"),
         (("replay", "missing/run.nc", "FOLDER"), 3, "there is no such file; a log holds what was posted since"),
     ],
 )
@@ -153,3 +156,13 @@ def test_what_is_wrong_is_said_in_one_line(job: Path, verb: Any, args: tuple[str
     said = done.err or done.out
     assert re.search(text, said), said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_what_a_run_that_ended_left_says_first_what_to_do() -> None:
+    report = ReplayReport(logs=1, uncounted=5, messages=["x.nc_0_0: 5 entries beyond the 0 of the header's count"])
+    first, *rest = lines("x.nc", report)
+    assert first.startswith("x.nc: nothing replayed. Use --uncounted to replay the 5 requests of 1 log")
+    assert not any("--uncounted" in line for line in rest)
+    first, *rest = lines("x.nc", ReplayReport(logs=1, uncounted=5, replayed=2))
+    assert first == "x.nc: 2 requests of 1 log replayed"
+    assert "--uncounted" in rest[0]

@@ -52,3 +52,24 @@ def test_the_logs_of_a_replaced_file_are_refused_on_ranks(tmp_path: Path) -> Non
     run_mpi(3, PROGRAM, "again", tmp_path)
     run_mpi(2, PROGRAM, "again", tmp_path, "logged")
     assert list(tmp_path.glob("pncbb-*")) == folders
+
+
+def command(tmp_path: Path, *args: object) -> tuple[int, str, str]:
+    """``pnc-vol replay`` on three ranks."""
+    script = tmp_path / "command.py"
+    script.write_text("import sys\nfrom pnc_vol.cli.main import main\nsys.exit(main())\n")
+    done = run_mpi(3, script, "replay", *args, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_on_ranks_is_one_replay(tmp_path: Path) -> None:
+    run_mpi(2, PROGRAM, "strings", tmp_path, check=False)
+    path = tmp_path / "x.nc"
+    code, out, _ = command(tmp_path, path)
+    assert (code, out.splitlines()[0]) == (0, f"{path}: 8 requests of 2 logs replayed")
+    assert out.count("requests") == 1
+    code, out, _ = command(tmp_path, path)
+    assert (code, out) == (0, f"{path}: no job left a log of this file\n")
+    code, out, err = command(tmp_path, tmp_path / "missing.nc", path)
+    assert (code, out) == (2, "")
+    assert err.count("pnc-vol: ") == 1

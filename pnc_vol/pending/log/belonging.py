@@ -117,13 +117,13 @@ def refuse_other_file(system: System, path: str, sources: Sequence[LogSource]) -
                 value=claim.work,
             )
         if not is_of(system, claim._replace(work=""), path):
-            own = identities_of(system, path)
-            kept = [name for name in own if not by_inode(name)] or sorted(own)
+            numbered = any(map(by_inode, claim.files))
+            kept = [shown(name) for name in identities_of(system, path) if numbered or not by_inode(name)]
             raise LogRefusedError(
                 f"{source.base}.meta belongs to another file: it was written for {source.log.header.path!r} with the "
                 f"identity {' or '.join(map(shown, sorted(claim.files)))}, and {path} has "
-                f"{', '.join(map(shown, kept))}. The file was made anew, copied or replaced since. To put what the "
-                f"log holds into this file all the same: {ALL_THE_SAME}",
+                f"{' and '.join(sorted(kept)) or 'none'}. The file was made anew, copied or replaced since. To put "
+                f"what the log holds into this file all the same: {ALL_THE_SAME}",
                 field="file",
                 value=shown(min(claim.files)),
             )

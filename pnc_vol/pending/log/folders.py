@@ -8,7 +8,7 @@ Rules
    jobs, or two files of one name, never meet.
 2. The commit records are locked while their job lives: what is found unlocked was left by a job that is gone.
 3. A folder counts only if it is ours alone: a real folder of this user, that nobody else may write to. What others put
-   under such a name is not looked into.
+   under such a name is not looked into, and that is said.
 4. The note beside the file is not trusted: what it names counts only if its name is that of a log of this very file.
 """
 
@@ -20,17 +20,19 @@ import os
 import re
 import stat
 from contextlib import suppress
+from typing import NamedTuple
 
 from pnc_vol.pending.journal import neighbour
 from pnc_vol.system import System, exists, read_whole, write_whole
 
 __all__ = [
+    "Found",
+    "find_folders",
     "folder_for",
     "folders_in",
     "forget_folder",
     "is_alive",
     "join_folder",
-    "left_behind",
     "logs_in",
     "note_folder",
     "noted_folders",
@@ -78,8 +80,8 @@ def join_folder(system: System, folder: str) -> None:
         It cannot be made, or what has its name is not ours.
     """
     if exists(system, folder):
-        if not _is_ours(system, folder):
-            raise PermissionError(errno.EACCES, "a log folder of this name is not of this user alone", folder)
+        if why := _not_ours(system.lstat(folder)):
+            raise PermissionError(errno.EACCES, f"a log folder of this name is not of this user alone: {why}", folder)
         return
     try:
         system.mkdir(folder, 0o700)
@@ -98,29 +100,55 @@ def _not_made(error: OSError, folder: str) -> OSError:
     return type(error)(error.errno, text, os.path.dirname(folder))
 
 
-def left_behind(system: System, path: str, parent: str, *, alive: bool = False) -> list[str]:
-    """Folders of logs of this file whose job is gone, oldest first: in `parent`, and where the note says.
+class Found(NamedTuple):
+    """The folders of logs under the name of a file.
 
-    Parameters
-    ----------
-    alive : bool
-        Those whose job still runs on this machine instead.
+    gone : list of str, of jobs that are gone, oldest first.
+    alive : list of str, of jobs that still run on this machine.
+    closed : dict of str to str, folders that are not looked into, and why, with what to do.
     """
+
+    gone: list[str]
+    alive: list[str]
+    closed: dict[str, str]
+
+
+def find_folders(system: System, path: str, parent: str) -> Found:
+    """Look for the logs of a file: in `parent`, and where the note beside the file says."""
     key = _key(path)
     folders = [folder for folder in noted_folders(system, path) if os.path.basename(folder).startswith(key)]
     with suppress(OSError):
         folders += [os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(key)]
-    found = {}
+    found, times = Found([], [], {}), {}
     for folder in dict.fromkeys(folders):
-        with suppress(OSError):
-            if _is_ours(system, folder) and is_alive(system, folder) == alive:
-                found[folder] = system.stat(folder).st_mtime_ns
-    return sorted(found, key=lambda folder: found[folder])
+        try:
+            there = system.lstat(folder)
+            if why := _not_ours(there):
+                found.closed[folder] = why
+                continue
+            (found.alive if is_alive(system, folder) else found.gone).append(folder)
+            times[folder] = there.st_mtime_ns
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.closed[folder] = f"it cannot be looked into ({error.strerror}); 'chmod 700' gives the right back"
+    found.gone.sort(key=lambda folder: times[folder])
+    return found
 
 
-def _is_ours(system: System, folder: str) -> bool:
-    there = system.lstat(folder)
-    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.geteuid() and not there.st_mode & 0o022
+def _not_ours(there: os.stat_result) -> str:
+    """Why a folder may be another user's doing, and what to do if it is not; "" if it is this user's alone."""
+    if stat.S_ISLNK(there.st_mode):
+        return "it is a symbolic link; name the folder that it leads to"
+    if not stat.S_ISDIR(there.st_mode):
+        return "it is no folder"
+    if there.st_uid != os.geteuid():
+        return f"it belongs to user {there.st_uid}, and this is user {os.geteuid()}; let its owner replay it"
+    if there.st_mode & 0o022:
+        return (
+            f"others may write to it (mode {stat.S_IMODE(there.st_mode):o}); 'chmod 700' it if what is in it is yours"
+        )
+    return ""
 
 
 def is_alive(system: System, folder: str) -> bool:

@@ -27,10 +27,10 @@ from pnc_vol.pending.log.belonging import claim_of, is_of, part
 from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.files import FULL, Share
 from pnc_vol.pending.log.folders import (
+    find_folders,
     folder_for,
     forget_folder,
     join_folder,
-    left_behind,
     note_folder,
     noted_folders,
     pointer_path,
@@ -66,19 +66,23 @@ class Leftovers(NamedTuple):
 
     own : list of str, of the file.
     foreign : list of str, of another file that had its name, by what the logs say.
+    alive : list of str, of jobs that still run.
+    closed : list of str, those that are not looked into, each with the reason and what to do.
     """
 
     own: list[str]
     foreign: list[str]
+    alive: list[str]
+    closed: list[str]
 
 
 def leftovers_of(path: str, options: Options) -> Leftovers:
     """The logs that jobs left under the name of a file."""
     system = options.system
-    folders = left_behind(system, path, parent_of(path, options))
+    folders, alive, closed = find_folders(system, path, parent_of(path, options))
     # A job's folders on several nodes have one name; the logs of all its ranks are needed.
     jobs = {os.path.basename(folder) for folder in folders if holds_posts(system, folder)}
-    found = Leftovers([], [])
+    found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
     for folder in folders:
         if os.path.basename(folder) in jobs:
             (found.own if is_of(system, claim_of(system, folder), path) else found.foreign).append(folder)
@@ -117,6 +121,13 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
         _tidy(real, options)
     found = leftovers_of(real, options)
     everything = [*found.own, *found.foreign]
+    if found.closed:
+        warn_outside(f"{path}: logs of this file that are not looked into: {'; '.join(found.closed)}")
+    if found.alive and writable:
+        warn_outside(
+            f"{path}: a job that still runs writes to this file through a log in {', '.join(found.alive)}: what two "
+            "jobs write to one file at once is lost or mixed. Wait until it has ended"
+        )
     if options.burst_buf_overwrite and writable:
         for folder in everything:
             remove_folder(system, folder)
@@ -129,7 +140,7 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
         _tell(path, "of the file that is replaced now", everything)
         return
     if options.recover == "any-file" and writable:
-        found = Leftovers(everything, [])
+        found = found._replace(own=everything, foreign=[])
     if found.foreign:
         _tell(path, "of another file that had this name", found.foreign)
     if options.recover and writable and found.own:
@@ -158,7 +169,7 @@ def _tidy(path: str, options: Options) -> None:
     """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing."""
     system = options.system
     noted = set(noted_folders(system, path))
-    for folder in left_behind(system, path, parent_of(path, options)):
+    for folder in find_folders(system, path, parent_of(path, options)).gone:
         if folder in noted and not holds_posts(system, folder):
             with suppress(OSError):
                 remove_folder(system, folder)

@@ -55,6 +55,8 @@ class ReplayReport:
         Datasets that the file lacked.
     messages : list of str
         What a person should know.
+    closed : list of str
+        Folders of logs that were not looked into, each with the reason and what to do.
     damaged : bool
         Something is wrong with a log that no crash of its job explains; what was good of it was replayed (`salvage`).
     """
@@ -69,12 +71,13 @@ class ReplayReport:
     torn_bytes: int = 0
     created: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
     damaged: bool = False
 
     @property
     def whole(self) -> bool:
         """True if everything that was in the logs is in the file, or was cancelled."""
-        return not (self.damaged or self.torn or self.torn_bytes or self.uncounted or self.failed)
+        return not (self.damaged or self.torn or self.torn_bytes or self.uncounted or self.failed or self.closed)
 
 
 def replay_into(

@@ -103,7 +103,7 @@ def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSourc
     channels = len(own)
     if not own and not exists(system, base + ".commit"):
         # The C library says nowhere how many ranks share its files; their headers do.
-        channels = count_channels(read_whole(system, base + ".meta"))
+        channels = count_channels(_read(system, base + ".meta"))
     shares = [Share(channel, channels) for channel in range(channels)] if channels > 1 or own else [None]
     made: list[LogSource] = []
     try:
@@ -124,7 +124,7 @@ def holds_posts(system: System, folder: str) -> bool:
         return False
     try:
         for name in commits:
-            content = read_whole(system, os.path.join(folder, name))
+            content = _read(system, os.path.join(folder, name))
             if not any(content):
                 # Its job had not begun to post.
                 continue
@@ -135,6 +135,28 @@ def holds_posts(system: System, folder: str) -> bool:
     except FormatError:
         return True
     return not commits
+
+
+def _read(system: System, path: str) -> bytes:
+    """The content of a file of a log; a link is not followed.
+
+    Raises
+    ------
+    LogError
+        It is a symbolic link.
+    """
+    try:
+        return read_whole(system, path, flags=os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _is_link(path) from None
+        raise
+
+
+def _is_link(path: str) -> LogError:
+    return LogError(
+        f"{path}: this is a symbolic link, which is not followed inside a log; put the file itself there", field="link"
+    )
 
 
 class _NotBegunError(LogError):
@@ -163,7 +185,7 @@ class LogSource:
         self.base = base
         self.share = share
         self._own = "" if share is None else f".{share.channel}"
-        self._fd = self._commit = -1
+        self._fd = self._commit = self._other = -1
         try:
             if lock:
                 self._lock()
@@ -172,10 +194,10 @@ class LogSource:
                 # Its header is written last: nothing can have been posted.
                 raise _NotBegunError(f"{base}: the job was stopped before it wrote to this log", field="header")
             self.companion: Companion | None = None if companion is None else decode_companion(companion)
-            meta = read_whole(system, base + ".meta")
+            meta = _read(system, base + ".meta")
             if share is not None:
                 meta = share.part_of(meta)
-            self._fd = system.open(base + ".data", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._fd = self._open(".data", os.O_RDONLY)
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
@@ -192,22 +214,44 @@ class LogSource:
             raise
 
     def _lock(self) -> None:
-        """Keep others away; the C library's logs have nothing to lock."""
-        with suppress(FileNotFoundError):
-            self._commit = self.system.open(self.base + ".commit" + self._own, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                self.system.flock(self._commit, exclusive=True)
-            except BlockingIOError:
-                raise LogRefusedError(
-                    f"{self.base}: the job that writes this log, or another replay of it, still runs", field="lock"
-                ) from None
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
+        """Keep others away; of the C library's logs, which their writer does not lock, other replays."""
+        try:
+            fd = self._commit = self._open(".commit" + self._own, os.O_RDWR)
+        except FileNotFoundError:
+            if self.share is not None and self.share.channel:
+                # Ranks that share the files of the C library have one lock.
+                return
+            fd = self._other = self._open(".meta", os.O_RDONLY)
+        try:
+            self.system.flock(fd, exclusive=True)
+        except BlockingIOError:
+            raise LogRefusedError(
+                f"{self.base}: the job that writes this log, or another replay of it, still runs", field="lock"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+
+    def _open(self, suffix: str, flags: int) -> int:
+        """A descriptor of one of the files; a link is not followed.
+
+        Raises
+        ------
+        LogError
+            It is a symbolic link.
+        OSError
+            It cannot be opened.
+        """
+        try:
+            return self.system.open(self.base + suffix, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _is_link(self.base + suffix) from None
+            raise
 
     def _beside(self, suffix: str) -> bytes | None:
         try:
-            return read_whole(self.system, self.base + suffix + self._own)
+            return _read(self.system, self.base + suffix + self._own)
         except FileNotFoundError:
             return None
 
@@ -253,7 +297,7 @@ class LogSource:
         file.follow(self.system)
         epoch = 1 + max(definition.epoch for definition in self.defined.found)
         line = encode_written(header, epoch, file.identity)
-        fd = self.system.open(self.base + ".defs" + self._own, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = self._open(".defs" + self._own, os.O_WRONLY)
         try:
             write_all(self.system, fd, line, self._told_end)
             self.system.fdatasync(fd)
@@ -280,7 +324,7 @@ class LogSource:
 
     def close(self) -> None:
         """Let go of the log."""
-        for fd in (self._fd, self._commit):
+        for fd in (self._fd, self._commit, self._other):
             if fd >= 0:
                 self.system.close(fd)
-        self._fd = self._commit = -1
+        self._fd = self._commit = self._other = -1

@@ -289,9 +289,14 @@ def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs:
     try:
         os.read(reading, 1)
         live = folders(logs)
-        with pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True) as f:
+        with (
+            pytest.warns(pnc_vol.PncVolWarning, match="a job that still runs writes to this file through a log"),
+            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True) as f,
+        ):
             assert list(f) == []
         assert folders(logs) == live
+        with pytest.raises(pnc_vol.errors.LogRefusedError, match="a job that still runs has its log in"):
+            pnc_vol.replay(path)
         with pytest.raises(pnc_vol.errors.LogRefusedError, match="still runs"):
             pnc_vol.replay(path, live)
     finally:

@@ -1,0 +1,86 @@
+"""Folders and files that are not what a log is made of are not looked into, and that is said with the reason."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import warnings
+from typing import Any
+
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
+from pnc_vol.pending.log.source import LogSource
+from pnc_vol.system import REAL
+
+
+@pytest.fixture
+def left(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The folder that a killed job left."""
+    child = os.fork()
+    if not child:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True)
+        f["x"] = [1.0, 2.0]
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (folder,) = tmp_path.glob("pncbb-*")
+    return folder
+
+
+def linked(folder: pathlib.Path) -> None:
+    folder.rename(folder.parent / "elsewhere")
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "rights": (lambda folder: folder.chmod(0o777), "others may write to it .*chmod 700"),
+    "owner": (lambda folder: os.chown(folder, 12345, -1), "belongs to user 12345.*let its owner replay it"),
+    "link": (linked, "it is a symbolic link; name the folder that it leads to"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_folder_that_is_not_looked_into_is_told(change: str, left: pathlib.Path) -> None:
+    act, why = CHANGES[change]
+    if change == "owner" and os.geteuid():
+        pytest.skip("only root gives files away")
+    act(left)
+    path = left.parent / "x.nc"
+    for mode, more in (("r+", {"recover": True}), ("r", {})):
+        with pytest.warns(PncVolWarning, match=f"not looked into: .*{why}") as told:
+            pnc_vol.File(path, mode, **more).close()
+        assert len(told) == 1
+    report = pnc_vol.replay(path)
+    assert not report.logs
+    assert not report.whole
+    assert len(report.closed) == 1
+    if change == "rights":
+        left.chmod(0o700)
+        assert pnc_vol.replay(path).replayed == 1
+
+
+@pytest.mark.parametrize("suffix", [".meta", ".data", ".commit", ".defs"])
+def test_a_link_inside_a_log_is_not_followed(suffix: str, left: pathlib.Path) -> None:
+    (file,) = left.glob(f"*{suffix}")
+    file.rename(left.parent / "elsewhere")
+    file.symlink_to(left.parent / "elsewhere")
+    before = (left.parent / "elsewhere").read_bytes()
+    with pytest.raises(LogError, match=f"{suffix}: this is a symbolic link, which is not followed"):
+        pnc_vol.replay(left.parent / "x.nc", left)
+    assert (left.parent / "elsewhere").read_bytes() == before
+
+
+def test_a_log_of_the_c_library_is_locked_by_a_replay(left: pathlib.Path) -> None:
+    for file in (*left.glob("*.commit"), *left.glob("*.defs")):
+        file.unlink()
+    (meta,) = left.glob("*.meta")
+    base = str(meta)[: -len(".meta")]
+    first = LogSource(REAL, base)
+    with pytest.raises(LogRefusedError, match="another replay of it, still runs"):
+        LogSource(REAL, base)
+    first.close()
+    LogSource(REAL, base).close()
