@@ -4,17 +4,18 @@ Knows: the session's parts. Does not know: users' objects.
 
 Rules
 -----
-1. Closing is flushing, and whatever fails the file is closed in the end.
+1. Closing is flushing, and whatever fails the file is closed in the end, no longer than its header says.
 2. A rank that leaves alone says so and waits for nobody.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pnc_vol.pending import composite
 from pnc_vol.pending.flush import flush
-from pnc_vol.pending.header import check_durable
+from pnc_vol.pending.header import check_durable, cut_what_failed
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -41,6 +42,9 @@ def close(session: Session) -> None:
         orderly = session.comm.in_step(error)
         if not orderly:
             session.comm.abandon(f"{type(error).__name__}: {error}")
+        elif session.writable:
+            with suppress(OSError):
+                cut_what_failed(session)
         _let_go(session, orderly=orderly, flushed=False)
         raise
     _let_go(session, orderly=True, flushed=True)

@@ -69,6 +69,11 @@ class Location:
         """True if the file under its name is the one that is worked on."""
         return self.work == self.path
 
+    @property
+    def torn(self) -> bool:
+        """True if half a header may be in the file, which the next open completes by the journal."""
+        return self._torn is not None
+
     @classmethod
     def create(
         cls, system: System, path: str, header: bytes, *, exclusive: bool, publish: bool, durable: bool = False

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from pnc_vol.pending.commit import write_bytes
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
 
-__all__ = ["check_durable", "cut_tail", "with_records", "write_header"]
+__all__ = ["check_durable", "cut_tail", "cut_what_failed", "with_records", "write_header"]
 
 
 def check_durable(session: Session) -> None:
@@ -108,14 +109,32 @@ def _takes_place(session: Session) -> bool:
 
 
 def cut_tail(session: Session) -> None:
-    """Give back the space behind the data that deleted variables had (collective)."""
+    """Give back the space behind the data that the header in the file knows (collective)."""
     error: BaseException | None = None
     try:
-        session.driver.resize(max(data_end(session.disk_header), len(session.disk_bytes)))
+        session.driver.resize(_length(session))
         session.shrunk = False
     except Exception as reason:
         error = reason
     session.comm.exchange("flush cut", error=error)
+
+
+def cut_what_failed(session: Session) -> None:
+    """Before the file is closed after a flush that failed: cut what was written behind its data (collective).
+
+    Until then it stays, since a later flush may count it.
+    """
+    location, longer = session.location, b""
+    if session.comm.rank == 0 and (location is None or (location.published and not location.torn)):
+        with suppress(OSError):
+            longer = b"longer" if session.driver.size() > _length(session) else b""
+    if b"longer" in session.comm.exchange("close cut", longer):
+        cut_tail(session)
+
+
+def _length(session: Session) -> int:
+    """Bytes that the header in the file says it has."""
+    return max(data_end(session.disk_header), len(session.disk_bytes))
 
 
 def _publish(session: Session, *, durable: bool) -> None:

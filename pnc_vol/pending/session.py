@@ -146,8 +146,8 @@ class Session:
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.swept: set[int] = set()
         """Record variables that are known to hold their fill value behind their last record."""
-        self.shrunk = False
-        """Whether variables were deleted since the file was cut to the length of its data."""
+        self.shrunk = opened.writable and not opened.virgin
+        """Whether the file may be longer than its data: variables were deleted, or a process was killed in a flush."""
         self.handles: dict[int, Request] = {}
         self.reads: list[fetch.PostedRead] = []
         self.ragged: dict[int, DatasetNode] = {}

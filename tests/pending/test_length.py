@@ -1,0 +1,146 @@
+"""A file is as long as its header says, where a process is left that can see to it."""
+
+from __future__ import annotations
+
+import errno
+import pathlib
+import subprocess
+from typing import Any
+
+import pytest
+
+import pnc_vol
+from pnc_vol.format.decode import decode
+from pnc_vol.format.sizes import data_end
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem, Stopped, StopSystem
+from pnc_vol.testing.mpi import missing, run_mpi
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "x.nc"
+
+
+def check_length(path: pathlib.Path) -> None:
+    found = decode(path.read_bytes(), file_size=path.stat().st_size)
+    assert path.stat().st_size == max(data_end(found.header), found.nbytes)
+    subprocess.run(["ncvalidator", "-q", path], check=True)
+
+
+def first(path: pathlib.Path, **options: Any) -> pnc_vol.File:
+    f = pnc_vol.File(path, "w", **options)
+    f["a"] = [1, 2, 3]
+    f.create_dataset("r", data=[1, 2], maxshape=(None,))
+    f.flush()
+    return f
+
+
+def more(f: pnc_vol.File) -> None:
+    f["r"].resize(900, axis=0)
+    f["r"][2:] = 7
+
+
+@pytest.mark.parametrize("mode", ["r+", "a"])
+@pytest.mark.parametrize("touch", [False, True])
+def test_the_next_open_for_writing_cuts_what_a_killed_flush_wrote(path: pathlib.Path, mode: str, touch: bool) -> None:
+    longer = 0
+    for stop_at in range(1, 60):
+        system = StopSystem(REAL, stop_at=0)
+        f = first(path, system=system)
+        system.stop_at = system.count + stop_at
+        try:
+            more(f)
+            f.flush()
+        except Stopped:
+            f.id.handle.session.closed = True
+            system.bury()
+        else:
+            f.close()
+            break
+        found = decode(path.read_bytes(), file_size=path.stat().st_size)
+        longer += path.stat().st_size > data_end(found.header)
+        with pnc_vol.File(path, mode) as f:
+            records = len(f["r"])
+            if touch:
+                f["r"].resize(4, axis=0)
+                assert f["r"][2:].tolist() == ([0, 0] if records == 2 else [7, 7])
+        check_length(path)
+        with pnc_vol.File(path) as f:
+            assert len(f["r"]) == (4 if touch else records)
+            assert f["a"][:].tolist() == [1, 2, 3]
+    assert longer
+
+
+@pytest.mark.parametrize("fail_at", [1, 2])
+def test_a_close_on_a_full_disk_leaves_the_length_of_the_header(path: pathlib.Path, fail_at: int) -> None:
+    system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="short-forever")
+    f = first(path, system=system)
+    more(f)
+    system.fail_at = system.count + fail_at
+    with pytest.raises(OSError):
+        f.close()
+    check_length(path)
+
+
+def test_a_flush_that_failed_may_succeed_before_anything_is_cut(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="forever")
+    f = first(path, system=system)
+    more(f)
+    system.fail_at = system.count + 1
+    with pytest.raises(OSError):
+        f.flush()
+    system.heal()
+    f.close()
+    check_length(path)
+    with pnc_vol.File(path) as f:
+        assert f["r"][:].tolist() == [1, 2, *[7] * 898]
+
+
+def test_what_others_put_behind_the_data_goes_too(path: pathlib.Path) -> None:
+    first(path).close()
+    with path.open("ab") as file:
+        file.write(b"x" * 1000)
+    before = path.stat().st_size
+    with pnc_vol.File(path):
+        pass
+    assert path.stat().st_size == before
+    with pnc_vol.File(path, "r+"):
+        pass
+    check_length(path)
+
+
+FULL = """
+import errno, sys
+from mpi4py import MPI
+import numpy as np
+import pnc_vol
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem
+
+comm = MPI.COMM_WORLD
+system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="forever")
+f = pnc_vol.File(sys.argv[1], "w", comm=comm, system=system)
+a = f.create_dataset("a", (4,), "i4")
+if comm.rank == 0:
+    a[:] = 5
+f.flush()
+b = f.create_dataset("b", (4000,), "f8")
+b[comm.rank * 2000 : comm.rank * 2000 + 2000] = comm.rank
+system.fail_at = system.count + 1 + comm.rank
+try:
+    f.close()
+except OSError as error:
+    print("raised", error.errno)
+"""
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_full_disk_on_all_ranks(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "full.py"
+    program.write_text(FULL)
+    done = run_mpi(2, program, path)
+    assert done.stdout.count("raised 28") == 2
+    check_length(path)
+    with pnc_vol.File(path) as f:
+        assert f["a"][:].tolist() == [5] * 4
