@@ -60,12 +60,34 @@ __all__ = [
 ]
 
 
+def printable(text: str) -> str:
+    """Text that cannot steer a terminal, nor turn what is shown around: what is not printable is an escape.
+
+    Names and texts of a file may hold anything. Control characters, marks of direction and the like (categories C and
+    Z of Unicode, but for the space) are shown as Python writes them; line breaks stay.
+
+    Examples
+    --------
+    >>> printable("a" + chr(27) + "[31m" + chr(0x202E)) == r"a\x1b[31m\u202e"
+    True
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class PncVolError(Exception):
-    """Base of every error of pnc_vol."""
+    """Base of every error of pnc_vol; what it says is `printable`."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class PncVolWarning(UserWarning):
     """Something was accepted that CDF cannot hold, or that a reader should know."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 # ---------------------------------------------------------------------------------- the file's bytes
@@ -173,7 +195,7 @@ class NotFoundError(PncVolError, KeyError):
 
     def __str__(self) -> str:
         # KeyError shows the repr of its argument; a sentence should be shown as a sentence.
-        return f"{self.args[0]}{did_you_mean(self._name, *self._among)}" if self.args else ""
+        return printable(f"{self.args[0]}{did_you_mean(self._name, *self._among)}") if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self),)
@@ -243,7 +265,7 @@ class ReadOnlyKeyError(ReadOnlyError, KeyError):
     """A deletion was asked of a file that is open for reading."""
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return printable(str(self.args[0])) if self.args else ""
 
 
 class ClosedFileError(PncVolError, ValueError, RuntimeError):
@@ -257,7 +279,7 @@ class ClosedKeyError(ClosedFileError, KeyError):
     """The same, where a name was looked up: ``file["x"]``, ``obj.attrs["x"]``."""
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return printable(str(self.args[0])) if self.args else ""
 
 
 class AlreadyDoneError(PncVolError, ValueError):
@@ -387,4 +409,4 @@ def warn_outside(warning: str | Warning, category: type[Warning] = PncVolWarning
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(warning, category, stacklevel=level)
+    warnings.warn(printable(warning) if isinstance(warning, str) else warning, category, stacklevel=level)

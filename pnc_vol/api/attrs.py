@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.api.paths import text_of
-from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError
+from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
 from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.plain import PLAIN_TYPES, is_plain
 from pnc_vol.mapping.special import Empty
@@ -268,7 +268,7 @@ class AttributeManager(MutableMappingHDF5):
     def __repr__(self) -> str:
         if not self._id:
             return "<Attributes of closed object>"
-        return f'<Attributes of "{self._id.node.path}" ({len(self)} names)>'
+        return printable(f'<Attributes of "{self._id.node.path}" ({len(self)} names)>')
 
 
 def _scales() -> ModuleType:

@@ -27,7 +27,7 @@ from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, has_text, source, target
 from pnc_vol.api.storage import Storage
 from pnc_vol.api.views import AsStrView, AsTypeView, cast
-from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError
+from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.special import Empty, check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
@@ -400,7 +400,7 @@ class Dataset(Storage, Posting):
             return "<Closed HDF5 dataset>"
         node = self._node
         name = f'"{node.name}"' if node.parent is not None else "(anonymous)"
-        return f'<HDF5 dataset {name}: shape {node.shape}, type "{node.element.dtype.str}">'
+        return printable(f'<HDF5 dataset {name}: shape {node.shape}, type "{node.element.dtype.str}">')
 
 
 def _check_scalar(args: Any, node: DatasetNode) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pnc_vol.api.ids import ObjectID, TypeID
 from pnc_vol.api.objects import HLObject
+from pnc_vol.errors import printable
 
 __all__ = ["Datatype"]
 
@@ -46,4 +47,4 @@ class Datatype(HLObject):
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 named type>"
-        return f'<HDF5 named type "{self._id.node.name}" (dtype {self.dtype.str})>'
+        return printable(f'<HDF5 named type "{self._id.node.name}" (dtype {self.dtype.str})>')

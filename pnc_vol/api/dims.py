@@ -12,7 +12,7 @@ from typing import Any
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.ids import DatasetID, ObjectID
 from pnc_vol.api.paths import text_of
-from pnc_vol.errors import NotFoundError, OperationError, SelectionIndexError
+from pnc_vol.errors import NotFoundError, OperationError, SelectionIndexError, printable
 from pnc_vol.mapping.tree import Axis, DatasetNode
 from pnc_vol.pending.session import Session
 
@@ -165,7 +165,7 @@ class DimensionProxy:
     def __repr__(self) -> str:
         if not self._id:
             return "<Dimension of closed dataset>"
-        return f'<"{self.label}" dimension {self._dimension} of "{self._id.node.path}">'
+        return printable(f'<"{self.label}" dimension {self._dimension} of "{self._id.node.path}">')
 
 
 class DimensionManager:
@@ -197,4 +197,4 @@ class DimensionManager:
     def __repr__(self) -> str:
         if not self._id:
             return "<Dimensions of closed dataset>"
-        return f'<Dimensions of "{self._id.node.path}">'
+        return printable(f'<Dimensions of "{self._id.node.path}">')

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
+from pnc_vol.errors import printable
 from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ class File(Group):
     def __repr__(self) -> str:
         if not self:
             return "<Closed NetCDF file>"
-        return f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>'
+        return printable(f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>')
 
 
 def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:

@@ -23,7 +23,7 @@ from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.links import ExternalLink, SoftLink
 from pnc_vol.api.objects import HLObject
-from pnc_vol.errors import DefinitionError, NotFoundError, OperationError, ReadOnlyKeyError
+from pnc_vol.errors import DefinitionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node
 
 __all__ = ["Group"]
@@ -425,7 +425,7 @@ class Group(Creating):
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 group>"
-        return f'<HDF5 group "{self.name}" ({len(self)} members)>'
+        return printable(f'<HDF5 group "{self.name}" ({len(self)} members)>')
 
 
 def _leaf(path: Any) -> str:

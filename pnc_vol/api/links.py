@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from pnc_vol.errors import printable
+
 __all__ = ["ExternalLink", "HardLink", "SoftLink"]
 
 
@@ -37,7 +39,7 @@ class SoftLink:
         return self._path
 
     def __repr__(self) -> str:
-        return f'<SoftLink to "{self.path}">'
+        return printable(f'<SoftLink to "{self.path}">')
 
 
 class ExternalLink:
@@ -64,4 +66,4 @@ class ExternalLink:
         return self._filename
 
     def __repr__(self) -> str:
-        return f'<ExternalLink to "{self.path}" in file "{self.filename}"'
+        return printable(f'<ExternalLink to "{self.path}" in file "{self.filename}"')

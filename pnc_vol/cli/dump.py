@@ -19,8 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-#: Control characters beyond ASCII, in UTF-8: ncdump prints them as they are; a terminal may obey them.
-_C1 = re.compile(rb"\xc2[\x80-\x9f]")
+
+def _for_terminal(part: bytes) -> bytes:
+    """Text with each byte of what is not printable as an escape: ncdump prints it as it is, and a terminal obeys it."""
+    text = part.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return part
+    shown = (c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
+    return "".join(shown).encode("utf-8")
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
 def command(
@@ -52,7 +62,7 @@ def command(
         terminal = sys.stdout.isatty()
         out = sys.stdout.buffer
         for part in cdl.document(stem, stored.header, sections):
-            out.write(_C1.sub(lambda m: b"\\302\\%03o" % m.group()[1], part) if terminal else part)
+            out.write(_for_terminal(part) if terminal else part)
         out.flush()
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli import run
+from pnc_vol.cli.show import safe
 
 __all__ = ["command"]
 
@@ -39,7 +40,7 @@ def command(
     def note(flush: FlushReport) -> None:
         counts = (flush.requests, flush.runs, flush.extents, flush.rounds, flush.nbytes)
         times = (f"{1e3 * flush.seconds.get(phase, 0.0):.2f}" for phase in _PHASES)
-        lines.append((*map(str, counts), flush.transport or "-", *times, os.path.basename(flush.path)))
+        lines.append((*map(str, counts), flush.transport or "-", *times, safe(os.path.basename(flush.path))))
 
     if dry_run:
         hint_all("pnc_driver=memory")

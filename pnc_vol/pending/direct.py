@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.axes import MOST_AXES
 from pnc_vol.extents.model import Extents, Int64, Runs
 from pnc_vol.extents.one_run import Run, one_run
 from pnc_vol.extents.place import runs
@@ -69,6 +70,9 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
     if found is None and node.uid not in known:
         element = node.element
         at = placed.places.get(node.uid) if node.uid in placed.header_uids and not node.is_placeholder else None
+        if len(node.shape or ()) > MOST_AXES:
+            # no array has so many: `fetch` says so, if it comes to that
+            at = None
         if at is not None and element.kind == "number" and at.itemsize == element.itemsize:
             swaps = at.itemsize > 1 and element.dtype != element.file_dtype
             found = Facts(at.begin, at.itemsize, at.inner, element.dtype, swaps, element.file_dtype)

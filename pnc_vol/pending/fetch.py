@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import ShortFileError
+from pnc_vol.extents.axes import MOST_AXES, refuse_axes
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.selection import Selection
@@ -61,6 +62,8 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
     shape = selection.result_shape
     if element.itemsize > LARGE:
         check_width(session, node)
+    if len(shape) > MOST_AXES:
+        refuse_axes(len(shape))
     if not collective and not session.queue.has(node.uid):
         facts = facts_of(session, node)
         one = selection.single_run() if facts is not None else None

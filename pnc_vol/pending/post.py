@@ -23,6 +23,8 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
+
+from pnc_vol.extents.axes import MOST_AXES, refuse_axes
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.place import place, runs
@@ -155,6 +157,8 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     array = values if own else encode(values, element)
     shape = selection.result_shape
     if array.shape != shape:
+        if len(shape) > MOST_AXES:
+            refuse_axes(len(shape))
         array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), shape)
     if element.kind == "vlen_string" and array.dtype.itemsize > element.itemsize:
         node.element = element.widened(array.dtype.itemsize)

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.axes import MOST_AXES, refuse_axes
+
 __all__ = ["Request"]
 
 
@@ -113,8 +115,12 @@ def as_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArra
     ------
     TypeError
         `out` is no array, or has another shape.
+    ValueError
+        No array has so many axes.
     """
     if out is None:
+        if len(shape) > MOST_AXES:
+            refuse_axes(len(shape))
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray) or out.shape != shape or not out.flags.writeable:
         raise TypeError(

@@ -177,3 +177,27 @@ def test_an_element_longer_than_the_file(tmp_path: Path) -> None:
         assert f["t"].shape == (2,)
         with pytest.raises(ShortFileError, match="an element has 1073741824 bytes"):
             f["t"][0]
+
+
+# ------------------------------------------------------------------------------------------- more axes than arrays have
+
+
+def test_a_variable_with_more_axes_than_arrays_have(tmp_path: Path) -> None:
+    dims = tuple(Dim(f"d{i}", 1) for i in range(65))
+    path = claims(tmp_path / "a.nc", Var("v", tuple(range(65)), (), 6), dims=dims)
+    path.write_bytes(path.read_bytes() + np.array(7, ">f8").tobytes())
+    with pnc_vol.File(path, "r+") as f:
+        ds = f["v"]
+        assert ds[(0,) * 65] == 7
+        assert ds[0].ndim == 64
+        for use in (
+            lambda: ds[...],
+            lambda: ds[()],
+            lambda: np.asarray(ds),
+            lambda: ds.iget(()),
+            lambda: ds.astype("f4")[()],
+            lambda: ds.__setitem__(..., 1.0),
+            lambda: ds.iput((), np.zeros(1)),
+        ):
+            with pytest.raises(ValueError, match="has 65 axes, and arrays have at most"):
+                use()
