@@ -1,4 +1,4 @@
-"""The two lists of integers that everything is made of: runs of elements, extents of bytes.
+"""The two lists of integers that everything is made of: runs of elements, extents of bytes; the most axes of arrays.
 
 Knows: numpy. Does not know: variables, files, types.
 """
@@ -10,7 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Extents", "Int64", "Runs"]
+from pnc_vol.errors import SelectionValueError
+
+__all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "refuse_axes"]
+
+MOST_AXES = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
+"""Axes that an array can have; a variable of a file may have up to 1,024."""
 
 Int64 = npt.NDArray[np.int64]
 
@@ -44,3 +49,15 @@ class Extents(NamedTuple):
     def nbytes(self) -> int:
         """Bytes in all."""
         return int(self.length.sum())
+
+
+def refuse_axes(number: int) -> None:
+    """Complain of a selection with more axes than arrays have.
+
+    Raises
+    ------
+    SelectionValueError
+    """
+    raise SelectionValueError(
+        f"The selection has {number} axes, and arrays have at most {MOST_AXES}; select a single index of some axes"
+    )

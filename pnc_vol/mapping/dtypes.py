@@ -441,4 +441,8 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
         objects = np.empty(shape, dtype=element.dtype)
         objects[...] = array
         return objects
+    if element.kind == "float16":
+        with np.errstate(over="ignore"):
+            # what float16 cannot hold becomes infinity
+            return array.astype(element.dtype)
     return array.astype(element.dtype)

@@ -163,7 +163,9 @@ def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
         raise ValueError("number of values")
     values = raw.view(element.file_dtype)
     shape = _shape_of(marker, (values.size,) if values.size != 1 else (), values.size)
-    return element.dtype, shape, values.astype(element.dtype).reshape(shape)
+    with np.errstate(over="ignore"):
+        # what float16 cannot hold becomes infinity
+        return element.dtype, shape, values.astype(element.dtype).reshape(shape)
 
 
 @functools.cache

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.axes import MOST_AXES
-from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs
 from pnc_vol.extents.one_run import Run, one_run
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, select

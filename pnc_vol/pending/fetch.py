@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import ShortFileError
-from pnc_vol.extents.axes import MOST_AXES, refuse_axes
-from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.mapping.dtypes import decode

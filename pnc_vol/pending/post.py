@@ -23,9 +23,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
-
-from pnc_vol.extents.axes import MOST_AXES, refuse_axes
-from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
 from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.ragged import before

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.axes import MOST_AXES, refuse_axes
+from pnc_vol.extents.model import MOST_AXES, refuse_axes
 
 __all__ = ["Request"]
 

@@ -195,3 +195,9 @@ def test_a_widened_string() -> None:
 def test_no_way_from_objects() -> None:
     with pytest.raises(ConversionError):
         encode(np.array([1, 2], object), element_for("i4"))
+
+
+def test_what_float16_cannot_hold_is_infinity_without_a_warning() -> None:
+    element = element_for("f2")
+    stored = np.array([1e10, 1.5], element.file_dtype).view(np.uint8)
+    assert decode(stored, element, (2,)).tolist() == [np.inf, 1.5]
