@@ -98,6 +98,17 @@ def filter_avail(filter_code: int) -> bool:
     return filter_code in FILTER_IDS.values() or filter_code >= _H5Z["FILTER_RESERVED"]
 
 
+def is_scale(dset: ids.DatasetID) -> bool:
+    """Whether a dataset is a dimension scale.
+
+    Raises
+    ------
+    ClosedFileError
+        The file is closed, or the dataset was deleted.
+    """
+    return dset.check_node().scale is not None
+
+
 def silence_errors() -> None:
     """Nothing: there is no HDF5 library that prints errors."""
 
@@ -120,6 +131,7 @@ def contents() -> dict[str, dict[str, Any]]:
         "h5": {**_H5, "get_config": get_config, "get_libversion": get_libversion},
         "h5a": {"AttrID": ids.AttributeID},
         "h5d": {**_H5D, "DatasetID": ids.DatasetID},
+        "h5ds": {"is_scale": is_scale},
         "h5f": {**_H5F, "FileID": ids.FileID, "is_hdf5": is_hdf5},
         "h5g": {"GroupID": ids.GroupID},
         "h5l": {"TYPE_HARD": 0, "TYPE_SOFT": 1, "TYPE_EXTERNAL": 64},

@@ -23,6 +23,7 @@ from pnc_vol.comm import Comm, ranks_text
 from pnc_vol.errors import DefinitionMismatchError, RequestFailure
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
+from pnc_vol.format.types import CHAR, TYPES
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.pending.placed import Cuts
 
@@ -167,7 +168,8 @@ def _objects(header: Header) -> list[list[str]]:
     found = [[f"dimension {dim.name!r} of length {dim.size or 'unlimited'}", repr(dim)] for dim in header.dims]
     for var in header.vars:
         shape = ", ".join(f"{header.dims[d].name}={header.dims[d].size}" for d in var.dims)
-        found.append([f"variable {var.name!r} ({shape}) of type {var.type}", repr(var[:2] + var[3:4])])
+        kind = "char" if var.type == CHAR else TYPES[var.type].dtype.name
+        found.append([f"variable {var.name!r} ({shape}) of type {kind}", repr(var[:2] + var[3:4])])
         found += [[f"attribute {attr.name!r} of variable {var.name!r}", repr(attr)] for attr in var.attrs]
     found += [[f"attribute {attr.name!r} of the file", repr(attr)] for attr in header.attrs]
     found.append([f"a length of {header.numrecs} records", ""])

@@ -151,6 +151,17 @@ def test_times_that_are_written_say_what_to_do(f: pnc_vol.File) -> None:
     assert f["time"][0] == 2
 
 
+def test_definitions_that_ranks_do_not_share_are_told_with_names_of_types(f: pnc_vol.File) -> None:
+    from pnc_vol.pending.agree import _objects
+
+    f["text"] = ["a"]
+    f.flush()
+    told = "\n".join(one for one, _ in _objects(f.id.handle.session.header))
+    assert "'sea_temperature' (dim_4=4, dim_6=6) of type float64" in told
+    assert "of type int32" in told
+    assert "strlen_1=1) of type char" in told
+
+
 def test_dir_lists_public_names_only() -> None:
     assert dir(pnc_vol) == sorted(pnc_vol.__all__, key=dir(pnc_vol).index)
     assert set(dir(pnc_vol)) == set(pnc_vol.__all__)

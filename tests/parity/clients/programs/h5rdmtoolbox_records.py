@@ -19,3 +19,5 @@ with h5tbx.File("records.hdf", "r+") as f:
     print(u.values[:].tolist(), [found.name for found in f.find({"units": {"$exists": True}}, recursive=True)] != [])
 with h5tbx.File("records.hdf") as f:
     print(f["run/u"].values[:].tolist(), len(f["run"]))
+    for name in ("x", "run/u", "note"):
+        print(name, f[name].shape, f[name].dtype, sorted(key for key in f[name].attrs if key.islower()))
