@@ -31,19 +31,21 @@ def folder() -> Iterator[str]:
         yield path
 
 
-def cases() -> Iterator[object]:
-    for scenario in SCENARIOS.values():
-        for kind in ("kill", "power") if scenario.power else ("kill",):
-            yield pytest.param(scenario, kind, id=f"{scenario.name}-{kind}")
+CASES = [
+    pytest.param(scenario, kind, id=f"{scenario.name}-{kind}")
+    for scenario in SCENARIOS.values()
+    for kind in (("kill", "power") if scenario.power else ("kill",))
+]
 
 
-@pytest.mark.parametrize(("scenario", "kind"), list(cases()))
+@pytest.mark.parametrize(("scenario", "kind"), CASES)
 def test_every_state_holds_what_is_promised(scenario: Scenario, kind: str, folder: str) -> None:
     recording = record(scenario, folder)
     assert examine(recording, kind, folder=folder, count=STATES, validator=validator()) > 2
 
 
 @pytest.mark.large
+@pytest.mark.timeout(7200)
 def test_many_states_hold_what_is_promised() -> None:
     assert main(["--states", "50000", "--pairs", "--seed", "1"]) == 0
 
