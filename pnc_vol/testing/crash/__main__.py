@@ -24,7 +24,6 @@ from pnc_vol.testing.crash.scenarios import SCENARIOS, all_pairs
 
 __all__ = ["main"]
 
-LONGER = "is larger than expected"
 MOST_SHOWN = 3
 """Broken states of a scenario that are printed."""
 
@@ -128,7 +127,6 @@ def validator() -> Callable[[str], None] | None:
     def ask(path: str) -> None:
         assert program is not None
         told = subprocess.run([program, path], capture_output=True, text=True, check=False)
-        # what a write that was cut short left behind the data is another matter
         if told.returncode:
             raise Broken(f"ncvalidator says: {told.stdout.strip()} {told.stderr.strip()}")
 
