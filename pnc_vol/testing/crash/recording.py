@@ -48,7 +48,7 @@ RECORDED = frozenset(
 
 UNCHANGING = frozenset(
     {"pread_into", "preadv", "fstat", "stat", "lstat", "listdir", "flock", "fchown", "memory_file", "realpath"}
-    | {"getpid", "umask", "getxattr"}
+    | {"getpid", "umask", "getxattr", "record_lock", "name_of"}
 )
 """Calls that leave a tree as it is, as far as a `Disk` knows it. A test holds that every call is in one of the two."""
 
@@ -198,15 +198,18 @@ class Recorder(HookedSystem):
         if dir_fd is not None and not os.path.isabs(os.fsdecode(path)):
             path = os.path.join(self.inner.realpath(f"/proc/self/fd/{dir_fd}"), os.fsdecode(path))
         name = self._path(path)
-        if name is None:
-            self._handles.pop(fd, None)
-            return
-        inode = self._now.names.get(name, 0)
-        if not inode and flags & os.O_CREAT:
+        # by another path, such as /proc/self/fd/7, it may be a file of the folder all the same
+        inode = self._known(fd) if name is None else self._now.names.get(name, 0)
+        if name is not None and not inode and flags & os.O_CREAT:
             inode = self._new(name, path)
         elif inode and flags & os.O_TRUNC and self._now.files.get(inode):
             self._add(Cut(inode, 0))
         self._handles[fd] = inode
+
+    def _known(self, fd: int) -> int:
+        number = self.inner.fstat(fd).st_ino
+        there = {*self._now.names.values(), *self._handles.values()} - self._now.folders
+        return next((inode for inode in there if inode and self.real[inode] == number), 0)
 
     def _note_close(self, result: Any, fd: int) -> None:
         self._handles.pop(fd, None)
@@ -260,7 +263,7 @@ class Recorder(HookedSystem):
             # read through a descriptor of its own: the program may close that one and go on with the window
             self._held[inode] = self.inner.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
 
-    def _note_rename(self, inode: Any, source: Any, target: Any) -> None:
+    def _note_rename(self, inode: Any, source: Any, target: Any, *, replace: bool = True) -> None:
         name, new = self._path(source), self._path(target)
         if inode and name is not None and new is not None:
             self._add(Renamed(name, new, inode))
