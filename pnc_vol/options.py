@@ -312,18 +312,27 @@ def resolve(
         if name == "hints":
             hints = value or {}
         elif name == "system":
-            changes[name] = REAL if value is None else value
+            changes[name] = _system if value is None else value
         elif name in known:
             changes[name] = _PARSERS[name](key, value)
         else:
             raise TypeError(f"File() has no option {key!r}")
-    options = _apply(replace(Options(), **changes), hints)
+    options = _apply(replace(Options(system=_system), **changes), hints)
     if info is not None:
         options = _apply(options, dict(info.items()))
     for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
         if text := environ.get(variable):
             options = _apply(options, parse_hints(text))
     return options
+
+
+_system: System = REAL
+
+
+def system_for_all(system: System) -> None:
+    """Use a system for all files that this process opens from now on without ``system=``."""
+    global _system
+    _system = system
 
 
 def hint_all(hints: str) -> None:

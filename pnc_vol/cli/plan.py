@@ -5,13 +5,15 @@ Knows: how `run` starts a script, reports of flushes. Does not know: what the sc
 
 from __future__ import annotations
 
+import atexit
 import os
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from pnc_vol.cli import run
-from pnc_vol.cli.show import safe
+from pnc_vol.cli.show import fail, safe
 
 __all__ = ["command"]
 
@@ -25,14 +27,13 @@ def command(
         list[str] | None, typer.Argument(help="Its arguments, options included.", show_default=False)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Keep the files that it writes in memory: nothing is stored.")
+        bool, typer.Option("--dry-run", help="Write to copies, which are removed at the end: no file changes.")
     ] = False,
 ) -> None:
     """Run a script with pnc_vol in the place of h5py, and say of every flush what became of what was posted.
 
     Runs are what was posted, extents what was written, joined where they adjoin. The times are in milliseconds.
     """
-    from pnc_vol.options import hint_all
     from pnc_vol.pending.report import FlushReport, watchers
 
     lines: list[tuple[str, ...]] = []
@@ -43,13 +44,29 @@ def command(
         lines.append((*map(str, counts), flush.transport or "-", *times, safe(os.path.basename(flush.path))))
 
     if dry_run:
-        hint_all("pnc_driver=memory")
+        _write_nothing()
     watchers.append(note)
     try:
         run.command(script, args)
     finally:
         watchers.remove(note)
         _print([(*_COLUMNS, *_PHASES, "file"), *lines])
+
+
+def _write_nothing() -> None:
+    """Let all files be written in a folder that goes when this process ends."""
+    from pnc_vol.cli.dry_run import Aside
+    from pnc_vol.options import hint_all, launched, system_for_all
+    from pnc_vol.system import temporary_directory
+
+    if launched():
+        fail("--dry-run", "it is for one process: start it without mpiexec")
+    folder = ExitStack()
+    system_for_all(Aside(folder.enter_context(temporary_directory())))
+    # MPI-IO opens files by itself
+    hint_all("pnc_driver=posix")
+    # files that are still open are closed by functions that are registered later, and so run before
+    atexit.register(folder.close)
 
 
 def _print(lines: list[tuple[str, ...]]) -> None:

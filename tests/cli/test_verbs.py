@@ -280,6 +280,50 @@ def test_plan(command, tmp_path, dry):
     assert target.exists() == (not dry)
 
 
+REOPENING = """
+import h5py, sys
+path = sys.argv[1]
+with h5py.File(path, "w") as f:
+    f["x"] = [1, 2, 3]
+with h5py.File(path, "r+") as f:
+    assert f["x"][:].tolist() == [1, 2, 3]
+    f["x"][1] = 7
+    f["longer"] = "y" * 9000
+with h5py.File(path) as f:
+    assert f["x"][:].tolist() == [1, 7, 3]
+try:
+    h5py.File(path, "w-")
+except FileExistsError:
+    print("exists")
+if len(sys.argv) > 2:
+    with h5py.File(sys.argv[2], "a") as f:
+        assert f["old"][()] == 5
+        f["old"][()] = 6
+    with h5py.File(sys.argv[2]) as f:
+        assert f["old"][()] == 6
+left = h5py.File(path, "a")
+left["more"] = 1
+"""
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_dry_run_sees_its_own_writes_and_changes_nothing(command, tmp_path, old):
+    (tmp_path / "script.py").write_text(REOPENING)
+    work = tmp_path / "work"
+    work.mkdir()
+    if old:
+        with pnc_vol.File(work / "out.nc", "w") as f:
+            f["x"] = "stale"
+        with pnc_vol.File(work / "other.nc", "w") as f:
+            f["old"] = 5
+    before = {path.name: path.read_bytes() for path in work.iterdir()}
+    others = [work / "other.nc"] if old else []
+    done = command("plan", "--dry-run", tmp_path / "script.py", work / "out.nc", *others, check=0)
+    assert done.stdout.startswith("exists\n")
+    assert done.stderr == ""
+    assert {path.name: path.read_bytes() for path in work.iterdir()} == before
+
+
 def test_plan_of_a_script_that_fails_shows_what_was_flushed(command, tmp_path):
     (tmp_path / "script.py").write_text(PLANNED + "1 / 0\n")
     done = command("plan", tmp_path / "script.py", tmp_path / "out.nc", check=1)
