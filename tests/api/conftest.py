@@ -70,9 +70,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, type):
         return value.__name__
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, slice)):
-        return value.replace("<NetCDF file ", "<HDF5 file ") if isinstance(value, str) else value
+        return value.replace("NetCDF file", "HDF5 file") if isinstance(value, str) else value
     # a file says what it is
-    text = repr(value).replace("<NetCDF file ", "<HDF5 file ")
+    text = repr(value).replace("NetCDF file", "HDF5 file")
     return text.partition(" object at ")[0].rpartition(".")[2] if " object at " in text else text
 
 
