@@ -34,6 +34,7 @@ __all__ = [
     "FormatWarning",
     "LimitError",
     "LinkExistsError",
+    "LockedError",
     "LogError",
     "LogRefusedError",
     "NameExistsError",
@@ -288,6 +289,20 @@ class AlreadyDoneError(PncVolError, ValueError):
 
 AlreadyFlushedError = AlreadyDoneError
 """The same under the name that PnetCDF gives it."""
+
+
+class LockedError(PncVolError, BlockingIOError):
+    """Another process, or another opening, has the file open for writing. `errno` is `errno.EAGAIN`, as in h5py.
+
+    Attributes
+    ----------
+    pid : int
+        The process that holds the lock, on its host; 0 if that is not known.
+    """
+
+    def __init__(self, *args: Any, pid: int = 0) -> None:
+        super().__init__(*args)
+        self.pid = pid
 
 
 class RequestPendingError(PncVolError, RuntimeError):

@@ -61,6 +61,8 @@ class Options:
     burst_buf_shared_logs : bool, the ranks of a node share one pair of log files.
     burst_buf_sync : "none", "flush" or "each", when the log is brought to stable storage.
     burst_buf_capacity : int, bytes that a rank's log may take; 0 is no limit.
+    locking : bool, "best-effort" or None, whether a file that is written is locked against other processes; None is
+        "best-effort" with a warning where the file system has no locks. HDF5_USE_FILE_LOCKING outdoes it.
     recover : bool or "any-file", replay the logs that a killed job left of this file before it is used; or those of
         another file that had its name, too.
     hints : mapping, hints that MPI-IO may know.
@@ -91,6 +93,7 @@ class Options:
     burst_buf_shared_logs: bool = False
     burst_buf_sync: str = "none"
     burst_buf_capacity: int = 0
+    locking: bool | str | None = None
     recover: bool | Literal["any-file"] = False
     hints: Mapping[str, str] = field(default_factory=dict)
     system: System = REAL
@@ -156,6 +159,20 @@ def _flag(name: str, text: Any) -> bool:
     return value
 
 
+_BEST_EFFORT = "best-effort"
+
+
+def _locking(name: str, text: Any) -> bool | str | None:
+    if text is None or str(text).lower() == "none":
+        return None
+    if str(text).lower().replace("_", "-") == _BEST_EFFORT:
+        return _BEST_EFFORT
+    try:
+        return _flag(name, text)
+    except ValueError:
+        raise ValueError(f"option {name}={text!r}: true, false or best-effort is needed") from None
+
+
 def _seconds(name: str, text: Any) -> float | None:
     if text is None or str(text).lower() == "none":
         return None
@@ -210,6 +227,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "burst_buf_shared_logs": _flag,
     "burst_buf_sync": _choice("none", "flush", "each"),
     "burst_buf_capacity": _size,
+    "locking": _locking,
     "recover": _recover,
 }
 
@@ -229,6 +247,7 @@ _HINT_NAMES = {
     "pnc_separator": "separator",
     "pnc_transport": "transport",
     "pnc_driver": "driver",
+    "pnc_locking": "locking",
     "nc_num_aggrs_per_node": "aggrs_per_node",
     "nc_burst_buf": "burst_buf",
     "nc_burst_buf_dirname": "burst_buf_dirname",
@@ -240,12 +259,16 @@ _HINT_NAMES = {
     "nc_burst_buf_capacity": "burst_buf_capacity",
 }
 
+_HDF5_LOCKING: dict[str, bool | str] = {
+    "TRUE": True, "1": True, "FALSE": False, "0": False, "BEST_EFFORT": _BEST_EFFORT,
+}  # fmt: skip
+
 _KEYWORDS = {"format": "version", "alignment_interval": "var_align"}
 
 
 def keyword_names() -> frozenset[str]:
     """The keyword arguments of `File` that are options."""
-    return frozenset(_PARSERS) - {"version", "driver"} | {"format", "hints", "system"}
+    return frozenset(_PARSERS) - {"version", "driver", "locking"} | {"format", "hints", "system"}
 
 
 def _apply(options: Options, hints: Mapping[str, Any]) -> Options:
@@ -294,7 +317,8 @@ def resolve(
     info : mpi4py.MPI.Info or mapping, optional
         MPI hints.
     environ : mapping, optional
-        The process's environment by default; ``PNETCDF_HINTS`` and ``PNC_VOL_HINTS`` are read.
+        The process's environment by default; ``PNETCDF_HINTS``, ``PNC_VOL_HINTS`` and ``HDF5_USE_FILE_LOCKING`` are
+        read.
 
     Raises
     ------
@@ -323,6 +347,10 @@ def resolve(
     for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
         if text := environ.get(variable):
             options = _apply(options, parse_hints(text))
+    locking = environ.get("HDF5_USE_FILE_LOCKING", "").upper()
+    if locking in _HDF5_LOCKING:
+        # as in HDF5, where other words mean nothing
+        options = replace(options, locking=_HDF5_LOCKING[locking])
     return options
 
 

@@ -61,7 +61,7 @@ def unpack_error(packed: bytes, failed: list[int], size: int) -> Exception:
         return cls(text, **told["plain"])
     if issubclass(cls, errors.FlushError):
         return cls(text, (), told["errno"])
-    plain = cls is errors.SyncError or not issubclass(cls, errors.PncVolError)
+    plain = cls in (errors.SyncError, errors.LockedError) or not issubclass(cls, errors.PncVolError)
     if issubclass(cls, OSError) and plain and told["errno"]:
         return cls(told["errno"], text, told["filename"]) if told["filename"] else cls(told["errno"], text)
     if issubclass(cls, UnicodeError):

@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -42,6 +43,7 @@ PAGE: int = mmap.ALLOCATIONGRANULARITY  # a window on a file begins at a multipl
 #: Interrupted calls in a row that are made again; Python itself does so unless a signal's handler raises.
 _PATIENCE = 1000
 
+_LIBC, _HERE, _NO_REPLACE = ctypes.CDLL(None, use_errno=True), -100, 1  # AT_FDCWD, RENAME_NOREPLACE
 #: What `System.copy_range` says where only reading and writing will do.
 _NO_COPY_RANGE = (
     errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY,
@@ -51,7 +53,8 @@ _NO_COPY_RANGE = (
 CALLS = (
     "open", "close", "pread_into", "preadv", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
     "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "fchmod", "fchown",
-    "getxattr", "setxattr", "flock", "mmap", "memory_file", "copy_range", "realpath", "getpid", "umask", "token",
+    "getxattr", "setxattr", "flock", "record_lock", "name_of", "mmap", "memory_file", "copy_range", "realpath",
+    "getpid", "umask", "token",
 )  # fmt: skip
 
 
@@ -69,8 +72,6 @@ class System:
     4
     >>> REAL.close(fd)
     """
-
-    # ------------------------------------------------------------------------------------------ descriptors
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """A descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
@@ -137,11 +138,19 @@ class System:
         """
         fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
 
+    def record_lock(self, fd: int, command: int, asked: bytes) -> bytes:
+        """``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `pending.locking`."""
+        return fcntl.fcntl(fd, command, asked)
+
+    def name_of(self, fd: int) -> str:
+        """A path of an open file, now, as far as the system knows; it may have none any more, or be another file's."""
+        with contextlib.suppress(OSError):
+            return os.readlink(f"/proc/self/fd/{fd}")
+        return ""
+
     def copy_range(self, source: int, target: int, nbytes: int, source_offset: int, target_offset: int) -> int:
         """Bytes copied between two descriptors inside the kernel, possibly fewer than asked: use `copy_all`."""
         return os.copy_file_range(source, target, nbytes, source_offset, target_offset)
-
-    # ------------------------------------------------------------------------------------------------ names
 
     def stat(self, path: Path) -> os.stat_result:
         return os.stat(path)
@@ -149,9 +158,19 @@ class System:
     def lstat(self, path: Path) -> os.stat_result:
         return os.lstat(path)
 
-    def rename(self, source: Path, target: Path) -> None:
-        """Give `source` the name `target` at once, in place of what had it."""
-        os.replace(source, target)
+    def rename(self, source: Path, target: Path, *, replace: bool = True) -> None:
+        """Give `source` the name `target` at once, in place of what had it; `FileExistsError` with ``replace=False``.
+
+        Not every system and file system can do the latter: `errno.ENOSYS` or `errno.EINVAL`.
+        """
+        if replace:
+            os.replace(source, target)
+            return
+        # of Linux's C libraries; Python has no name for it
+        call = getattr(_LIBC, "renameat2", None)
+        if call is None or call(_HERE, os.fsencode(source), _HERE, os.fsencode(target), _NO_REPLACE) != 0:
+            number = ctypes.get_errno() if call is not None else errno.ENOSYS
+            raise OSError(number, os.strerror(number), os.fspath(source), None, os.fspath(target))
 
     def link(self, source: Path, target: Path) -> None:
         """A second name; `FileExistsError` if it is taken, so that nothing is ever replaced."""
@@ -193,8 +212,6 @@ class System:
         """The path without symbolic links; its last parts need not exist."""
         return os.path.realpath(path)
 
-    # ---------------------------------------------------------------------------------------------- process
-
     def getpid(self) -> int:
         return os.getpid()
 
@@ -228,12 +245,9 @@ def write_all(system: System, fd: int, buffers: Buffer | Sequence[Buffer], offse
 
     Parameters
     ----------
-    system : System
-    fd : int
     buffers : bytes-like, or list or tuple of bytes-like
         C-contiguous. More than `IOV_MAX` of them, or more than 1 GiB, take several calls.
-    offset : int
-        Bytes from the start of the file.
+    offset : int, bytes from the start of the file.
 
     Returns
     -------
@@ -262,20 +276,10 @@ def write_all(system: System, fd: int, buffers: Buffer | Sequence[Buffer], offse
 def read_at(system: System, fd: int, buffers: Buffer | Sequence[Buffer], offset: int) -> int:
     """Fill one buffer, or buffers one after another, from `offset` on, as far as the file goes.
 
-    Parameters
-    ----------
-    system, fd, buffers, offset
-        As for `write_all`; the buffers are writable.
-
     Returns
     -------
     int
         Bytes read; fewer than the buffers hold only where the file ends. The rest of the buffers is left as it was.
-
-    Raises
-    ------
-    OSError
-        With the system's number.
     """
     done = 0
     if type(buffers) is memoryview and buffers.format == "B" and buffers.ndim == 1 and 0 < buffers.nbytes <= CALL_BYTES:
@@ -387,13 +391,7 @@ def exists(system: System, path: Path) -> bool:
 
 
 def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int = 0) -> bytes:
-    """The content of a file; `flags` are added to ``O_RDONLY``.
-
-    Raises
-    ------
-    OSError
-        The system's, or `errno.EFBIG` if the file has more than `limit` bytes.
-    """
+    """The content of a file, an `OSError` of `errno.EFBIG` if it has more bytes; `flags` are added to ``O_RDONLY``."""
     fd = system.open(path, os.O_RDONLY | flags)
     try:
         nbytes = system.fstat(fd).st_size

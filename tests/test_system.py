@@ -315,7 +315,10 @@ PATHLIB_METHODS = {
     "is_file", "is_dir", "tofile", "fromfile", "memmap", "genfromtxt", "loadtxt", "savetxt",
 }  # fmt: skip
 #: Names of modules in `FILE_MODULES` that may be imported whole, as long as nothing else is taken from them.
-PURE_PARTS = {"shutil": {"which", "get_terminal_size"}}
+PURE_PARTS = {
+    "shutil": {"which", "get_terminal_size"},
+    "fcntl": {"F_OFD_SETLK", "F_OFD_GETLK", "F_WRLCK", "F_UNLCK"},
+}
 #: What starts other programs passes the environment on, and looks for them on PATH.
 STARTS_PROGRAMS = {"testing/mpi.py"}
 

@@ -193,7 +193,8 @@ def check_keywords(
     interval = h5.get("alignment_interval", 1)
     if interval != 1:
         others["alignment_interval"] = interval
-    resolved = options.resolve({**others, "driver": stack, "hints": hints}, info=info)
+    given = {**others, "driver": stack, "hints": hints, "locking": h5.get("locking")}
+    resolved = options.resolve(given, info=info)
     if stack in ("fileobj", "memory"):
         # the environment may have another stack in mind for files
         resolved = replace(resolved, driver=stack)

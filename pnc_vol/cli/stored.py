@@ -23,7 +23,7 @@ from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.interop.checking import with_header
-from pnc_vol.pending.commit import check_place
+from pnc_vol.pending.naming import check_place
 from pnc_vol.system import REAL, System, read_at
 
 __all__ = ["StoredFile"]

@@ -63,7 +63,7 @@ class Driver(abc.ABC):
     """Whether a root of this kind puts its bytes into the file that `path` names."""
 
     takes_descriptor: ClassVar[bool] = False
-    """Whether `open` of a root takes ``fd=``, a descriptor that the driver uses, and closes, instead of opening `path`.
+    """Whether `open` of a root takes ``fd=``, a descriptor that it uses instead of opening `path`, and leaves open.
 
     Where it does not, the file is opened a second time by its name, and the name is checked again afterwards.
     """

@@ -47,7 +47,7 @@ _PIECES_AT_ONCE, _BYTES_AT_ONCE = 1 << 16, 8 << 20
 
 
 class Descriptor:
-    """An open descriptor, which `close` gives back.
+    """An open descriptor, which `close` gives back unless it is `lent`.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ class Descriptor:
         For messages.
     """
 
-    def __init__(self, system: System, fd: int, path: str | None = None) -> None:
+    def __init__(self, system: System, fd: int, path: str | None = None, *, lent: bool = False) -> None:
+        self._lent = lent
         self.system = system
         self.fd = fd
         self.named = False
@@ -166,7 +167,8 @@ class Descriptor:
         """Give the descriptor back."""
         if self._window is not None:
             self._window.close()
-        self.system.close(self.fd)
+        if not self._lent:
+            self.system.close(self.fd)
 
 
 def _link(fd: int) -> str:

@@ -36,13 +36,14 @@ class PosixDriver(Root):
     Parameters
     ----------
     fd : int
-        An open descriptor; the driver closes it.
+        An open descriptor; the driver closes it unless it is `lent`.
     path : str or None
         For messages.
     writable : bool
     system : System
     comm : Ranks or None
         Who shares the file.
+    lent : bool
 
     Examples
     --------
@@ -68,9 +69,10 @@ class PosixDriver(Root):
         writable: bool = True,
         system: System = REAL,
         comm: Ranks | None = None,
+        lent: bool = False,
     ) -> None:
         super().__init__(path, writable=writable)
-        self._file = Descriptor(system, fd, path)
+        self._file = Descriptor(system, fd, path, lent=lent)
         self._comm = comm
 
     @classmethod
@@ -91,7 +93,7 @@ class PosixDriver(Root):
         path, writable, system, comm, hints
             As for every root.
         fd : int
-            A descriptor of the file, the driver's from now on; it opens `path` itself if this is below 0.
+            A descriptor of the file, which stays the caller's; the driver opens `path` itself if this is below 0.
 
         Raises
         ------
@@ -100,9 +102,10 @@ class PosixDriver(Root):
         """
         if path is None:
             raise ValueError("The posix driver needs the path of a file")
-        if fd < 0:
+        lent = fd >= 0
+        if not lent:
             fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
-        return cls(fd, path, writable=writable, system=system, comm=comm)
+        return cls(fd, path, writable=writable, system=system, comm=comm, lent=lent)
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         return self._file.read(extents, memory)

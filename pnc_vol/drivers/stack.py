@@ -265,8 +265,8 @@ def open_stack(
         Who shares the file; None for this process alone.
     hints : mapping of str to str
     fd : int
-        A descriptor of the file that the driver closes, for a root of which `root_takes_descriptor` is true; it opens
-        `path` itself if this is below 0.
+        A descriptor of the file, which stays the caller's, for a root of which `root_takes_descriptor` is true; it
+        opens `path` itself if this is below 0.
 
     Returns
     -------

@@ -30,7 +30,7 @@ from pnc_vol.mapping.examine import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.commit import check_place
+from pnc_vol.pending.naming import check_place
 from pnc_vol.system import REAL, System, read_at
 
 __all__ = ["check", "with_header"]

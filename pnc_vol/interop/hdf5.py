@@ -27,8 +27,10 @@ from pnc_vol.errors import NotCDFError
 from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
+from pnc_vol.options import resolve
 from pnc_vol.pending import recognise
-from pnc_vol.pending.commit import check_place, mode_of_new, name_new
+from pnc_vol.pending.locking import Held
+from pnc_vol.pending.naming import check_place, mode_of_new, name_new
 from pnc_vol.system import REAL, System, exists, is_folder, read_at
 
 __all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]
@@ -102,7 +104,10 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
     folder, name = os.path.split(target)
     # The name of the file is kept short, so that a long target name does not exceed what the system takes.
     temporary = os.path.join(folder, f".{name[:100]}.{system.token()}.part")
+    held = Held(system, target, resolve({}).locking)
     try:
+        if overwrite:
+            held.may_replace(target)
         yield temporary
         # a target that is replaced may be on stable storage: what takes its name is, too
         fd = system.open(temporary, os.O_RDWR)
@@ -111,6 +116,7 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
         finally:
             system.close(fd)
         if overwrite:
+            held.may_replace(target)
             system.rename(temporary, target)
         else:
             name_new(system, temporary, target)
@@ -120,6 +126,8 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = target
         raise
+    finally:
+        held.release()
 
 
 def _check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:

@@ -33,10 +33,11 @@ from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
 from pnc_vol.mapping.former import with_present_marker
 from pnc_vol.mapping.index import from_header, numrecs_of
 from pnc_vol.options import Options, resolve
-from pnc_vol.pending.commit import check_place
 from pnc_vol.pending.existing import open_existing
+from pnc_vol.pending.locking import Held
 from pnc_vol.pending.log.folders import find_folders
 from pnc_vol.pending.log.opening import abandoned_logs
+from pnc_vol.pending.naming import check_place
 from pnc_vol.pending.sharing import refuse_open
 from pnc_vol.system import REAL, System, exists
 
@@ -165,8 +166,11 @@ def repack(
     options = resolve({**given, "system": system})
     real = system.realpath(os.path.abspath(path))
     _check(path, goal, real, in_place=target is None, overwrite=overwrite, options=options)
-    existing = open_existing(system, path, real, writable=not dry_run and target is None)
+    in_place = not dry_run and target is None
+    held = Held(system, goal, options.locking)
+    existing = open_existing(system, path, real, writable=in_place, hold=held.lock if in_place else None)
     fd = existing.fd
+    held.keep(fd, existing.key)
     try:
         before = system.fstat(fd)
         job = _plan(existing.decoded, before.st_size, options, keep_version=format is None)
@@ -179,9 +183,10 @@ def repack(
                 system.realpath(os.path.abspath(goal)),
                 exclusive=not overwrite and target is not None,
                 system=system,
+                held=held,
             )
     finally:
-        system.close(fd)
+        held.release()
     done = wanted or dry_run
     return Repacked(
         source=path,

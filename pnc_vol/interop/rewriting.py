@@ -22,8 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pnc_vol.format.moving import Moves
-from pnc_vol.pending.commit import Location, mode_of_new
+from pnc_vol.pending.commit import Location
 from pnc_vol.pending.journal import neighbour
+from pnc_vol.pending.locking import Held
+from pnc_vol.pending.naming import mode_of_new
 from pnc_vol.system import System, copy_all, read_at, write_all
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]
@@ -56,7 +58,7 @@ class Copying(NamedTuple):
     progress: Progress | None
 
 
-def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, system: System) -> None:
+def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, system: System, held: Held) -> None:
     """Make a file, or put it in the place of one.
 
     Parameters
@@ -69,18 +71,22 @@ def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, syst
     exclusive : bool
         Replace nothing.
     system : System
+    held : Held
+        Locks what is replaced.
 
     Raises
     ------
+    LockedError
+        A process has the target open for writing.
     FileExistsError
         `exclusive`, and there is a file of that name.
     OSError
         Reading or writing failed, or the source changed meanwhile.
     """
     work = neighbour(target, "pncrepack")
-    location = Location(system, target, work, exclusive=exclusive)
+    location = Location(system, target, work, exclusive=exclusive, held=held)
     try:
-        mode = mode_of_new(system, target, exclusive=exclusive)
+        mode = mode_of_new(system, target, exclusive=exclusive, held=held)
         fd = _begin(system, work)
         try:
             _own(system, fd, target, mode)

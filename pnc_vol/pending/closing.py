@@ -73,14 +73,19 @@ def abort(session: Session, reason: str) -> None:
 
 
 def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
-    session.closed = True
-    # A log is removed only if all ranks' posts are in the file.
-    session.queue.close(flushed=flushed)
-    session.transport.close()
-    if session.location is not None and session.comm.rank == 0:
-        session.location.discard()
-    # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
-    if orderly or not session.collective_driver:
-        session.driver.close()
+    try:
+        # A log is removed only if all ranks' posts are in the file.
+        session.queue.close(flushed=flushed)
+        session.transport.close()
+        # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
+        if orderly or not session.collective_driver:
+            session.driver.close()
+    finally:
+        if session.location is not None:
+            if session.comm.rank == 0:
+                session.location.discard()
+            session.location.held.release()
+        # Not before: another thread that opens the file waits for this, and finds it unlocked.
+        session.closed = True
     if orderly:
         session.comm.close()

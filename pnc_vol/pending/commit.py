@@ -12,13 +12,14 @@ Rules
 4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
    process, is itself there before it does so, whoever asks.
 5. Errors name the user's path, not the temporary one.
+6. Only the file that was opened is written or replaced. If it was renamed, its new name is followed, where the system
+   tells it; if another file has its name, that one is left alone, and a new layout keeps its temporary name.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -28,17 +29,11 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.pending.identity import carry
 from pnc_vol.pending.journal import content_of, cut_name, forget_journal, journal_path
+from pnc_vol.pending.locking import Held, Key
+from pnc_vol.pending.naming import mode_of_new, name_new
 from pnc_vol.system import System, exists, write_all
 
-__all__ = ["Location", "check_place", "mode_of_new", "name_new"]
-
-_NO_FILES = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+__all__ = ["Location"]
 
 
 class Location:
@@ -50,9 +45,20 @@ class Location:
     key : tuple of int or None, device and inode, on the rank that looked.
     replaces : bool, another file had the name when this one was made; on rank 0.
     unseen : bool, nothing of what is worked on has ever been under the name: no flush of it can be lost.
+    held : Held, the descriptors of this file and of those that it is to replace; empty but on rank 0.
     """
 
-    def __init__(self, system: System, path: str, work: str, *, exclusive: bool = False, unseen: bool = False) -> None:
+    def __init__(
+        self,
+        system: System,
+        path: str,
+        work: str,
+        *,
+        exclusive: bool = False,
+        unseen: bool = False,
+        held: Held | None = None,
+    ) -> None:
+        self.held = held or Held(system, path)
         self.system = system
         self.path = path
         self.work = work
@@ -63,6 +69,9 @@ class Location:
         self._named_for_good = False
         self._torn: bytes | None = None
         self._sync: Callable[[], None] | None = None
+        self._origin: Key | None = None
+        """The file of which this is a new layout, if that has a name."""
+        self._kept = False
 
     @property
     def published(self) -> bool:
@@ -76,7 +85,16 @@ class Location:
 
     @classmethod
     def create(
-        cls, system: System, path: str, header: bytes, *, exclusive: bool, publish: bool, durable: bool = False
+        cls,
+        system: System,
+        path: str,
+        header: bytes,
+        *,
+        exclusive: bool,
+        publish: bool,
+        durable: bool = False,
+        target: str = "",
+        held: Held | None = None,
     ) -> Location:
         """Make a file that holds `header` and nothing else.
 
@@ -90,19 +108,23 @@ class Location:
             Put it under its name now; else `publish` does.
         durable : bool
             Bring it, and the name that it has, to stable storage.
+        target : str, optional
+            The path without symbolic links, where it is known.
+        held : Held, optional
+            Locks the file, and the one that it replaces, and keeps their descriptors.
 
         Raises
         ------
         OSError
             FileExistsError, IsADirectoryError, PermissionError...; nothing is left behind.
         """
-        target = system.realpath(path)
+        target = target or system.realpath(path)
         with _named(path):
-            mode = mode_of_new(system, target, exclusive=exclusive)
-        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True)
+            mode = mode_of_new(system, target, exclusive=exclusive, held=held)
+        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
         location.replaces = not publish and exists(system, target)
         with _named(path):
-            location.key = _write_new(system, location.work, header, mode, durable=durable)
+            location.key = _write_new(system, location.work, header, mode, durable=durable, held=location.held)
         try:
             if publish:
                 location.publish(durable=durable)
@@ -129,25 +151,31 @@ class Location:
         """
         with _named(self.path):
             if not self.published:
-                if self.exclusive:
+                if self._nameless():
+                    self._name_again()
+                elif self.exclusive:
                     name_new(self.system, self.work, self.path)
                 else:
+                    self.held.may_replace(self.path)
                     self.system.rename(self.work, self.path)
                 self.exclusive = self._named_for_good = False
                 self.work, self.unseen = self.path, False
+                self._origin = None
                 forget_journal(self.system, self.path)
-            if durable and not self._named_for_good:
+                self.held.only(self.key)
+            if durable and not self._named_for_good and self._there() is not None:
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
                 self._named_for_good = True
 
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""
+        there = self._there() or self.held.stat(self.key)
         work = _beside(self.system, self.path, "pnctmp")
-        made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen)
+        made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen, held=self.held)
         made.replaces = self.replaces
-        mode = self.system.stat(self.work).st_mode & 0o7777
+        made._origin = self.key if self.published else self._origin
         with _named(self.path):
-            made.key = _write_new(self.system, made.work, b"", mode)
+            made.key = _write_new(self.system, made.work, b"", there.st_mode & 0o7777, held=self.held)
             try:
                 # Logs that belong to the file belong to the copy once that has its name.
                 carry(self.system, self.work, made.work)
@@ -156,9 +184,41 @@ class Location:
                 raise
         return made
 
+    def _there(self) -> os.stat_result | None:
+        """What the system says of the file, under its name, which is followed; None if it has none any more."""
+        if not self.published:
+            return self.system.stat(self.work)
+        there = self.held.where(self.path, self.key)
+        name = self.held.name_of(self.key) if there is None else ""
+        if name:
+            self.path = self.work = name
+            return self.held.where(name, self.key)
+        return there
+
+    def _name_again(self) -> None:
+        """Give the new layout the name that the file had."""
+        try:
+            name_new(self.system, self.work, self.path)
+        except FileExistsError:
+            self._kept = True
+            text = (
+                "another file has taken this name since it was opened, and is not replaced; the whole file that was "
+                f"open is {self.work}: rename it"
+            )
+            raise FileExistsError(errno.EEXIST, text, self.path) from None
+
+    def _nameless(self) -> bool:
+        """Whether the file that this one is to replace has no name any more; its name is followed."""
+        if self._origin is None or self.held.where(self.path, self._origin) is not None:
+            return False
+        name = self.held.name_of(self._origin)
+        self.path = name or self.path
+        return not name
+
     def discard(self) -> None:
         """Remove the file if it is not under its name."""
-        if not self.published:
+        if not self.published and not self._kept:
+            self.held.drop(self.key)
             with suppress(OSError):
                 self.system.unlink(self.work)
 
@@ -182,9 +242,13 @@ class Location:
         if not self.published:
             write_bytes(driver, 0, new)
             return
+        there = self._there()
+        if there is None:
+            # Nobody can open it any more, and so nobody needs a journal of it.
+            write_bytes(driver, 0, new)
+            return
         journal = journal_path(self.path)
         with _named(self.path):
-            there = self.system.stat(self.path)
             forget_journal(self.system, self.path)
             # Who may read the file must be able to read its header, wherever that is.
             mode = 0o600 | there.st_mode & 0o666
@@ -231,59 +295,16 @@ def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
     driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
 
 
-def mode_of_new(system: System, target: str, *, exclusive: bool) -> int:
-    """The permissions of a file that will take the place of `target`.
-
-    Raises
-    ------
-    FileExistsError, IsADirectoryError, PermissionError, OSError
-        Nothing may take its place, or, with `exclusive`, there is something.
-    """
-    try:
-        there = system.stat(target)
-    except FileNotFoundError:
-        return 0o666 & ~system.umask()
-    check_place(there, target, exclusive=exclusive)
-    try:
-        # a rename asks for no right to the file that it replaces: who took it away meant to keep the file
-        system.close(system.open(target, os.O_WRONLY | os.O_CLOEXEC))
-    except PermissionError as error:
-        raise PermissionError(error.errno, "the file may not be written, so it is not replaced", target) from None
-    return there.st_mode & 0o7777
-
-
-def check_place(there: os.stat_result, path: str, *, exclusive: bool) -> None:
-    """Complain if what has a file's name is no file; with `exclusive`, if there is anything.
-
-    A device or a pipe would be lost if a new file were renamed over it, and opening a pipe may wait for ever.
-
-    Raises
-    ------
-    FileExistsError, IsADirectoryError, OSError
-    """
-    what = next((name for test, name in _NO_FILES if test(there.st_mode)), "")
-    if exclusive:
-        raise FileExistsError(
-            errno.EEXIST,
-            f"{what} has this name"
-            if what
-            else "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'",
-            path,
-        )
-    if stat.S_ISDIR(there.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "this is a directory, not a file", path)
-    if what:
-        raise OSError(errno.EINVAL, f"this is {what}, not a regular file; give another name", path)
-
-
 def _beside(system: System, target: str, suffix: str) -> str:
     head, tail = os.path.split(target)
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
     return os.path.join(head, f".{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
 
 
-def _write_new(system: System, path: str, content: bytes, mode: int, *, durable: bool = False) -> tuple[int, int]:
-    """Make a file; its device and inode."""
+def _write_new(
+    system: System, path: str, content: bytes, mode: int, *, durable: bool = False, held: Held | None = None
+) -> Key:
+    """Make a file, and with `held` keep it, locked; its device and inode."""
     folder = os.path.dirname(path) or "."
     try:
         fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -300,45 +321,19 @@ def _write_new(system: System, path: str, content: bytes, mode: int, *, durable:
                 write_all(system, fd, content, 0)
             if durable:
                 system.fsync(fd)
+            if held is not None:
+                held.lock(fd)
+                return held.keep(fd)
             made = system.fstat(fd)
-        finally:
+        except BaseException:
             system.close(fd)
+            raise
+        system.close(fd)
     except OSError:
         with suppress(OSError):
             system.unlink(path)
         raise
     return made.st_dev, made.st_ino
-
-
-def name_new(system: System, work: str, path: str) -> None:
-    """Rename `work` to a name that must be new.
-
-    Raises
-    ------
-    FileExistsError
-        The name is taken.
-    OSError
-        `work` has its old name still.
-    """
-    try:
-        system.link(work, path)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-            raise
-        # No hard links here: take the name first, then put the file over it.
-        system.close(system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        try:
-            system.rename(work, path)
-        except OSError:
-            with suppress(OSError):
-                system.unlink(path)
-            raise
-    else:
-        # The file has its name; that it has another one as well harms nobody.
-        with suppress(OSError):
-            system.unlink(work)
 
 
 @contextmanager

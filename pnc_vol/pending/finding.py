@@ -22,9 +22,11 @@ from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.options import Options
-from pnc_vol.pending.commit import Location, check_place
+from pnc_vol.pending.commit import Location
 from pnc_vol.pending.existing import ATTEMPTS, header_of, open_existing, replaced_too_often
+from pnc_vol.pending.locking import Held, Key
 from pnc_vol.pending.log.opening import look_after_leftovers
+from pnc_vol.pending.naming import check_place
 
 if TYPE_CHECKING:
     from pnc_vol.pending.sharing import Claim
@@ -36,12 +38,24 @@ __all__ = ["Found", "Mine", "find"]
 class Mine:
     """What rank 0 has in its hands besides what it tells the others.
 
-    fd : int, a descriptor of the file for the driver, or -1.
+    decoded : Decoded or None, of a file that was there.
+    held, key : the descriptor of the file, or None of what is no file.
+    location : Location or None, if the driver keeps a file.
     """
 
-    fd: int = -1
     decoded: Decoded | None = None
+    held: Held | None = None
+    key: Key = (0, 0)
     location: Location | None = None
+
+    @property
+    def fd(self) -> int:
+        return self.held.fds.get(self.key, -1) if self.held is not None else -1
+
+    def release(self) -> None:
+        """Let go of the file."""
+        if self.held is not None:
+            self.held.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +120,37 @@ def find(
             mine.decoded = existing.decoded
             return Found("open", token, "", "", existing.size, 0, existing.content).packed()
         real = claim.real if claim is not None and claim.real else options.system.realpath(path or "")
+        writable = mode != "r" and keeps_file
+        mine.held = Held(options.system, path or "", options.locking if writable else False)
         if way == "open":
-            return _open(options, path or "", real, mode != "r" and keeps_file, token, keeps_file, mine).packed()
+            return _open(options, path or "", real, writable, token, mine).packed()
         header = encode(Header(options.version))
         found = Found("create", token, real, real, len(header), 0, header)
         if keeps_file:
             try:
-                mine.location = _create(path or "", header, mode, options, new=way == "create")
-            except FileExistsError:
-                if mode in ("w-", "x"):
-                    raise
-                # Somebody made it since; it is not ours to replace unseen.
+                location = _create(path or "", real, header, mode, options, mine.held, way)
+            except BaseException as error:
+                mine.release()
+                if isinstance(error, FileExistsError) and mode not in ("w-", "x"):
+                    # Somebody made it since; it is not ours to replace unseen.
+                    continue
+                raise
+            if location is None:
+                mine.release()
                 continue
-            found = replace(found, path=mine.location.path, work=mine.location.work)
+            mine.location, mine.key = location, location.key or mine.key
+            found = replace(found, path=location.path, work=location.work)
         return found.packed()
     raise replaced_too_often(path or "")
 
 
-def _open(options: Options, path: str, real: str, writable: bool, token: str, keeps_file: bool, mine: Mine) -> Found:
+def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:
     """Open what is there."""
-    existing = open_existing(options.system, path, real, writable=writable)
-    if keeps_file:
-        mine.location = Location(options.system, real, real)
-        mine.location.key = existing.key
-    mine.fd, mine.decoded = existing.fd, existing.decoded
+    assert mine.held is not None
+    existing = open_existing(options.system, path, real, writable=writable, hold=mine.held.lock if writable else None)
+    mine.key, mine.decoded = mine.held.keep(existing.fd, existing.key), existing.decoded
+    mine.location = Location(options.system, real, real, held=mine.held)
+    mine.location.key = mine.key
     return Found("open", token, real, real, existing.size, existing.key[1], existing.content)
 
 
@@ -161,17 +182,23 @@ def _way(
     return "replace" if mode in ("a", "r+") and there.st_size == 0 else "open"
 
 
-def _create(path: str, header: bytes, mode: str, options: Options, *, new: bool) -> Location:
-    """Make the file on rank 0; `new` if none was there."""
+def _create(path: str, real: str, header: bytes, mode: str, options: Options, held: Held, way: str) -> Location | None:
+    """Make the file on rank 0; None if what was there is no empty file any more."""
+    if way == "replace" and mode != "w":
+        held.may_replace(real)
+        if not held.fds or any(options.system.fstat(fd).st_size for fd in held.fds.values()):
+            return None
     publish = options.publish == "create"
     return Location.create(
         options.system,
         path,
         header,
+        target=real,
         # What another process made meanwhile is not replaced by one that found nothing.
-        exclusive=new and (publish or mode in ("w-", "x")),
+        exclusive=way == "create" and (publish or mode in ("w-", "x")),
         # What there was stays until there is a log, see `open_queue`.
         publish=publish and not options.burst_buf,
         # What a log is to bring back after a crash of the node needs the file.
         durable=options.durable or (options.burst_buf and options.burst_buf_sync != "none"),
+        held=held,
     )

@@ -44,7 +44,7 @@ from pnc_vol.pending.log.defining import FileOfLog
 from pnc_vol.pending.log.opening import begin_log, missing_folder
 from pnc_vol.pending.log.queue import LogQueue
 from pnc_vol.pending.queue import Queue
-from pnc_vol.system import scratch_folder
+from pnc_vol.system import is_folder, scratch_folder
 
 if TYPE_CHECKING:
     from pnc_vol.pending.session import Session
@@ -126,12 +126,21 @@ def open_file(
         if found.way == "join":
             return None
         location = mine.location
-        if keeps_file and location is None:
+        if not keeps_file:
+            location = None
+        elif location is None:
             location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
         driver = root
         if driver is None:
             opened_path = found.work if keeps_file else None if found.created else path
-            driver = _driver(spec, opened_path, mode != "r", options, comm, location, fd=mine.fd, inode=found.inode)
+            try:
+                driver = _driver(spec, opened_path, mode != "r", options, comm, location, fd=mine.fd, inode=found.inode)
+            except BaseException:
+                mine.release()
+                raise
+            if driver is None or not keeps_file or (mode == "r" and not root_takes_descriptor(spec)):
+                # the file is not open, or open by the driver's own descriptor
+                mine.release()
         if driver is not None:
             return _opened(path, mode, found, mine, driver, location, comm, options, spec)
     raise comm.on_all(replaced_too_often(path or ""))
@@ -225,7 +234,7 @@ def _driver(
     Parameters
     ----------
     fd : int
-        A descriptor of the file, which is closed if the stack cannot use it.
+        A descriptor of the file, which stays the caller's, or -1.
     inode : int
         The file that `path` has to lead to, or 0 if nobody else can have given the name to another.
 
@@ -242,15 +251,11 @@ def _driver(
             given = fd if fd >= 0 and root_takes_descriptor(spec) else -1
             ranks = comm if comm.mpi else None
             driver = open_stack(spec, path, writable=writable, system=system, comm=ranks, hints=options.hints, fd=given)
-            if fd >= 0 and given < 0:
-                system.close(fd)
             if inode and path is not None and given < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
                 same = system.stat(path).st_ino == inode
             told = comm.exchange("open driver", b"" if same else b"another file")
     except BaseException:
-        if fd >= 0 and driver is None:
-            system.close(fd)
         if driver is not None and parse_stack(spec)[-1].name != "mpio":
             driver.close()
         if location is not None and comm.rank == 0:
@@ -283,7 +288,8 @@ def open_copy(session: Session) -> tuple[Location, Driver]:
 
     work = on_root(comm, "copy", do).decode()
     location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen)
-    driver = _driver(spec, work, True, options, comm, location)
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
+    driver = _driver(spec, work, True, options, comm, location, fd=fd)
     assert driver is not None
     return location, driver
 
@@ -299,6 +305,9 @@ def open_spill(session: Session) -> Driver:
     """A private file without a name, beside the file or where temporary files go."""
     system = session.options.system
     folder = os.path.dirname(session.location.path) if session.location else scratch_folder()
+    if not is_folder(system, folder or "."):
+        # It was removed or renamed, and what is open goes on.
+        folder = scratch_folder()
     name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
     fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -328,6 +337,7 @@ def open_queue(session: Session) -> Queue:
             session.driver.close()
             if session.comm.rank == 0:
                 location.discard()
+            location.held.release()
         raise
 
 

@@ -77,11 +77,17 @@ def _other(session: Session, found: list[Existing], inode: int) -> bool:
     location = Location(session.options.system, session.location.path, session.location.path)
     fd = -1
     if found:
-        fd, location.key = found[0].fd, found[0].key
-    driver = open_driver(location.path, options=session.options, comm=session.comm, fd=fd, inode=inode)
+        fd, location.key = found[0].fd, location.held.keep(found[0].fd, found[0].key)
+    try:
+        driver = open_driver(location.path, options=session.options, comm=session.comm, fd=fd, inode=inode)
+    except BaseException:
+        location.held.release()
+        raise
     if driver is None:
+        location.held.release()
         return False
     session.driver.close()
+    session.location.held.release()
     session.driver, session.location = driver, location
     return True
 

@@ -219,7 +219,8 @@ class Call(NamedTuple):
 
     number : int, from 1.
     name : str
-    path : str, the file's path; for a descriptor, the path it was opened with; for `rename` and `link`, the new name.
+    path : str, the file's path; for a descriptor, the path it was opened with or has got since by `rename`; for a
+        `rename` and a `link`, the new name.
     offset : int, bytes from the start of the file, or -1.
     nbytes : int, bytes asked for, or 0.
     result : object, what it returned, or the exception.
@@ -279,6 +280,9 @@ class TraceSystem(HookedSystem):
             path = self._paths.get(target, "") if isinstance(target, int) else os.fsdecode(target)
             if name == "open" and isinstance(result, int):
                 self._paths[result] = path
+            elif name == "rename" and result is None:
+                source = os.fsdecode(args[0])
+                self._paths = {fd: path if known == source else known for fd, known in self._paths.items()}
             self.log.append(Call(len(self.log) + 1, name, path, offset, _nbytes(name, args), result))
 
     def matching(self, **fields: Any) -> list[Call]:

@@ -23,7 +23,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import ClosedFileError, FlushError, NotCDFError, NotYetError
-from pnc_vol.pending.commit import check_place
+from pnc_vol.pending.naming import check_place
 from pnc_vol.system import System
 
 

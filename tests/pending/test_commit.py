@@ -295,6 +295,8 @@ def test_exclusive_at_the_close_replaces_nobody(path: pathlib.Path) -> None:
 def test_where_there_are_no_hard_links(path: pathlib.Path, fails: bool) -> None:
     class NoLinks(HookedSystem):
         def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if kwargs.get("replace") is False:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
             if name == "link":
                 raise OSError(errno.EPERM, os.strerror(errno.EPERM))
             if name == "rename" and fails:

@@ -1,0 +1,241 @@
+"""The files that rank 0 holds open for a session, and the lock that keeps other processes from writing them.
+
+Knows: descriptors, record locks, processes. Does not know: headers, sessions; other ranks, which hold nothing.
+
+The lock is an open file description lock (``F_OFD_SETLK`` of Linux) on the data file itself, for writing, on a range of
+bytes that no file reaches: from byte 2^62 on. Its length tells who holds it; the system answers with it when asked what
+is in the way::
+
+    length = 1 + process id + 2^32 x (29 bits of a hash of the host's name)
+
+No other file is needed, and nothing is left behind: the system takes the lock away when the last descriptor of that
+opening is closed, however the process ends. Where there are no such locks ``flock`` is used, which does not tell who.
+
+Rules
+-----
+1. Who writes a file holds its lock from before its header is read, or from before it has a name, until it is closed.
+2. A file that is replaced is locked as well, until the new one, locked, has the name. So a name never stands for an
+   unlocked file that somebody writes.
+3. Who reads takes no lock and asks for none.
+4. A lock is given back by name before the descriptor is closed: a child between fork and exec may have a copy.
+5. A forked child closes its copies: the lock ends with the process that took it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+import struct
+import zlib
+from contextlib import suppress
+from weakref import WeakSet
+
+from pnc_vol.errors import LockedError, warn_once
+from pnc_vol.options import launched
+from pnc_vol.system import System
+
+__all__ = ["Held", "Key"]
+
+Key = tuple[int, int]
+"""Device and inode."""
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
+_START = 1 << 62
+_PIDS, _HOSTS = 1 << 32, 1 << 29
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+_OFD = hasattr(fcntl, "F_OFD_SETLK")
+
+_all: WeakSet[Held] = WeakSet()
+
+
+def _forget() -> None:
+    for held in _all:
+        held.forget()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class Held:
+    """Descriptors by file.
+
+    Parameters
+    ----------
+    system : System
+    path : str, for messages.
+    locking : bool or "best-effort" or None
+        None: as "best-effort", with a warning where a file system has no locks; see `Options.locking`.
+
+    Attributes
+    ----------
+    fds : dict, descriptors by device and inode.
+    """
+
+    def __init__(self, system: System, path: str, locking: bool | str | None = False) -> None:
+        self.system = system
+        self.path = path
+        self.locking = locking
+        self.fds: dict[Key, int] = {}
+        _all.add(self)
+
+    def keep(self, fd: int, key: Key | None = None) -> Key:
+        """Keep a descriptor, to be closed by `drop`, `only` or `release`."""
+        if key is None:
+            there = self.system.fstat(fd)
+            key = there.st_dev, there.st_ino
+        self.fds[key] = fd
+        return key
+
+    def take(self, path: str) -> None:
+        """Open a file for writing, lock and keep it.
+
+        Raises
+        ------
+        LockedError, OSError
+        """
+        fd = self.system.open(path, os.O_WRONLY)
+        try:
+            self.lock(fd)
+            self.keep(fd)
+        except BaseException:
+            self.system.close(fd)
+            raise
+
+    def lock(self, fd: int) -> None:
+        """Lock an open file for writing, as long as it is open by this descriptor.
+
+        Raises
+        ------
+        LockedError
+            Another opening of the file, of any process, has it.
+        OSError
+            The file system has no locks, and ``locking=True``.
+        """
+        if self.locking is False:
+            return
+        try:
+            if not _OFD:
+                self.system.flock(fd, exclusive=True)
+                return
+            self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_WRLCK, _length(self.system.getpid())))
+        except OSError as error:
+            if error.errno in _TAKEN:
+                raise self._refused(fd) from None
+            if error.errno not in _NO_LOCKS:
+                raise
+            self._without(error)
+
+    def _refused(self, fd: int) -> LockedError:
+        pid, host = 0, ""
+        if _OFD:
+            with suppress(OSError):
+                found = _FLOCK.unpack(self.system.record_lock(fd, fcntl.F_OFD_GETLK, _packed(fcntl.F_WRLCK, 1)))
+                if found[0] != fcntl.F_UNLCK and found[2] == _START:
+                    pid, where = (found[3] - 1) % _PIDS, (found[3] - 1) // _PIDS
+                    host = f"host {os.uname().nodename}" if where == _host() else "another host"
+        if pid and pid == self.system.getpid() and host != "another host":
+            who = f"this process ({pid}) itself, by another opening"
+        else:
+            who = f"process {pid} on {host}" if pid else "another process"
+        advice = "wait until it is closed there; locking=False opens it nevertheless, if nobody writes to it"
+        if launched():
+            advice = (
+                "this is a process of an MPI job: to write one file from all ranks pass driver='mpio' and "
+                "comm=MPI.COMM_WORLD, or give each rank a file of its own"
+            )
+        text = f"unable to lock file: held by {who}, which has it open for writing; {advice}"
+        return LockedError(errno.EAGAIN, text, self.path, pid=pid)
+
+    def _without(self, error: OSError) -> None:
+        """What to do where there are no locks."""
+        if self.locking is True:
+            text = (
+                f"the file system has no locks ({error.strerror}); pass locking='best-effort', or set "
+                "HDF5_USE_FILE_LOCKING=BEST_EFFORT, to write without one"
+            )
+            raise OSError(error.errno, text, self.path) from error
+        if self.locking is None:
+            warn_once(
+                "no file locks",
+                f"{self.path}: the file system has no locks ({error.strerror}), so nothing keeps two processes from "
+                "writing this file at once (locking='best-effort' or False says that this is known)",
+            )
+
+    def may_replace(self, path: str) -> None:
+        """Lock and keep what stands under a name, so that another file may take its place.
+
+        Raises
+        ------
+        LockedError, OSError
+        """
+        with suppress(FileNotFoundError):
+            while True:
+                there = self.system.stat(path)
+                if (there.st_dev, there.st_ino) in self.fds:
+                    return
+                self.take(path)
+
+    def where(self, path: str, key: Key | None) -> os.stat_result | None:
+        """What stands under `path` if that is the file `key`; None if it is another one, or nothing."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            there = self.system.stat(path)
+            if key is None or (there.st_dev, there.st_ino) == key:
+                return there
+        return None
+
+    def name_of(self, key: Key | None) -> str:
+        """The name that a file has now, if the system knows it; else ""."""
+        fd = self.fds.get(key, -1) if key is not None else -1
+        name = self.system.name_of(fd) if fd >= 0 else ""
+        return name if name and self.where(name, key) is not None else ""
+
+    def stat(self, key: Key | None) -> os.stat_result:
+        """What the system says of a file that may have no name any more."""
+        fd = self.fds.get(key, -1) if key is not None else -1
+        if fd < 0:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+        return self.system.fstat(fd)
+
+    def drop(self, key: Key | None) -> None:
+        """Let go of one file."""
+        fd = self.fds.pop(key, -1) if key is not None else -1
+        if fd < 0:
+            return
+        if self.locking is not False and _OFD:
+            with suppress(OSError):
+                self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, 0))
+        with suppress(OSError):
+            self.system.close(fd)
+
+    def only(self, key: Key | None) -> None:
+        """Let go of all files but one."""
+        for other in [other for other in self.fds if other != key]:
+            self.drop(other)
+
+    def release(self) -> None:
+        """Let go of all."""
+        self.only(None)
+
+    def forget(self) -> None:
+        """Close the descriptors that a forked child got; the lock stays with its parent."""
+        fds, self.fds = self.fds, {}
+        for fd in fds.values():
+            with suppress(OSError):
+                self.system.close(fd)
+
+
+def _packed(kind: int, length: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, _START, length, 0)
+
+
+def _length(pid: int) -> int:
+    return 1 + pid % _PIDS + _PIDS * _host()
+
+
+@functools.cache
+def _host() -> int:
+    return zlib.crc32(os.fsencode(os.uname().nodename)) % _HOSTS

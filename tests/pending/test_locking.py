@@ -1,0 +1,392 @@
+"""A file that a process writes: nobody else writes it meanwhile, and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol import options
+from pnc_vol.errors import LockedError, PncVolWarning
+from pnc_vol.pending.journal import journal_path
+from pnc_vol.testing.faults import HookedSystem, TraceSystem
+
+PROGRAM = """
+import sys, os, numpy as np, pnc_vol
+for line in sys.stdin:
+    try:
+        exec(line)
+        print("done", flush=True)
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+"""
+
+
+class Other:
+    """Another process, which runs lines of Python when it is told to."""
+
+    def __init__(self, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environ},
+        )
+
+    def __call__(self, line: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self.process.wait()
+
+
+@pytest.fixture
+def other() -> Iterator[Other]:
+    made = Other()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.arange(10)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["r+", "a", "w"])
+def test_what_another_process_writes_is_refused(other: Other, path: pathlib.Path, mode: str) -> None:
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    before = path.read_bytes()
+    with pytest.raises(BlockingIOError, match="unable to lock file: held by process") as caught:
+        pnc_vol.File(path, mode)
+    assert isinstance(caught.value, LockedError)
+    assert caught.value.errno == errno.EAGAIN
+    assert caught.value.pid == other.process.pid
+    assert f"process {other.process.pid} on host {os.uname().nodename}" in str(caught.value)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+    with pnc_vol.File(path) as reader:
+        assert reader["x"][:].tolist() == list(range(10))
+    assert other("f.close()") == "done"
+    pnc_vol.File(path, mode).close()
+
+
+def test_it_is_as_in_h5py(other: Other, tmp_path: pathlib.Path) -> None:
+    """The class of the error and its number are those of h5py."""
+    assert other(f"import h5py; f = h5py.File({str(tmp_path / 'a.h5')!r}, 'w')") == "done"
+    assert other(f"g = pnc_vol.File({str(tmp_path / 'a.nc')!r}, 'w')") == "done"
+    told = []
+    for module, name in ((h5py, "a.h5"), (pnc_vol, "a.nc")):
+        with pytest.raises(OSError, match="unable to lock file") as caught:
+            module.File(tmp_path / name, "r+")
+        told.append((isinstance(caught.value, BlockingIOError), caught.value.errno))
+    assert told[0] == told[1]
+
+
+def test_a_new_layout_keeps_the_lock(other: Other, path: pathlib.Path) -> None:
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    before = path.stat().st_ino
+    assert other("f.attrs['a'] = np.arange(20000); f.flush()") == "done"
+    assert path.stat().st_ino != before
+    with pytest.raises(LockedError):
+        pnc_vol.File(path, "r+")
+    assert other("f.close()") == "done"
+    with pnc_vol.File(path, "r+") as f:
+        assert len(f.attrs["a"]) == 20000
+
+
+def test_the_name_is_never_without_a_lock(path: pathlib.Path) -> None:
+    """At every call of a new layout, and of a file that replaces one, another opening is refused."""
+    tried = []
+
+    class Asking(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            result = super().call(name, args, kwargs)
+            if armed and name in ("rename", "close", "record_lock", "pwrite"):
+                armed.clear()
+                try:
+                    pnc_vol.File(path, "r+", system=HookedSystem()).close()
+                    tried.append((name, "opened"))
+                except LockedError:
+                    tried.append((name, "refused"))
+                armed.append(True)
+            return result
+
+    armed: list[bool] = []
+    with pnc_vol.File(path, "r+", system=Asking()) as f:
+        armed.append(True)
+        f.attrs["a"] = np.arange(20000)
+        f.flush()
+        f.attrs["b"] = np.arange(90000)
+        f.flush()
+        armed.clear()
+    assert {name for name, _ in tried} == {"rename", "close", "record_lock", "pwrite"}
+    assert {what for _, what in tried} == {"refused"}
+
+
+def test_a_file_that_appears_at_its_close(other: Other, path: pathlib.Path) -> None:
+    """The file that is to be replaced is locked: two such writers, or one and one that changes it, do not meet."""
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'w', publish='close'); f['new'] = 1") == "done"
+    for mode, publish in (("w", "close"), ("w", "create"), ("r+", "create")):
+        with pytest.raises(LockedError):
+            pnc_vol.File(path, mode, publish=publish)
+    with pnc_vol.File(path) as reader:
+        assert list(reader) == ["x"]
+    assert other("f.close()") == "done"
+    with pnc_vol.File(path, "r+") as f:
+        assert list(f) == ["new"]
+
+
+def test_a_name_taken_before_the_close(other: Other, tmp_path: pathlib.Path) -> None:
+    """Nothing was there to be locked; another process makes the file and has it open when ours is to have its name."""
+    path = tmp_path / "x.nc"
+    f = pnc_vol.File(path, "w", publish="close")
+    f["mine"] = 1
+    assert other(f"g = pnc_vol.File({str(path)!r}, 'w'); g['x'] = 2; g.flush()") == "done"
+    with pytest.raises(LockedError):
+        f.close()
+    assert other("g.close()") == "done"
+    with pnc_vol.File(path) as g:
+        assert list(g) == ["x"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_frees_the_file(other: Other, path: pathlib.Path, how: signal.Signals) -> None:
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+'); f['posted'] = 1") == "done"
+    other.process.send_signal(how)
+    other.process.wait()
+    with pnc_vol.File(path, "r+") as f:
+        assert list(f) == ["x"]
+
+
+def test_a_forked_child_keeps_no_lock(path: pathlib.Path) -> None:
+    """Neither after its parent closed the file, nor after its parent was killed."""
+    program = f"""
+import os, signal, sys, time, pnc_vol
+f = pnc_vol.File({str(path)!r}, "r+")
+f["x"][0]
+ready, tell = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(tell, b"!")
+    time.sleep(60)
+    os._exit(0)
+os.read(ready, 1)
+print(child, flush=True)
+if sys.argv[1] == "close":
+    f.close()
+    print("closed", flush=True)
+    time.sleep(60)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for way in ("close", "kill"):
+        with subprocess.Popen([sys.executable, "-c", program, way], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            try:
+                if way == "close":
+                    assert parent.stdout.readline() == "closed\n"
+                else:
+                    parent.wait()
+                pnc_vol.File(path, "r+").close()
+            finally:
+                parent.kill()
+                os.kill(child, signal.SIGKILL)
+
+
+def test_a_child_does_not_free_what_its_parent_holds(path: pathlib.Path, other: Other) -> None:
+    with pnc_vol.File(path, "r+"):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert other(f"pnc_vol.File({str(path)!r}, 'r+')").startswith("LockedError: [Errno 11] unable to lock file")
+
+
+@pytest.mark.parametrize(
+    ("environ", "keywords", "locked"),
+    [
+        ("", {}, True),
+        ("", {"locking": True}, True),
+        ("", {"locking": "best-effort"}, True),
+        ("", {"locking": False}, False),
+        ("", {"locking": "false"}, False),
+        ("FALSE", {}, False),
+        ("0", {"locking": True}, False),
+        ("TRUE", {"locking": False}, True),
+        ("BEST_EFFORT", {"locking": False}, True),
+        ("nonsense", {}, True),
+    ],
+)
+def test_the_option_and_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, environ: str, keywords: dict[str, Any], locked: bool
+) -> None:
+    """As in HDF5, where the environment outdoes the property list."""
+    if environ:
+        monkeypatch.setenv("HDF5_USE_FILE_LOCKING", environ)
+    system = TraceSystem()
+    with pnc_vol.File(tmp_path / "x.nc", "w", system=system, **keywords):
+        pass
+    assert bool(system.matching(name="record_lock")) is locked
+
+
+class NoLocks(HookedSystem):
+    """A file system as some network file systems are."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in ("record_lock", "flock"):
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        return super().call(name, args, kwargs)
+
+
+def test_where_there_are_no_locks(monkeypatch: pytest.MonkeyPatch, path: pathlib.Path) -> None:
+    monkeypatch.setattr("pnc_vol.errors._warned", set())
+    with pytest.warns(PncVolWarning, match="the file system has no locks"):
+        pnc_vol.File(path, "r+", system=NoLocks()).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # it was said once
+        pnc_vol.File(path, "w", system=NoLocks()).close()
+        pnc_vol.File(path, "r+", system=NoLocks(), locking="best-effort").close()
+        pnc_vol.File(path, "r+", system=NoLocks(), locking=False).close()
+    before = path.read_bytes()
+    for mode in ("r+", "w"):
+        with pytest.raises(OSError, match="pass locking='best-effort'") as caught:
+            pnc_vol.File(path, mode, system=NoLocks(), locking=True)
+        assert caught.value.errno == errno.ENOLCK
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_without_these_locks_flock_is_used(monkeypatch: pytest.MonkeyPatch, path: pathlib.Path, other: Other) -> None:
+    monkeypatch.setattr("pnc_vol.pending.locking._OFD", False)
+    assert other("import pnc_vol.pending.locking as l; l._OFD = False") == "done"
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    with pytest.raises(LockedError, match="held by another process") as caught:
+        pnc_vol.File(path, "r+")
+    assert caught.value.pid == 0
+    assert other("f.close()") == "done"
+    pnc_vol.File(path, "r+").close()
+
+
+def test_a_journal_of_a_living_writer_is_left_alone(other: Other, path: pathlib.Path) -> None:
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    journal = pathlib.Path(journal_path(str(path)))
+    journal.write_bytes(b"of the writer")
+    with pytest.raises(LockedError):
+        pnc_vol.File(path, "r+")
+    assert journal.read_bytes() == b"of the writer"
+
+
+def test_in_one_process_nothing_is_in_its_own_way(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "r+") as f, pnc_vol.File(path, "r+") as g, pnc_vol.File(path) as h:
+        f["x"][0] = 7
+        assert g["x"][0] == h["x"][0] == 7
+    with pnc_vol.File(path), pytest.raises(OSError, match="this process has it open"):
+        pnc_vol.File(path, "r+")
+
+
+def test_what_is_no_file_takes_no_lock(path: pathlib.Path, other: Other) -> None:
+    import io
+
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    with pnc_vol.File(path, "r+", driver="memory") as f:
+        f["x"][0] = 1
+    with path.open("r+b") as raw:
+        pnc_vol.File(io.BytesIO(raw.read()), "r+").close()
+
+
+def test_programs_that_write_whole_files_ask_too(other: Other, path: pathlib.Path) -> None:
+    from pnc_vol.interop.hdf5 import convert
+
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    spare = path.with_name("spare.nc")
+    with pnc_vol.File(spare, "w") as f:
+        f["y"] = 1
+    before = path.read_bytes()
+    for act in (
+        lambda: pnc_vol.repack(path),
+        lambda: pnc_vol.repack(spare, path, overwrite=True),
+        lambda: convert(spare, path, overwrite=True),
+    ):
+        with pytest.raises(LockedError):
+            act()
+        assert path.read_bytes() == before
+    assert sorted(os.listdir(path.parent)) == ["spare.nc", "x.nc"]
+
+
+def test_an_mpi_job_is_told_what_to_pass(monkeypatch: pytest.MonkeyPatch, other: Other, path: pathlib.Path) -> None:
+    assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
+    monkeypatch.setenv("PMI_RANK", "1")
+    with pytest.raises(LockedError, match=r"driver='mpio' and comm=MPI\.COMM_WORLD"):
+        pnc_vol.File(path, "w")
+    assert options.launched()
+
+
+BOTH = """
+import sys, time, numpy as np, pnc_vol
+path, me, wanted = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+made, refused = [], 0
+while len(made) < wanted:
+    try:
+        with pnc_vol.File(path, "a") as f:
+            r = f.require_dataset("r", (0, 10), "i4", maxshape=(None, 10)) if "r" not in f else f["r"]
+            m = r.shape[0]
+            r.resize(m + 1, axis=0)
+            r[m] = me
+            name = f"w{me}_{len(made)}"
+            f[name] = np.full(20, me * 1000 + len(made))
+            f.attrs[f"w{me}"] = len(made)
+        made.append(name)
+    except BlockingIOError:
+        refused += 1
+        time.sleep(0.001)
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("wanted", [25, pytest.param(500, marks=pytest.mark.large)])
+def test_two_processes_write_one_file(tmp_path: pathlib.Path, wanted: int) -> None:
+    """Each session is whole, or is refused: nothing that a session wrote is lost."""
+    path = tmp_path / "x.nc"
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", BOTH, path, str(me), str(wanted)], stdout=subprocess.PIPE, text=True
+        )
+        for me in (1, 2)
+    ]
+    refused = [int(process.communicate()[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(refused) > 0
+    made = [wanted, wanted]
+    with pnc_vol.File(path) as f:
+        assert f["r"].shape == (sum(made), 10)
+        rows = f["r"][:]
+        assert (rows == rows[:, :1]).all()
+        assert [int((rows[:, 0] == me).sum()) for me in (1, 2)] == made
+        for me, n in zip((1, 2), made, strict=True):
+            assert f.attrs[f"w{me}"] == n - 1
+            assert all((f[f"w{me}_{i}"][:] == me * 1000 + i).all() for i in range(n))
+        assert len(f) == 1 + sum(made)
