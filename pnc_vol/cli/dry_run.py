@@ -90,7 +90,9 @@ class Aside(System):
     def lstat(self, path: Any) -> os.stat_result:
         return super().lstat(self._seen(path))
 
-    def rename(self, source: Any, target: Any) -> None:
+    def rename(self, source: Any, target: Any, *, replace: bool = True) -> None:
+        if not replace:
+            self._taken(target)
         super().rename(self._own(source), self._own(target, copy=False))
         self.gone.add(self._key(source))
 
