@@ -11,8 +11,10 @@ Knows: nothing of the package. Rules:
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any
 
@@ -419,8 +421,26 @@ def warn_once(kind: str, text: str) -> None:
     warn_outside(f"{kind}: {text}")
 
 
+_holding = threading.local()
+
+
+@contextmanager
+def held_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """What this package warns of inside, in this thread, is kept for the caller instead of being shown."""
+    held: list[tuple[str, type[Warning]]] = []
+    before, _holding.into = getattr(_holding, "into", None), held
+    try:
+        yield held
+    finally:
+        _holding.into = before
+
+
 def warn_outside(warning: str | Warning, category: type[Warning] = PncVolWarning) -> None:
     """Warn at the line outside of this package."""
+    held: list[tuple[str, type[Warning]]] | None = getattr(_holding, "into", None)
+    if held is not None:
+        held.append((str(warning), type(warning) if isinstance(warning, Warning) else category))
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
         level, frame = level + 1, frame.f_back

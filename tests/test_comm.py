@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +135,23 @@ def test_an_error_never_disturbs_the_exchange() -> None:
 
 def test_a_base_class_for_both() -> None:
     assert issubclass(type(serial()), Comm)
+
+
+@pytest.mark.parametrize("when", ["initialize", "finalize"])
+def test_without_mpi_a_communicator_is_an_error_and_no_abort(tmp_path: Path, when: str) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    program = f"""
+import mpi4py
+mpi4py.rc.initialize = {when == "finalize"}
+from mpi4py import MPI
+import pnc_vol
+if MPI.Is_initialized():
+    MPI.Finalize()
+try:
+    pnc_vol.File({str(tmp_path / "a.nc")!r}, "w", comm=MPI.COMM_WORLD)
+except RuntimeError as error:
+    print(type(error).__name__, error)
+"""
+    job = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.startswith("OperationError no file can be opened with comm=: MPI"), job.stdout

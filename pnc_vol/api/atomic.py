@@ -28,7 +28,8 @@ def set_atomic(handle: Handle, value: bool) -> None:
     """Let writes be carried out at once, or when the file is flushed (collective)."""
     session = handle.session
     with session.lock:
-        session.flush()
+        # Compared between ranks: one that sets it differently, or flushes instead, is noticed.
+        session.flush(what=f"atomic {value}")
         for name in _COVERED:
             vars(session).pop(name, None)
             if value:

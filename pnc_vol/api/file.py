@@ -14,14 +14,17 @@ Rules
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
-from pnc_vol.errors import printable
+from pnc_vol.errors import PncVolError, held_warnings, printable, warn_outside
 from pnc_vol.pending.request import Request
 
 if TYPE_CHECKING:
@@ -114,10 +117,6 @@ class File(Group):
         if isinstance(name, ObjectID):
             super().__init__(FileID(name.handle, name.handle.session.tree.root))
             return
-        # what opens files is loaded with the first file: `import pnc_vol` opens few files on a cluster's file system
-        from pnc_vol.api.opening import check_keywords, file_name
-
-        path, driver, target = file_name(name, driver, kwds)
         h5 = {
             "libver": libver,
             "userblock_size": userblock_size,
@@ -129,8 +128,11 @@ class File(Group):
             "track_times": track_times,
             "track_order": track_order,
         }
-        wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
-        handle = _opened(path, mode, wish, comm, target)
+        prepare = partial(_prepared, name, mode, driver, comm, info, hints, h5, kwds)
+        if comm is None:
+            handle = _opened(comm, mode, *prepare())
+        else:
+            handle = _opened_together(comm, kwds.get("collective_timeout", 300.0), mode, prepare)
         session = handle.session
         if session.created and (get_config().track_order if track_order is None else track_order):
             session.tree.root.order = {}
@@ -380,18 +382,61 @@ class File(Group):
         return printable(f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>')
 
 
-def _opened(path: str, mode: str, wish: Wish, comm: Any, target: Any) -> Handle:
-    """Open a session or join one, and see to it that it is let go of one day."""
+def _prepared(
+    name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any]
+) -> tuple[str, Wish, str, Any]:
+    """What a process does by itself before it opens a file."""
+    # what opens files is loaded with the first file: `import pnc_vol` opens few files on a cluster's file system
+    from pnc_vol.api.opening import check_keywords, file_name
+    from pnc_vol.pending import forgotten, sharing  # noqa: F401
+
+    path, driver, target = file_name(name, driver, kwds)
+    wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
+    real = wish.options.system.realpath(os.path.abspath(path)) if wish.keeps_file else ""
+    return path, wish, real, target
+
+
+def _opened_together(comm: Any, timeout: Any, mode: str, prepare: Callable[[], tuple[str, Wish, str, Any]]) -> Handle:
+    """Open a file on all ranks: what fails on one before they meet is raised on all, what it warns of is shown once."""
     from pnc_vol import comm as communicators
+
+    prepared, failure = None, None
+    with held_warnings() as held:
+        try:
+            prepared = prepare()
+            timeout = prepared[1].options.collective_timeout
+        except Exception as error:
+            failure = error
+    patience = timeout if timeout is None or isinstance(timeout, (int, float)) else 300.0
+    try:
+        ranks = communicators.over(comm, timeout=patience)
+    except (TypeError, PncVolError):
+        # There is nobody to share it with.
+        raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
+    texts = json.dumps([text for text, _ in held]).encode()
+    try:
+        told = ranks.exchange("open", texts, error=failure)
+    except BaseException as error:
+        if ranks.in_step(error):
+            ranks.close()
+        raise
+    shown = json.loads(told[0]) if ranks.rank else []
+    for text, category in held:
+        if text not in shown:
+            warn_outside(text, category)
+    assert prepared is not None
+    return _opened(ranks, mode, *prepared)
+
+
+def _opened(ranks: Any, mode: str, path: str, wish: Wish, real: str, target: Any) -> Handle:
+    """Open a session or join one, and see to it that it is let go of one day."""
     from pnc_vol.api.opening import root_of
+    from pnc_vol.comm import serial
     from pnc_vol.pending.forgotten import watch
     from pnc_vol.pending.sharing import open_shared
 
-    options = wish.options
-    real = options.system.realpath(os.path.abspath(path)) if wish.keeps_file else ""
-    root, target = root_of(target, mode, options.system)
-    ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=options.collective_timeout)
-    hold = open_shared(path, real, mode, options=options, comm=ranks, root=root, target=target)
+    root, target = root_of(target, mode, wish.options.system)
+    hold = open_shared(path, real, mode, options=wish.options, comm=ranks or serial(), root=root, target=target)
     handle = Handle(hold.session, path, wish.driver, wish.libver, real, hold=hold, swmr=wish.swmr)
     watch(handle, hold, path)
     return handle

@@ -217,6 +217,17 @@ class FileID(GroupID):
         self.check()
         return os.fsencode(self.handle.filename)
 
+    def set_mpi_atomicity(self, atomicity: bool) -> None:
+        """Let writes be carried out at once, or when the file is flushed (collective); see `File.atomic`."""
+        from pnc_vol.api.atomic import set_atomic
+
+        self.check()
+        set_atomic(self.handle, bool(atomicity))
+
+    def get_mpi_atomicity(self) -> bool:
+        """Whether writes are carried out at once."""
+        return self.check().atomic
+
     def get_file_image(self) -> bytes:
         """The bytes of the whole file, as they are after a flush; `File.in_memory` opens them.
 

@@ -222,7 +222,7 @@ def start_swmr(session: Session, libver: tuple[str, str], value: bool) -> None:
         raise OperationError("Unable to start swmr writing (file already in SWMR writing mode)")
     if session.created and libver[0] in ("earliest", "v108"):
         raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
-    session.flush()
+    session.flush(what="swmr_mode")
     session.swmr = True
 
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pnc_vol.comm import Comm, ranks_text
-from pnc_vol.errors import DefinitionMismatchError, RequestFailure
+from pnc_vol.comm import Comm
+from pnc_vol.errors import RequestFailure
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
-from pnc_vol.format.types import CHAR, TYPES
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.pending.differences import Entry, raise_difference
 from pnc_vol.pending.placed import Cuts
 
 __all__ = ["Agreement", "agree", "agree_cuts", "agree_widths", "digest", "share_failures"]
@@ -79,41 +79,27 @@ def digest(header: Header) -> bytes:
 
 
 def agree(
-    comm: Comm,
-    operation: str,
-    mine: Agreement | None,
-    definitions: bytes,
-    header: Header | None,
-    *,
-    error: BaseException | None,
+    comm: Comm, operation: str, mine: Agreement, definitions: bytes, describe: Callable[[], list[Entry]]
 ) -> Agreement:
-    """Open a flush (collective).
+    """Open a flush of several ranks (collective).
 
     Parameters
     ----------
     operation : str, what this rank is about to do: a flush, or one of its kinds.
-    mine : Agreement, of this rank alone; None only together with `error`.
+    mine : Agreement, of this rank alone.
     definitions : bytes
         `digest` of this rank's definitions.
-    header : Header or None
-        The definitions themselves, to name what differs; None only together with `error`.
-    error : Exception or None
-        What went wrong here before the flush; every rank raises it.
+    describe : callable
+        The definitions themselves, to name what differs.
 
     Raises
     ------
     DefinitionMismatchError
         Ranks defined different things.
     """
-    if comm.size == 1:
-        if error is not None:
-            raise error
-        assert mine is not None
-        return mine
-    packed = b"" if mine is None else _packed(mine, definitions)
-    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, packed, error=error)]
+    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, _packed(mine, definitions))]
     if len({state[0] for state in all_states}) > 1:
-        _name_difference(comm, header)
+        raise_difference(comm, describe())
     columns = list(zip(*all_states, strict=True))
     return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
 
@@ -134,46 +120,6 @@ def _packed(mine: Agreement, definitions: bytes) -> bytes:
         mine.wish,
         mine.aggregators,
     )
-
-
-def _name_difference(comm: Comm, header: Header | None) -> None:
-    """Raise, on all ranks, the error that names the first object that differs (collective)."""
-    lines = _objects(header) if header is not None else []
-    everyone: list[list[list[str]]] = [
-        json.loads(told) for told in comm.exchange("flush definitions", json.dumps(lines).encode())
-    ]
-    longest = max(map(len, everyone))
-    for i in range(longest):
-        seen: dict[tuple[str, str], list[int]] = {}
-        for rank, told in enumerate(everyone):
-            key = (told[i][0], told[i][1]) if i < len(told) else ("nothing more", "")
-            seen.setdefault(key, []).append(rank)
-        if len(seen) > 1:
-            what = "; ".join(f"{name} on {ranks_text(ranks)}" for (name, _), ranks in seen.items())
-            odd = min(seen.values(), key=len)
-            break
-    else:
-        what, odd = "not to be told from the header", list(range(comm.size))
-    raise comm.on_all(
-        DefinitionMismatchError(
-            f"ranks defined different things. The first difference: {what}. "
-            "Every rank must create the same objects and attributes, in the same order",
-            odd,
-        )
-    )
-
-
-def _objects(header: Header) -> list[list[str]]:
-    """One entry a definition: how it is called, and all that it says."""
-    found = [[f"dimension {dim.name!r} of length {dim.size or 'unlimited'}", repr(dim)] for dim in header.dims]
-    for var in header.vars:
-        shape = ", ".join(f"{header.dims[d].name}={header.dims[d].size}" for d in var.dims)
-        kind = "char" if var.type == CHAR else TYPES[var.type].dtype.name
-        found.append([f"variable {var.name!r} ({shape}) of type {kind}", repr(var[:2] + var[3:4])])
-        found += [[f"attribute {attr.name!r} of variable {var.name!r}", repr(attr)] for attr in var.attrs]
-    found += [[f"attribute {attr.name!r} of the file", repr(attr)] for attr in header.attrs]
-    found.append([f"a length of {header.numrecs} records", ""])
-    return found
 
 
 def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:

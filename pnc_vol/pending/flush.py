@@ -34,6 +34,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.pending.agree import Agreement, agree, agree_cuts, agree_widths, digest, share_failures
 from pnc_vol.pending.carry import Carried, carry, rounds_of
 from pnc_vol.pending.collector import without_collector
+from pnc_vol.pending.differences import described
 from pnc_vol.pending.drain import settle, writer
 from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_header
 from pnc_vol.pending.moved import drop_copy, moved, replaces_live, use_copy
@@ -53,8 +54,10 @@ _LEAST_RESERVE = 4096
 
 
 @without_collector
-def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
+def flush(session: Session, *, durable: bool, closing: bool = False, what: str = "flush") -> None:
     """Carry out all that was posted on all ranks (collective).
+
+    what : str, what the ranks call this, which is compared.
 
     Raises
     ------
@@ -65,28 +68,11 @@ def flush(session: Session, *, durable: bool, closing: bool = False) -> None:
     """
     phases = Phases(session)
     comm = session.comm
-    error: BaseException | None = None
-    flat: Flat | None = None
-    mine: Agreement | None = None
-    definitions = b""
     unsafe = session.poison is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
         durable = False
-    try:
-        if durable:
-            check_durable(session)
-        session.queue.about_to_flush()
-        session.complete_reads()
-        session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
-        flat = _definitions(session, common=comm.size > 1)
-        mine = _mine(session)
-        definitions = digest(flat.header) if comm.size > 1 else b""
-    except Exception as reason:
-        error = reason
-    operation = ("close" if closing else "flush") + (" durable" if durable else "")
-    agreed = agree(comm, operation, mine, definitions, flat.header if flat else None, error=error)
-    assert flat is not None
+    agreed, flat = _begin(session, ("close" if closing else what) + (" durable" if durable else ""), durable=durable)
     session.counts["flushes"] += 1
     phases.end("agree")
     if not durable and _nothing_to_do(session, agreed):
@@ -173,6 +159,21 @@ def _give_back(session: Session, agreed: Agreement, *, failed: bool) -> None:
     if session.shrunk and not failed:
         cut_tail(session)
         session.placed.virgin = clean
+
+
+def _begin(session: Session, operation: str, *, durable: bool) -> tuple[Agreement, Flat]:
+    """What all ranks are about to do, and the definitions (collective)."""
+    comm = session.comm
+    if durable:
+        check_durable(session)
+    session.queue.about_to_flush()
+    session.complete_reads()
+    session.queue.forget(set(session.uids_posted()) - session.tree.datasets.keys())
+    flat = _definitions(session, common=comm.size > 1)
+    mine = _mine(session)
+    if comm.size == 1:
+        return mine, flat
+    return agree(comm, operation, mine, digest(flat.header), lambda: described(session.tree, flat)), flat
 
 
 def _mine(session: Session) -> Agreement:

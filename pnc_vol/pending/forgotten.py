@@ -78,11 +78,14 @@ def _let_go(hold: Hold) -> None:
         hold.drop()
         return
     lost = session.unflushed
-    session.abort(f"{path!r} was not closed")
+    # What nobody caught is printed before the interpreter exits, and kept here.
+    error = getattr(sys, "last_value", None)
+    why = "" if error is None else f", because of {type(error).__name__}: {error}"
+    session.abort(f"{path!r} was not closed{why}")
     if lost:
         warn_outside(
-            f"{path!r} was not closed: what rank {session.comm.rank} posted or defined since the last flush is lost; "
-            "call close() on every rank, or use a with block"
+            f"{path!r} was not closed{why}: what rank {session.comm.rank} posted or defined since the last flush is "
+            "lost; call close() on every rank, or use a with block"
         )
 
 

@@ -382,7 +382,7 @@ class Session:
         """Make room in memory; never waits for a rank. See `drain.drain`."""
         drain(self)
 
-    def flush(self, *, durable: bool | None = None) -> None:
+    def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
         """Carry out all that is posted (collective). See `flush.flush`."""
         close_forgotten()
         with self.lock:
@@ -392,7 +392,7 @@ class Session:
                     composite.settle(self)
                 try:
                     with self.comm.errors_shared():
-                        flush(self, durable=self.always_durable if durable is None else durable)
+                        flush(self, durable=self.always_durable if durable is None else durable, what=what)
                 finally:
                     composite.settled(self)
             else:

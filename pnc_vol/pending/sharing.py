@@ -158,8 +158,8 @@ class _Reading(Session):
     def writable(self) -> bool:  # type: ignore[override]
         return False
 
-    def flush(self, *, durable: bool | None = None) -> None:
-        self._whole.flush(durable=durable)
+    def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
+        self._whole.flush(durable=durable, what=what)
 
     def wait(self, requests: Any = None) -> None:
         self._whole.wait(requests)

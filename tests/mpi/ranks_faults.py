@@ -11,9 +11,11 @@ import errno
 import faulthandler
 import json
 import os
+import resource
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,15 +146,88 @@ def bad_attribute() -> None:
 
 @scenario
 def bad_keyword_at_open() -> None:
-    """Local, so the others wait in vain for this rank, and are told so."""
+    """What fails on one rank before the ranks first meet is shared, and nobody waits for the time limit."""
+    started = time.monotonic()
+    keywords: dict[str, Any] = {"no_such_option": 1} if RANK == 1 else {}
+    same(lambda: opened(**keywords), TypeError, "no_such_option", "rank 1")
+    same(lambda: opened(mode="q" if RANK == LAST else "w"), h5py.DefinitionError, "Invalid mode", f"rank {LAST}")
+    assert time.monotonic() - started < 5
+
+
+@scenario
+def no_descriptors_at_open() -> None:
+    """One rank has no descriptor left, or only some, at any point of the open: all ranks say so, and can go on."""
+    with opened() as f:
+        f["x"] = np.arange(SIZE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first = os.open(os.devnull, os.O_RDONLY)
+    os.close(first)
+    for left in range(3):
+        for mode in ("r", "r+"):
+            if RANK == 1:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (first + left, hard))
+            started = time.monotonic()
+            every = everywhere_after(lambda mode=mode: opened(mode).close(), soft, hard)
+            assert time.monotonic() - started < 5
+            assert len({told["text"] for told in every}) == 1, every
+            if left == 0:
+                assert every[0]["type"] == "OSError"
+                assert every[0]["errno"] == errno.EMFILE
+                assert "rank 1" in every[0]["text"]
+    with opened("r") as f:
+        assert f["x"][...].tolist() == list(range(SIZE))
+
+
+def everywhere_after(call: Callable[[], Any], soft: int, hard: int) -> list[dict[str, Any]]:
+    told = caught(call)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return everywhere(told)
+
+
+@scenario
+def atomic_on_one_rank() -> None:
+    f = opened()
+    f.create_dataset("x", (SIZE,), "i4")
+    f.flush()
+
+    def differently() -> None:
+        if RANK == 0:
+            f.atomic = True
+        else:
+            f.flush()
+
+    same(differently, CollectiveMismatchError, "atomic", "rank 0")
+    f.id.set_mpi_atomicity(True)
+    assert f.id.get_mpi_atomicity()
+    f.atomic = False
+    usable(f)
+    f.close()
+
+
+@scenario
+def warnings_of_an_open() -> None:
+    """Once for all ranks; a rank with another option says so itself."""
+    for odd in (-1, 1):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            opened("w", swmr=odd < 0 or odd == RANK).close()
+        count = WORLD.allgather(sum("swmr" in str(one.message) for one in seen))
+        assert count == [int(rank == max(odd, 0)) for rank in range(SIZE)], count
+
+
+@scenario
+def the_late_rank_is_named() -> None:
+    """By those who waited, and by itself."""
     comm = WORLD.Dup()
+    f = opened(comm=comm, collective_timeout=1)
+    f.create_dataset("x", (SIZE,), "i4")
     if RANK == 1:
-        told = caught(lambda: opened(comm=comm, no_such_option=1))
-        assert told["type"] == "TypeError"
-    else:
-        told = caught(lambda: opened(comm=comm, collective_timeout=1))
-        assert told["type"] == "CollectiveTimeout"
-        assert told["ranks"] in ([], [1])
+        time.sleep(2.5)
+    told = everywhere(caught(f.flush))
+    assert {one["type"] for one in told} == {"CollectiveTimeout"}, told
+    assert all(one["ranks"] == [1] for one in told), told
+    assert all("rank 1 did not come" in one["text"] for one in told), told
+    caught(f.close)
 
 
 @scenario
@@ -327,6 +402,15 @@ def other_attributes() -> None:
 @scenario
 def one_more() -> None:
     _defines(lambda f: f.create_dataset("more", (3,), "f4") if RANK == 1 else None, "'more'", "rank 1")
+
+
+@scenario
+def one_more_with_new_dimensions() -> None:
+    """The dataset is named as its user knows it, not the dimensions and the type number that it brings."""
+    _defines(
+        lambda f: f.create_dataset("deep/only", (7, 9), "u2") if RANK == LAST else None,
+        f"dataset 'deep/only': uint16 of shape (7, 9) along (dim_7, dim_9) on rank {LAST}, not on rank",
+    )
 
 
 @scenario

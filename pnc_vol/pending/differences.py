@@ -1,0 +1,104 @@
+"""What ranks defined differently, in the words of those who defined it.
+
+Knows: definitions, a communicator. Does not know: files, when definitions are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn
+
+from pnc_vol.comm import Comm, ranks_text
+from pnc_vol.errors import DefinitionMismatchError
+from pnc_vol.mapping.index import Flat
+from pnc_vol.mapping.tree import DatasetNode, Tree
+
+__all__ = ["described", "raise_difference"]
+
+_SHOWN = 3
+
+Entry = tuple[str, str, str]
+"""Kind, name and what it is."""
+
+
+def raise_difference(comm: Comm, mine: list[Entry]) -> NoReturn:
+    """Raise, on all ranks, the error that names what differs (collective).
+
+    Raises
+    ------
+    DefinitionMismatchError
+    """
+    told = [json.loads(one) for one in comm.exchange("flush definitions", json.dumps(mine).encode())]
+    what, odd = _difference([[(kind, name, text) for kind, name, text in one] for one in told])
+    raise comm.on_all(
+        DefinitionMismatchError(
+            f"ranks defined different things: {what}. "
+            "Every rank must create the same objects and attributes, in the same order",
+            odd,
+        )
+    )
+
+
+def _difference(everyone: list[list[Entry]]) -> tuple[str, list[int]]:
+    """What differs, the first objects of one kind, and the ranks that are fewer."""
+    ranks = range(len(everyone))
+    names = list(dict.fromkeys((kind, name) for told in everyone for kind, name, _ in told))
+    texts = [{(kind, name): text for kind, name, text in told} for told in everyone]
+    found: list[str] = []
+    odd: list[int] = []
+    first = ""
+    for key in names:
+        by_text: dict[str | None, list[int]] = {}
+        for rank in ranks:
+            by_text.setdefault(texts[rank].get(key), []).append(rank)
+        if len(by_text) == 1 or (first and key[0] != first) or len(found) == _SHOWN:
+            continue
+        first, odd = key[0], odd or min(by_text.values(), key=len)
+        said = [f"{text or 'there'} on {ranks_text(of)}" for text, of in by_text.items() if text is not None]
+        said += [f"not on {ranks_text(of)}" for text, of in by_text.items() if text is None]
+        found.append(f"{key[0]} {key[1]}: " + ", ".join(said))
+    if found:
+        return "; ".join(found), odd
+    for at in zip(*everyone, strict=False):
+        order: dict[str, list[int]] = {}
+        for rank, (kind, name, _) in enumerate(at):
+            order.setdefault(f"{kind} {name}", []).append(rank)
+        if len(order) > 1:
+            what = ", ".join(f"{name} on {ranks_text(of)}" for name, of in order.items())
+            return f"the order, where there is {what}", min(order.values(), key=len)
+    return "the same names with different details", list(ranks)
+
+
+def described(tree: Tree, flat: Flat) -> list[Entry]:
+    """All definitions, datasets first: by the paths that they have in HDF5."""
+    header = flat.header
+    found: list[Entry] = []
+    attributes: list[Entry] = []
+    for var, uid in zip(header.vars, flat.uids, strict=True):
+        node = tree.datasets[uid]
+        name = repr(node.path.strip("/"))
+        dims = ", ".join(header.dims[d].name for d in var.dims)
+        found.append(("dataset", name, f"{_kind(node)} of shape {node.shape} along ({dims})"))
+        attributes += [("attribute", f"{attr.name!r} of {name}", _value(attr)) for attr in var.attrs]
+    attributes += [("attribute", f"{attr.name!r} of the file", _value(attr)) for attr in header.attrs]
+    found += attributes
+    found += [("dimension", repr(dim.name), f"of length {dim.size or 'unlimited'}") for dim in header.dims]
+    found.append(("length", "of the record dimension", f"{header.numrecs} records"))
+    return found
+
+
+def _kind(node: DatasetNode) -> str:
+    element = node.element
+    return element.dtype.name if element.kind == "number" else element.kind.replace("_", " ")
+
+
+def _value(attr: object) -> str:
+    text = repr(attr)
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters, {hash_of(text)})"
+
+
+def hash_of(text: str) -> str:
+    """A few digits that tell one long text from another."""
+    from zlib import crc32
+
+    return f"{crc32(text.encode(errors='replace')):08x}"
