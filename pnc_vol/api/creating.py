@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Creating"]
 
+_CONFIG = get_config()
+_USER_DEFINED = 2
+"""HDF5's number for a fill value that somebody chose."""
+
 
 class Creating(HLObject, MutableMappingHDF5):
     """The part of `Group` that makes things."""
@@ -121,6 +125,8 @@ class Creating(HLObject, MutableMappingHDF5):
             ``None`` on the first axis makes it unlimited (the record dimension).
         fillvalue : scalar, optional
             What unwritten elements read as; 0 by default.
+        track_order : bool, optional
+            List attributes in the order of their creation, not by name; by default ``get_config().track_order``.
         chunks, compression, compression_opts, shuffle, fletcher32, scaleoffset, track_times, ... : optional
             Checked as h5py does, remembered while the file is open, not stored.
 
@@ -135,6 +141,8 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         oid = self._id
         session = oid.check()
+        if _CONFIG.track_order:
+            kwds = _tracked(kwds)
         with session.lock:
             if not kwds:
                 node = self._made_plainly(session, name, shape, dtype, data)
@@ -164,6 +172,7 @@ class Creating(HLObject, MutableMappingHDF5):
             or name in group.links
             or not session.writable
             or session.version != 5
+            or _CONFIG.track_order
             or (group.parent is None and group is not session.tree.root)
         ):
             return None
@@ -229,11 +238,8 @@ class Creating(HLObject, MutableMappingHDF5):
         kwupdate
             Keywords of `create_dataset` that differ.
         """
-        for key in ("shape", "dtype", "chunks", "compression", "compression_opts", "scaleoffset", "shuffle",
-                    "fletcher32", "fillvalue"):  # fmt: skip
-            kwupdate.setdefault(key, getattr(other, key))
-        if "track_times" in getattr(getattr(other.id, "node", None), "echo", ()):
-            kwupdate.setdefault("track_times", True)
+        shown = ("shape", "dtype", "chunks", "compression", "compression_opts", "scaleoffset", "shuffle", "fletcher32")
+        kwupdate = {**{key: getattr(other, key) for key in shown}, **_properties(other), **kwupdate}
         if other.maxshape != other.shape:
             kwupdate.setdefault("maxshape", other.maxshape)
         return self.create_dataset(name, **kwupdate)
@@ -296,3 +302,25 @@ class Creating(HLObject, MutableMappingHDF5):
                 session.tree.remove(made)
                 raise
         return dataset_of(self._id.handle, node)
+
+
+def _tracked(kwds: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of a new dataset while ``get_config().track_order`` is set; None stands for False, as in h5py."""
+    return {"track_order": True, **kwds}
+
+
+def _properties(other: Any) -> dict[str, Any]:
+    """What was chosen for a dataset, ours or h5py's, that its attributes do not show.
+
+    A fill value that nobody chose is left out: it would become `_FillValue`, with which other programs mask zeros.
+    """
+    node = getattr(other.id, "node", None)
+    if node is not None:
+        given = node.fillvalue is not None or any(part.fillvalue is not None for part in node.parts.values())
+        tracked, times = "track_order" in node.echo, "track_times" in node.echo
+    else:
+        chosen = other.id.get_create_plist()
+        given = chosen.fill_value_defined() == _USER_DEFINED
+        tracked, times = chosen.get_attr_creation_order() > 0, chosen.get_obj_track_times()
+    found = {"track_order": tracked, "track_times": bool(times)}
+    return {**found, "fillvalue": other.fillvalue} if given else found

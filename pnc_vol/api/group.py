@@ -22,6 +22,7 @@ from pnc_vol.api.creating import Creating
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.links import ExternalLink, SoftLink
+from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import DefinitionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node
@@ -193,7 +194,7 @@ class Group(Creating):
             if self._made_plainly(session, name, None, None, obj) is not None:
                 return
             slot = paths.slot(self._node, name, "create link")
-            plan = create.plan(None, None, obj, {})
+            plan = create.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})
             create.check_version(slot.asked, plan.element, plan.shape, session.version)
             slot.check_free("create link", as_link=True)
             session.check_writable("create dataset")

@@ -59,7 +59,9 @@ class Config:
     """Settings that h5py keeps for the whole process; made by `get_config`.
 
     mpi : bool, True if mpi4py is installed.
-    track_order, complex_names, bool_names, read_byte_strings : kept for code that sets them; without effect.
+    track_order : bool, list members and attributes of new objects in the order of their creation, unless their
+        ``track_order=`` says otherwise.
+    complex_names, bool_names, read_byte_strings : kept for code that sets them; without effect.
     """
 
     default_file_mode = "r"

@@ -135,6 +135,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
             or node.name != name
             or node.parent is not root
             or attrs.markers
+            or (node.echo and "track_order" in node.echo)
         ):
             put(_variable(node, book, numrecs))
             continue
