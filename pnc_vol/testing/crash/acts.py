@@ -68,12 +68,14 @@ class Act(NamedTuple):
     do : callable, given an open file, makes the change; the caller flushes.
     then : callable, given the contents before, says what they are afterwards.
     needs, drops : str, the dataset that the change is about, and the one that it removes.
+    once : bool, whether it cannot be made twice.
     """
 
     do: Callable[[Any], None]
     then: Callable[[Contents], Contents]
     needs: str = ""
     drops: str = ""
+    once: bool = False
 
 
 def _with(name: str, index: Any, value: Any) -> Callable[[Contents], Contents]:
@@ -165,10 +167,12 @@ ACTS: dict[str, Act] = {
     "data": Act(lambda f: f["a"].__setitem__(slice(5, 20), -1.0), _with("a", slice(5, 20), -1.0), "a"),
     "append": Act(_append, _appended, "r"),
     "fewer records": Act(lambda f: f["r"].resize(2, axis=0), _resized("r", (2, 10)), "r"),
-    "second record dataset": Act(_second_records, lambda before: before.having({"q": np.full((2, 3), 9, "i2")})),
+    "second record dataset": Act(
+        _second_records, lambda before: before.having({"q": np.full((2, 3), 9, "i2")}), once=True
+    ),
     "attribute": _attribute("note", "x" * 50),
     "long attribute": _attribute("much", np.arange(3000, dtype="i4")),
-    "define": Act(_define, lambda before: before.having({"new": 2 * FIXED})),
+    "define": Act(_define, lambda before: before.having({"new": 2 * FIXED}), once=True),
     "ragged": Act(lambda f: f["v"].__setitem__(1, [30, 31]), _row(1, [30, 31]), "v"),
     "ragged, same length": Act(lambda f: f["v"].__setitem__(2, [7, 8, 9]), _row(2, [7, 8, 9]), "v"),
     "grow": Act(_grow, _resized("z", (14, 14), (slice(12, 14), 6)), "z"),
