@@ -114,15 +114,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     phases.end("data")
     if failures and _all_or_nothing(session, target):
         raise comm.on_all(_flush_error(failures, session.path, closing=closing, held=True))
-    numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
-    try:
-        with comm.errors_shared():
-            write_header(session, with_records(session, target.header, numrecs), durable=durable)
-    except Exception as reason:
-        if failures:
-            # what failed first, and stays pending, says more than the header that met the same full disk
-            raise comm.on_all(_flush_error(failures, session.path, closing=closing)) from reason
-        raise
+    _header(session, target, lowest, failures, durable=durable, closing=closing)
     if later:
         _fill(session, target, session.driver, later, only_cuts=True)
         later.clear()
@@ -137,6 +129,22 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     phases.report()
     if failures:
         raise comm.on_all(_flush_error(failures, session.path, closing=closing))
+
+
+def _header(
+    session: Session, target: Placed, lowest: int, failures: list[RequestFailure], *, durable: bool, closing: bool
+) -> None:
+    """Write the header, with the records that are whole (collective)."""
+    comm = session.comm
+    numrecs = min(numrecs_of(session.tree), max(session.tree.records, lowest))
+    try:
+        with comm.errors_shared():
+            write_header(session, with_records(session, target.header, numrecs), durable=durable)
+    except Exception as reason:
+        if failures:
+            # what failed first, and stays pending, says more than the header that met the same full disk
+            raise comm.on_all(_flush_error(failures, session.path, closing=closing)) from reason
+        raise
 
 
 def _live_cuts(session: Session, cuts: Cuts) -> Cuts:
