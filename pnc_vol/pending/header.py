@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -204,13 +203,12 @@ def _sync_here(session: Session) -> None:
         return
     # A driver of several ranks is synced by all of them together.
     system = session.options.system
-    fd = system.open(location.path, os.O_RDWR | os.O_CLOEXEC)
+    # the descriptor that rank 0 holds, which stands for the file whatever its name has become
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
     try:
         system.fdatasync(fd)
     except OSError as error:
         raise SyncError(error.errno, f"{location.path}: {error.strerror}") from error
-    finally:
-        system.close(fd)
 
 
 def _remember(session: Session, reason: Exception) -> None:
