@@ -17,7 +17,6 @@ SECONDS = 2.0
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.xfail(strict=False, reason="defects A1 and A6: two files of one name, two writers")
 def test_no_process_finds_a_mix(mix: str, tmp_path: pathlib.Path) -> None:
     told = PROCESSES["run_mix"](tmp_path, MIXES[mix], seconds=SECONDS)
     assert not told["wrong"], told
