@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -138,16 +139,16 @@ class Tail:
                     raise
                 size = max(need, size // 4 // _PAGE * _PAGE)
         moved = self.system.mmap(self.fd, size, at)
-        self._unmap()
+        self.give_up_window()
         self.window, self.begin, self.limit, self._size = moved, base, base + size, size
 
     def cut(self, end: int) -> None:
         """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more."""
         if self.share is None:
-            self._unmap()
+            self.give_up_window()
             self.system.ftruncate(self.fd, end)
         elif end < self.begin:
-            self._unmap()
+            self.give_up_window()
         self.end = end
 
     def take_back(self, end: int) -> None:
@@ -157,19 +158,20 @@ class Tail:
         except OSError:
             self.end = end
 
-    def _unmap(self) -> None:
+    def give_up_window(self) -> None:
+        """Let go of the window; the next append opens one."""
         if self.window is not None:
             self.window.close()
         self.window, self.begin, self.limit = None, 0, 0
 
     def leave(self) -> None:
         """Let go of the file as it is."""
-        self._unmap()
+        self.give_up_window()
         self.system.close(self.fd)
 
     def close(self) -> None:
         """Give up the window, and what was reserved beyond the end."""
-        self._unmap()
+        self.give_up_window()
         if self.share is None:
             with suppress(OSError):
                 self.system.ftruncate(self.fd, self.end)
@@ -240,6 +242,25 @@ class LogFiles:
     def nbytes(self) -> int:
         """Bytes of all four files."""
         return self.meta.end + self.data.end + self.commit.end + self.defs.end
+
+    def sizes(self) -> Iterator[tuple[str, int, int]]:
+        """Of each file its path, the bytes that were written to it, and those that are there."""
+        for suffix, tail in self._tails.items():
+            there = self.system.fstat(tail.fd).st_size
+            yield self.path(suffix), tail.end, there if tail.share is None else tail.share.size_of(there)
+
+    def make_safe(self) -> None:
+        """After somebody cut a file: let no store go to a window behind its end, which the system answers by a signal.
+
+        What was cut off is not brought back: reading values meets their end.
+        """
+        for tail in self._tails.values():
+            end = max(tail.limit, _PAGE)
+            if tail is self.data:
+                tail.give_up_window()
+            elif tail.share is None and self.system.fstat(tail.fd).st_size < end:
+                with suppress(OSError):
+                    self.system.fallocate(tail.fd, 0, end)
 
     def sync(self) -> None:
         """Bring all to stable storage, the commit records last."""

@@ -21,7 +21,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from zlib import crc32
 
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import warn_outside
+from pnc_vol.errors import LogError, warn_outside
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
@@ -51,6 +51,7 @@ from pnc_vol.pending.log.definitions import encode_work
 from pnc_vol.pending.log.files import FULL, LogFiles, Share
 from pnc_vol.pending.log.folders import forget_folder
 from pnc_vol.pending.log.hints import hints_in_force
+from pnc_vol.pending.log.intact import what_is_wrong
 from pnc_vol.pending.log.known import Known, cut_to_rounds, entries_of, rows_of_request
 from pnc_vol.pending.log.layout import DATA_MAGIC, MAX_NDIMS_AT, LogHeader, encode_header
 from pnc_vol.pending.log.quick import post_run
@@ -106,6 +107,8 @@ class LogQueue(Queue):
         self.logging = True
         self.entry_requests, self.entry_ends = array("q"), array("q")
         """Request and end of each entry."""
+        self.broken = ""
+        """What another process did to the log."""
         self._each = options.burst_buf_sync == "each"
         self.quick = not self._each and not self._limited
         self._work = encode_work(os.path.basename(file.work)) if file.temporary else b""
@@ -321,12 +324,33 @@ class LogQueue(Queue):
         self.logging = False
 
     def about_to_flush(self) -> None:
-        """A new epoch; bring the log to stable storage if that was asked for at flushes."""
+        """A new epoch; bring the log to stable storage if that was asked for at flushes.
+
+        Raises
+        ------
+        LogError
+            Somebody cut a file of the log, or wrote to it: what was posted cannot be flushed.
+        """
+        self._check_whole()
         if self.options.burst_buf_sync != "none":
             self.files.sync()
         self.defining.about_to_flush((self.epoch, self.fills), logging=self.logging)
         self.epoch += 1
         self.fills = 0
+
+    def _check_whole(self) -> None:
+        if not self.broken and self.sequence:
+            self.broken = what_is_wrong(self.files, self._begins[-1][1])
+            if self.broken:
+                self.files.make_safe()
+                self.stop_logging()
+        if self.broken and any(weight_of(batch)[0] for batch in self.closed):
+            raise LogError(
+                f"{self.header.path}: the log of what was posted is damaged: {self.broken}. Another process changed "
+                "it, and what was posted since the last flush cannot be flushed: f.cancel() drops it, 'pnc-vol replay "
+                f"--salvage FILE {os.path.dirname(self.files.base)}' takes what is whole when the job has ended",
+                field="log",
+            )
 
     def about_to_write(self, header: bytes) -> None:
         """Say which header comes: from then on datasets are in the file under their new names."""
@@ -338,6 +362,13 @@ class LogQueue(Queue):
     def settled(self) -> None:
         """All that was posted is in the file, header included: begin the log anew."""
         if not self.empty:
+            return
+        if self.broken:
+            # Later posts wait in memory; nothing of this log may be replayed any more.
+            with suppress(OSError):
+                for tail, end in reversed(self._begins):
+                    tail.cut(end)
+            self._forget()
             return
         if self.sequence or self.known:
             try:
@@ -361,7 +392,11 @@ class LogQueue(Queue):
         for tail, end in (*others, commit):
             if tail.end != end:
                 tail.cut(end)
-        self.sequence = self.entries = self.counters[1] = 0
+        self.counters[1] = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.sequence = self.entries = 0
         self.defining.forget()
         self.entry_requests, self.entry_ends = array("q"), array("q")
 
