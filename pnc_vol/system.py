@@ -53,8 +53,8 @@ _NO_COPY_RANGE = (
 CALLS = (
     "open", "close", "pread_into", "preadv", "pwrite", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
     "fsync_dir", "fstat", "stat", "lstat", "rename", "link", "unlink", "mkdir", "rmdir", "listdir", "fchmod", "fchown",
-    "getxattr", "setxattr", "flock", "record_lock", "name_of", "mmap", "memory_file", "copy_range", "realpath",
-    "getpid", "umask", "token",
+    "getxattr", "setxattr", "listxattr", "flock", "record_lock", "name_of", "mmap", "memory_file", "copy_range",
+    "realpath", "getpid", "umask", "token",
 )  # fmt: skip
 
 
@@ -129,13 +129,7 @@ class System:
         os.fchown(fd, user, group)
 
     def flock(self, fd: int, *, exclusive: bool, wait: bool = False) -> None:
-        """Lock the whole file until `fd` is closed.
-
-        Raises
-        ------
-        BlockingIOError
-            Another holder is in the way and `wait` is False.
-        """
+        """Lock the whole file until `fd` is closed; `BlockingIOError` if somebody has it and `wait` is False."""
         fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
 
     def record_lock(self, fd: int, command: int, asked: bytes) -> bytes:
@@ -195,6 +189,9 @@ class System:
 
     def setxattr(self, path: Path, name: str, value: bytes, flags: int = 0) -> None:
         _with_attributes("setxattr")(path, name, value, flags)
+
+    def listxattr(self, path: Path) -> list[str]:
+        return sorted(_with_attributes("listxattr")(path))
 
     def fsync_dir(self, path: Path) -> None:
         """Put the names of a directory on stable storage."""

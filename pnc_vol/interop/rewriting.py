@@ -24,6 +24,7 @@ import numpy as np
 from pnc_vol.format.moving import Moves
 from pnc_vol.pending.commit import Location
 from pnc_vol.pending.journal import neighbour
+from pnc_vol.pending.likeness import own
 from pnc_vol.pending.locking import Held
 from pnc_vol.pending.naming import mode_of_new
 from pnc_vol.system import System, copy_all, read_at, write_all
@@ -89,7 +90,10 @@ def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, syst
         mode = mode_of_new(system, target, exclusive=exclusive, held=held)
         fd = _begin(system, work)
         try:
-            _own(system, fd, target, mode)
+            try:
+                own(system, fd, system.stat(target), mode)
+            except FileNotFoundError:
+                system.fchmod(fd, mode)
             write_all(system, fd, copying.head, 0)
             _copy(system, source, fd, copying)
             system.ftruncate(fd, copying.nbytes)
@@ -155,22 +159,6 @@ def _lock(system: System, fd: int, work: str) -> None:
         # some network file systems have no locks: two repacks at a time are then the user's to avoid
         if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):
             raise
-
-
-def _own(system: System, fd: int, path: str, mode: int) -> None:
-    """Give the new file the permissions, and if possible the owner, of what it replaces."""
-    with suppress(FileNotFoundError):
-        there, made = system.stat(path), system.fstat(fd)
-        if (there.st_uid, there.st_gid) != (made.st_uid, made.st_gid):
-            try:
-                system.fchown(fd, there.st_uid, there.st_gid)
-            except PermissionError:
-                try:
-                    system.fchown(fd, -1, there.st_gid)
-                except PermissionError:
-                    # what was for a group that this user is not of is not for the user's own group
-                    mode &= ~0o070 | (mode & 0o007) << 3
-    system.fchmod(fd, mode)
 
 
 def _copy(system: System, source: int, target: int, copying: Copying) -> None:

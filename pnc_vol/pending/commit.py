@@ -27,8 +27,8 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.pending.batches import one_extent
-from pnc_vol.pending.identity import carry
 from pnc_vol.pending.journal import content_of, cut_name, forget_journal, journal_path
+from pnc_vol.pending.likeness import make_alike
 from pnc_vol.pending.locking import Held, Key
 from pnc_vol.pending.naming import mode_of_new, name_new
 from pnc_vol.system import System, exists, write_all
@@ -175,11 +175,10 @@ class Location:
         made.replaces = self.replaces
         made._origin = self.key if self.published else self._origin
         with _named(self.path):
-            made.key = _write_new(self.system, made.work, b"", there.st_mode & 0o7777, held=self.held)
+            made.key = _write_new(self.system, made.work, b"", 0o600, held=self.held)
             try:
-                # Logs that belong to the file belong to the copy once that has its name.
-                carry(self.system, self.work, made.work)
-            except OSError:
+                make_alike(self.system, self.work, there, made.work, self.path)
+            except BaseException:
                 made.discard()
                 raise
         return made

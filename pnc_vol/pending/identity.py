@@ -7,7 +7,7 @@ Rules
 1. An identity is 16 random bytes in the extended attribute ``user.pnc_vol.id``. It is no part of the file's bytes: a
    file that was written through a log has the same bytes as one that was not.
 2. Only what must know a file again gives it an identity (`identify`): opening it with a log. A rename keeps it; a copy
-   that takes the file's place gets it before the rename (`carry`).
+   that takes the file's place gets it before the rename (`likeness`).
 3. Where the file system has no such attributes, the inode number stands for the file. It may be used again for another
    file, so who relies on it compares the header as well.
 """
@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from pnc_vol.system import System
 
-__all__ = ["ATTRIBUTE", "UNKNOWN", "by_inode", "carry", "identify", "identities_of", "identity_of", "shown"]
+__all__ = ["ATTRIBUTE", "UNKNOWN", "by_inode", "identify", "identities_of", "identity_of", "shown"]
 
 ATTRIBUTE = "user.pnc_vol.id"
 _BYTES = 16
@@ -84,18 +84,6 @@ def identities_of(system: System, path: str) -> set[bytes]:
         There is no such file.
     """
     return {_attribute(system, path), _by_number(system, path)} - {b""}
-
-
-def carry(system: System, source: str, target: str) -> None:
-    """Give a file that is to take another one's place the other one's identity, if that has any.
-
-    Raises
-    ------
-    OSError
-        It has one, and that cannot be stored.
-    """
-    if found := _attribute(system, source):
-        system.setxattr(target, ATTRIBUTE, found, 0)
 
 
 def by_inode(identity: bytes) -> bool:
