@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
+from pnc_vol.api.echo import warn_of_storage
 from pnc_vol.api.ids import GroupID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
@@ -149,12 +150,12 @@ class Creating(HLObject, MutableMappingHDF5):
                 if node is not None:
                     return dataset_of(oid.handle, node)
             if name is None:
-                plan = create.plan(shape, dtype, data, kwds)
+                plan = _planned(session, shape, dtype, data, kwds)
                 create.check_version("without a name", plan.element, plan.shape, session.version)
                 session.check_writable("create dataset")
                 return self._make(None, plan)
             slot = paths.slot(self._node, name, "create dataset")
-            plan = create.plan(shape, dtype, data, kwds)
+            plan = _planned(session, shape, dtype, data, kwds)
             if session.version != 5:
                 create.check_version(slot.asked, plan.element, plan.shape, session.version)
             slot.check_free("create dataset")
@@ -302,6 +303,14 @@ class Creating(HLObject, MutableMappingHDF5):
                 session.tree.remove(made)
                 raise
         return dataset_of(self._id.handle, node)
+
+
+def _planned(session: Session, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> create.Plan:
+    """Check the arguments; of the ranks of a file the first one warns of what is not stored."""
+    plan = create.plan(shape, dtype, data, kwds)
+    if plan.echo and session.comm.rank == 0:
+        warn_of_storage(plan.echo, kwds)
+    return plan
 
 
 def _tracked(kwds: dict[str, Any]) -> dict[str, Any]:

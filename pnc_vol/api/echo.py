@@ -6,7 +6,8 @@ Rules
 -----
 1. What h5py refuses is refused with the same builtin, so that a mistake shows up here too.
 2. What was accepted is kept in `DatasetNode.echo` and shown by the dataset's properties while the file is open.
-3. One `PncVolWarning` per kind and process says that the option is not stored; a ported script runs on.
+3. One `PncVolWarning` per kind and process says that the option is not stored; a ported script runs on. Of several
+   ranks the first one warns (`warn_of_storage`), since all create the same datasets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from pnc_vol.errors import DefinitionError, warn_once
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks"]
+__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_of_storage"]
 
 Shape = tuple[int, ...]
 
@@ -91,7 +92,6 @@ def check_storage(
     if scaleoffset is not None:
         echo["scaleoffset"] = int(scaleoffset)
     _flags(options, echo)
-    _warn(echo, options)
     return echo
 
 
@@ -218,7 +218,14 @@ def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
         echo["fill_time"] = fill_time
 
 
-def _warn(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def warn_of_storage(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Warn, once per kind, of options that are not stored.
+
+    Parameters
+    ----------
+    echo : what `check_storage` made of the options
+    options : the keywords of ``create_dataset``
+    """
     for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times"):
         if kind in echo:
             warn_once(kind, "CDF cannot hold this storage option; it is remembered while the file is open, not stored")

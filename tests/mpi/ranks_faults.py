@@ -216,6 +216,20 @@ def warnings_of_an_open() -> None:
 
 
 @scenario
+def warnings_of_storage_options() -> None:
+    """Once for all ranks, although every rank passes them; each rank of a file of its own has its own."""
+    for comm, expected in ((WORLD, [1] + [0] * (SIZE - 1)), (MPI.COMM_SELF, [0] + [1] * (SIZE - 1))):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with opened("w", comm=comm, name="" if comm is WORLD else str(RANK)) as f:
+                x = f.create_dataset("x", (4,), "i4", chunks=(2,), compression="gzip")
+                assert (x.chunks, x.compression) == ((2,), "gzip")
+        for kind in ("compression: CDF", "chunks: CDF"):
+            count = WORLD.allgather(sum(kind in str(one.message) for one in seen))
+            assert count == expected, (kind, count)
+
+
+@scenario
 def the_late_rank_is_named() -> None:
     """By those who waited, and by itself."""
     comm = WORLD.Dup()
