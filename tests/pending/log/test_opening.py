@@ -289,9 +289,12 @@ def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs:
     try:
         os.read(reading, 1)
         live = folders(logs)
+        with pytest.raises(OSError, match="unable to lock file"):
+            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True)
+        # Who goes without the lock is told.
         with (
             pytest.warns(pnc_vol.PncVolWarning, match="a job that still runs writes to this file through a log"),
-            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True) as f,
+            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=False) as f,
         ):
             assert list(f) == []
         assert folders(logs) == live
@@ -374,11 +377,13 @@ def test_folders_of_other_users_do_not_count(tmp_path: pathlib.Path, logs: pathl
     job(tmp_path / "x.nc", logs)
     (folder,) = folders(logs)
     os.chown(folder, 12345, 12345)
-    with open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
+    told = pytest.warns(pnc_vol.PncVolWarning, match="not looked into: .*belongs to user 12345")
+    with told, open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
         assert list(f) == []
     os.chown(folder, 0, 0)
     os.chmod(folder, 0o777)
-    with open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
+    told = pytest.warns(pnc_vol.PncVolWarning, match="not looked into: .*others may write to it")
+    with told, open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
         assert list(f) == []
     assert folder in folders(logs)
 
