@@ -98,11 +98,11 @@ class AttributeManager(MutableMappingHDF5):
                 with session.lock:
                     # What most attributes are: nothing is wrong with the name nor the value.
                     if node.attrs.put_again(name, value):
-                        node.tree.version += 1
+                        node.tree.touch_attributes(node)
                         return
                     if name.isascii() and name and "\0" not in name and is_plain(value):
                         node.attrs.put(name, value)
-                        node.tree.version += 1
+                        node.tree.touch_attributes(node)
                         return
         self.create(name, value)  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ class AttributeManager(MutableMappingHDF5):
                 return
             self._find(attrs, text)
             del attrs[text]
-            self._id.node.tree.touch()
+            self._id.node.tree.touch_attributes(self._id.node)
 
     def create(
         self, name: str, data: Any, shape: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None
@@ -169,7 +169,7 @@ class AttributeManager(MutableMappingHDF5):
                 )
             _make_way(self._id.node, text)
             attrs[text] = made
-            self._id.node.tree.touch()
+            self._id.node.tree.touch_attributes(self._id.node)
 
     def modify(self, name: str, value: Any) -> None:
         """Change the value and keep the type; an attribute that is not there is made.
@@ -199,7 +199,7 @@ class AttributeManager(MutableMappingHDF5):
             if array.dtype.kind == "U" or (array.dtype.kind == "S") != (old.dtype.kind == "S"):
                 raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {old.dtype!r}")
             attrs[text] = make_attribute(array.reshape(old.shape), dtype=old.dtype)
-            self._id.node.tree.touch()
+            self._id.node.tree.touch_attributes(self._id.node)
 
     def get_id(self, name: str | bytes) -> AttributeID:
         """Type and shape of an attribute, without its value.

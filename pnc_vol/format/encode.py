@@ -12,6 +12,8 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from struct import pack_into
 from typing import NamedTuple
 
@@ -19,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.limits import check_limits, check_names
+from pnc_vol.format.limits import check_attrs, check_limits, check_names
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.sizes import inner_bytes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, VARIABLE, WIDTHS, Widths
 
-__all__ = ["check_limits", "check_names", "encode", "header_size", "numrecs_bytes", "unplaced"]
+__all__ = ["check_limits", "check_names", "encode", "header_size", "numrecs_bytes", "unplaced", "with_attributes"]
 
 _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 """Padding by the length modulo 4 of what it follows."""
@@ -83,19 +85,62 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     if check:
         check_names(header)
     w, frame = WIDTHS[header.version], _frame(header)
-    # It is filled in, so it serves once.
-    del header.derived["frame"]
     begins = np.array([var[4] for var in header.vars], np.int64)
     if begins.size and int(begins.min()) < 0:
         name = header.vars[int(begins.argmin())].name
         raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
+    # The frame serves again when it is as it was.
+    del header.derived["frame"]
     pack_into(w.number.format, frame.body, 4, header.numrecs)
     words, at = np.frombuffer(frame.body, ">u4"), frame.begin_at >> 2
     if w.begin == 8:
         words[at] = begins >> 32
         at += 1
     words[at] = begins & 0xFFFFFFFF
-    return bytes(frame.body)
+    made = bytes(frame.body)
+    pack_into(w.number.format, frame.body, 4, 0)
+    words[at] = 0
+    if w.begin == 8:
+        words[at - 1] = 0
+    header.derived["frame"] = frame
+    return made
+
+
+def with_attributes(header: Header, own: Mapping[int, tuple[Attr, ...]], attrs: tuple[Attr, ...]) -> Header:
+    """The same definitions with other attributes; only these are checked and encoded.
+
+    Parameters
+    ----------
+    header : Header
+    own : the attributes of variables, by their index; those of the others stay
+    attrs : attributes of the file
+
+    Raises
+    ------
+    DefinitionError
+        An attribute that the version cannot hold.
+
+    Examples
+    --------
+    >>> old = Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6)))
+    >>> with_attributes(old, {1: (Attr("units", 2, 1, b"K"),)}, ()).vars[1].attrs[0].name
+    'units'
+    """
+    variables = list(header.vars)
+    for i, found in own.items():
+        variables[i] = variables[i]._replace(attrs=found)
+    made = replace(header, attrs=attrs, vars=tuple(variables))
+    known = header.derived
+    if "inner_sizes" in known:
+        made.derived["inner_sizes"] = known["inner_sizes"]
+    if known.get("within_limits"):
+        check_attrs("The file", attrs, header.version)
+        for i, found in own.items():
+            check_attrs(f"Variable {variables[i].name!r}", found, header.version)
+        made.derived["within_limits"] = True
+    if "frame" in known:
+        made.derived["frame"] = _Writer(WIDTHS[header.version]).changed(known["frame"], header, made, sorted(own))
+    return made
 
 
 _MOST_KNOWN = 1 << 12
@@ -130,14 +175,34 @@ class _Writer:
 
     def frame(self, header: Header) -> _Frame:
         w = self.w
-        pieces = [b"CDF" + bytes([header.version]) + w.number.pack(0), self.listing(DIMENSION, len(header.dims))]
-        pieces += [self.name(dim.name) + w.number.pack(dim.size) for dim in header.dims]
-        pieces.append(self.attributes(header.attrs))
-        pieces.append(self.listing(VARIABLE, len(header.vars)))
+        pieces = [self.dimensions(header), self.attributes(header.attrs), self.listing(VARIABLE, len(header.vars))]
         first = sum(map(len, pieces))
-        variables = self.variables(header)
+        variables = self.variables(header, header.vars)
         ends = np.cumsum(np.fromiter(map(len, variables), np.int64, len(variables)))
         return _Frame(bytearray().join(pieces + variables), ends + (first - w.begin))
+
+    def changed(self, frame: _Frame, old: Header, new: Header, indices: list[int]) -> _Frame:
+        """The frame of `new`, which has other attributes than `old`: of the file, and of the variables `indices`."""
+        before, begin_at, at = memoryview(frame.body), frame.begin_at.copy(), 0
+        pieces: list[bytes | memoryview] = []
+        if new.attrs is not old.attrs:
+            start, made = len(self.dimensions(old)), self.attributes(new.attrs)
+            at = start + len(self.attributes(old.attrs))
+            pieces += (before[:start], made)
+            begin_at += start + len(made) - at
+        was, now = ([header.vars[i] for i in indices] for header in (old, new))
+        for i, gone, made in zip(indices, self.variables(old, was), self.variables(new, now), strict=True):
+            end = int(frame.begin_at[i]) + self.w.begin
+            pieces += (before[at : end - len(gone)], made)
+            begin_at[i:] += len(made) - len(gone)
+            at = end
+        return _Frame(bytearray().join([*pieces, before[at:]]), begin_at)
+
+    def dimensions(self, header: Header) -> bytes:
+        """The beginning of a header, with its dimensions."""
+        w = self.w
+        pieces = [b"CDF" + bytes([header.version]) + w.number.pack(0), self.listing(DIMENSION, len(header.dims))]
+        return b"".join(pieces + [self.name(dim.name) + w.number.pack(dim.size) for dim in header.dims])
 
     def listing(self, tag: int, n: int) -> bytes:
         return self.w.listing.pack(tag if n else ABSENT, n)
@@ -156,8 +221,8 @@ class _Writer:
             pieces += (head, pack(code, nelems), data, _NUL[len(data) & 3])
         return b"".join(pieces)
 
-    def variables(self, header: Header) -> list[bytes]:
-        """The variables one by one."""
+    def variables(self, header: Header, chosen: Iterable[Var]) -> list[bytes]:
+        """Variables of a header, one by one."""
         pieces: list[bytes] = []
         put, number = pieces.append, self.w.number.pack
         # Variables often have all but the name in common.
@@ -167,7 +232,7 @@ class _Writer:
         attrs: tuple[Attr, ...] | None = None
         code = -1
         rest = b""
-        for var in header.vars:
+        for var in chosen:
             name = var[0]
             if var[1] is not dims or var[2] is not attrs or var[3] != code:
                 _, dims, attrs, code, _ = var

@@ -118,7 +118,7 @@ def check_limits(header: Header) -> None:
         if len(entries) > MAX_COUNT:
             raise DefinitionError(f"{len(entries)} {kind}: a file holds at most {MAX_COUNT}.")
     _check_dims(header)
-    _check_attrs("The file", header.attrs, version)
+    check_attrs("The file", header.attrs, version)
     codes = WIDTHS[version].sizes
     # Variables often share dimensions, and one tuple of attributes with the one before.
     checked: set[tuple[int, ...]] = set()
@@ -136,7 +136,7 @@ def check_limits(header: Header) -> None:
         if attrs is not last:
             last = attrs
             if attrs and id(attrs) not in seen:
-                _check_attrs(f"Variable {name!r}", attrs, version)
+                check_attrs(f"Variable {name!r}", attrs, version)
                 seen.add(id(attrs))
     _check_sizes(header)
     header.derived["within_limits"] = True
@@ -159,7 +159,11 @@ def _check_dims(header: Header) -> None:
             )
 
 
-def _check_attrs(owner: str, attrs: tuple[Attr, ...], version: int) -> None:
+def check_attrs(owner: str, attrs: tuple[Attr, ...], version: int) -> None:
+    """Refuse attributes that the version cannot hold.
+
+    owner : str, whose they are, in the words of the error.
+    """
     sizes = WIDTHS[version].sizes
     for name, code, nelems, data in attrs:
         size = sizes.get(code)

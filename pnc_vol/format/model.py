@@ -68,7 +68,8 @@ class Header:
     version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
     numrecs : int, records that the file holds.
     derived : dict, what other modules found out about the definitions, so that nobody has to find it again; one for all
-        headers made of each other by `with_numrecs` and `with_begins`, so nothing in it may depend on these.
+        headers made of each other by `with_numrecs`, `with_begins` and `with_vars`, so nothing in it may depend on
+        these.
     """
 
     version: int
@@ -92,7 +93,11 @@ class Header:
         """
         name, dims, attrs, code = ([var[i] for var in self.vars] for i in range(4))
         made = map(tuple.__new__, repeat(Var), zip(name, dims, attrs, code, begins, strict=True))
-        return self._of_these(replace(self, vars=tuple(made)))
+        return self.with_vars(tuple(made))
+
+    def with_vars(self, variables: tuple[Var, ...]) -> Header:
+        """The same definitions, of which `variables` differ in their begins alone."""
+        return self._of_these(replace(self, vars=variables))
 
     def _of_these(self, made: Header) -> Header:
         object.__setattr__(made, "derived", self.derived)

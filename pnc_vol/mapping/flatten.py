@@ -25,7 +25,7 @@ from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import MARKERS, NameBook, dataset_name, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, Node, Tree, groups_below, groups_implied
 
-__all__ = ["Flat", "fill_attr", "numrecs_of", "to_header"]
+__all__ = ["Flat", "fill_attr", "global_attrs", "numrecs_of", "to_header", "variable_of"]
 
 FILL = "_FillValue"
 SAMPLE_DIMENSION, SAMPLES = "sample_dimension", "sample"
@@ -39,10 +39,14 @@ class Flat(NamedTuple):
 
     header : Header, nothing placed (`begin` -1, `numrecs` 0).
     uids : tuple of int, ``header.vars[i]`` belongs to the dataset ``uids[i]``.
+    book : DimBook, the dimensions as they were found, with what is known of them.
+    moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     """
 
     header: Header
     uids: tuple[int, ...]
+    book: DimBook
+    moved: list[int] | None
 
 
 def numrecs_of(tree: Tree) -> int:
@@ -79,8 +83,8 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
         known = {var.dims for var in variables}
         new = {old: tuple(moved[index] for index in old) for old in known}
         variables = [var._replace(dims=new[var.dims]) for var in variables]
-    header = Header(version, 0, dims, _global_attrs(tree), tuple(variables))
-    return Flat(header, tuple(tree.datasets))
+    header = Header(version, 0, dims, global_attrs(tree), tuple(variables))
+    return Flat(header, tuple(tree.datasets), book, moved)
 
 
 def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
@@ -137,7 +141,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
             or attrs.markers
             or (node.echo and "track_order" in node.echo)
         ):
-            put(_variable(node, book, numrecs))
+            put(variable_of(node, book, numrecs))
             continue
         element = node.element
         if before is None or element is not before.element or shape != before.shape or node.names is not before.names:
@@ -147,7 +151,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
             if found is None:
                 found = _plain_kind(node, book)
                 if found is None:
-                    put(_variable(node, book, numrecs))
+                    put(variable_of(node, book, numrecs))
                     continue
                 known[key] = found
             before, (dims, code) = node, found
@@ -157,7 +161,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
             raw = _spelled(attrs, marker)
             if marker:
                 # What `_spelled` has to say in a marker, it says again.
-                put(_variable(node, book, numrecs))
+                put(variable_of(node, book, numrecs))
                 continue
         put(_make(Var, (name, dims, raw, code, -1)))
     return made
@@ -181,7 +185,7 @@ _SHORT = 60
 _make = tuple.__new__
 
 
-def _variable(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
+def variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     """One variable with its attributes and marker."""
     element = node.element
     if node.owner is not None:
@@ -368,7 +372,7 @@ def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker:
     return written
 
 
-def _global_attrs(tree: Tree) -> tuple[Attr, ...]:
+def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
     groups = groups_below(tree.root)

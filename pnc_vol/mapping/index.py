@@ -6,6 +6,7 @@ Knows: where the two directions are written. The mapping itself is specified in 
 from __future__ import annotations
 
 from pnc_vol.mapping.flatten import Flat, fill_attr, numrecs_of, to_header
+from pnc_vol.mapping.respelling import respelled
 from pnc_vol.mapping.unflatten import from_header
 
-__all__ = ["Flat", "fill_attr", "from_header", "numrecs_of", "to_header"]
+__all__ = ["Flat", "fill_attr", "from_header", "numrecs_of", "respelled", "to_header"]

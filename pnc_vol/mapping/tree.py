@@ -7,7 +7,8 @@ Rules
 -----
 1. A node is reached from its parent's `children`; `path` is derived, never stored.
 2. `Tree.datasets` keeps creation order: that is the order of the variables in the header.
-3. Whoever changes anything calls `Tree.touch()`: the next flush compares `version` with what it wrote.
+3. Whoever changes anything calls `Tree.touch()`, or `Tree.touch_attributes()` if it is only the attributes of one
+   object: the next flush compares `version` with what it wrote.
 """
 
 from __future__ import annotations
@@ -161,6 +162,8 @@ class Tree:
         self.root = GroupNode(self, "", None, Attributes())
         self.datasets: dict[int, DatasetNode] = {}
         self.version = 0
+        self.changed: set[Node] | None = None
+        """Objects whose attributes changed since the definitions were last made a header; None if more changed."""
         self.links = 0
         """How many entries groups had in `GroupNode.links` at most: nothing looks for them while there are none."""
         self.next_uid = 0
@@ -182,6 +185,13 @@ class Tree:
     def touch(self) -> None:
         """Say that a definition changed."""
         self.version += 1
+        self.changed = None
+
+    def touch_attributes(self, node: Node) -> None:
+        """Say that attributes of an object changed, and nothing else."""
+        self.version += 1
+        if self.changed is not None:
+            self.changed.add(node)
 
     def coordinate_scale(self, node: DatasetNode) -> str:
         """The name of a scale that is a coordinate variable, if no marker says another one.
@@ -242,6 +252,7 @@ class Tree:
         if parent.order is not None:
             parent.note(name)
         self.version += 1
+        self.changed = None
         return node
 
     def _new(

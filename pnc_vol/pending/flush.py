@@ -40,6 +40,7 @@ from pnc_vol.pending.header import check_durable, cut_tail, with_records, write_
 from pnc_vol.pending.moved import drop_copy, moved, replaces_live, use_copy
 from pnc_vol.pending.placed import Cuts, Placed
 from pnc_vol.pending.report import Phases
+from pnc_vol.pending.respelling import with_changed_attributes
 from pnc_vol.pending.transport import wish_of
 
 if TYPE_CHECKING:
@@ -236,6 +237,18 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         session.ordered_by_place = True
     if session.flat is not None and session.flat_version == tree.version and not (common and session.widened):
         return session.flat
+    flat = None if common and session.widened else with_changed_attributes(session)
+    if flat is None:
+        flat = _anew(session, common=common)
+        if common and session.widened:
+            return flat
+    session.flat, session.flat_version, tree.changed = flat, tree.version, set()
+    return flat
+
+
+def _anew(session: Session, *, common: bool) -> Flat:
+    """The definitions made of the whole tree; see `_definitions`."""
+    tree = session.tree
     grown = {uid: tree.datasets[uid].element for uid in session.widened if uid in tree.datasets} if common else {}
     try:
         for uid, element in grown.items():
@@ -246,9 +259,6 @@ def _definitions(session: Session, *, common: bool) -> Flat:
             tree.datasets[uid].element = element
     flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
     check_limits(flat.header)
-    if grown:
-        return flat
-    session.flat, session.flat_version = flat, tree.version
     return flat
 
 
@@ -257,6 +267,8 @@ def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
     placed = session.placed
     if not placed.drained and header == placed.header and uids == placed.uids:
         return placed
+    if header is placed.respelled and not placed.drained and uids is placed.uids:
+        return placed.as_respelled(header)
     made = Placed(session.options)
     # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
     deleted = not placed.places.keys() <= set(uids)

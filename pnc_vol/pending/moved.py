@@ -40,10 +40,12 @@ def moved(session: Session, target: Placed, cuts: Cuts) -> Driver | None:
     if target is session.placed and not cuts:
         return None
     base, base_uids = session.placed.with_pins(session.tree)
+    if not base.vars or (target.layout is session.placed.layout and not _harms(session, target, cuts)):
+        return None
     origin = _origin(base_uids, target.uids)
     # Only records that are in the file are carried along.
     new = target.header.with_numrecs(base.numrecs)
-    if not base.vars or not (needs_move(base, new, origin) or _harms(session, target, cuts)):
+    if not (needs_move(base, new, origin) or _harms(session, target, cuts)):
         return None
     driver = _copy_driver(session)
     comm = session.comm

@@ -18,6 +18,7 @@ Rules
 from __future__ import annotations
 
 import math
+from copy import copy
 from itertools import repeat
 from typing import Any
 
@@ -46,6 +47,8 @@ class Placed:
     virgin : bool, True if every byte that nobody wrote reads as zero, but for `gaps`.
     gaps : bool, True if that is not known of the space between the variables of the header, where deleted ones were.
     clean : bool, it was so where the pinned variables lie, when they got their places.
+    layout : object, the same one where all that differs are attributes.
+    respelled : Header or None, one with the same layout and other attributes.
     cuts : dict of uid to (int, int)
         Record variables that lost records since the last flush: how many they were left, and how many the header in the
         file may give them. What the file holds beyond the first number is theirs no more, and is filled at the flush.
@@ -65,11 +68,17 @@ class Placed:
         self.record_size = record_size(header)
         self.records = header.numrecs
         self._places: dict[int, Place] | None = None
-        self.facts: dict[int, Any] = {}
-        """What `direct` knows of variables."""
         # Strings may grow after this, and then their data are as wide as they were.
         self._itemsizes = [datasets[uid].element.itemsize for uid in uids]
         self.record_uids = {uids[i] for i in record_vars(header)}
+        self.layout = object()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing has happened yet to this layout."""
+        self.respelled: Header | None = None
+        self.facts: dict[int, Any] = {}
+        """What `direct` knows of variables."""
         self.cuts: Cuts = {}
         self._pins: dict[int, int] = {}
         self._seen = 0
@@ -77,6 +86,13 @@ class Placed:
         self._full = False
         self.drained = False
         self.clean = False
+
+    def as_respelled(self, header: Header) -> Placed:
+        """The same layout under a header with other attributes, without any drain."""
+        made = copy(self)
+        made.header, made.records = header, header.numrecs
+        made._begin()
+        return made
 
     @property
     def places(self) -> dict[int, Place]:
