@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import SyncError
 from pnc_vol.pending.batches import one_extent
 from pnc_vol.pending.journal import content_of, cut_name, forget_journal, journal_path
 from pnc_vol.pending.likeness import make_alike
@@ -72,6 +73,8 @@ class Location:
         self._origin: Key | None = None
         """The file of which this is a new layout, if that has a name."""
         self._kept = False
+        self.unsynced: SyncError | None = None
+        """Why this file, which should take the place of another one, never does: its fsync failed."""
 
     @property
     def published(self) -> bool:
@@ -205,6 +208,17 @@ class Location:
                 f"open is {self.work}: rename it"
             )
             raise FileExistsError(errno.EEXIST, text, self.path) from None
+
+    def refusal(self) -> SyncError:
+        """Why the file that has the name is not replaced; the one that should take its place is kept."""
+        assert self.unsynced is not None
+        self._kept = True
+        text = (
+            f"the new file could not be brought to stable storage ({self.unsynced.strerror}), so the file of this name "
+            f"is left as it is. What was written is in {self.work}, as far as the system kept it: check it, and write "
+            "it anew"
+        )
+        return SyncError(self.unsynced.errno, text, self.path)
 
     def _nameless(self) -> bool:
         """Whether the file that this one is to replace has no name any more; its name is followed."""

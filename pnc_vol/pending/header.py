@@ -50,9 +50,10 @@ def check_durable(session: Session) -> None:
 def write_header(session: Session, new: Header, *, durable: bool) -> None:
     """Write the header, or the record count alone if that is all that changed (collective)."""
     comm, location = session.comm, session.location
-    safe = durable or _takes_place(session)
+    takes_place = _takes_place(session)
+    safe = durable or takes_place
     if safe:
-        _sync(session, "flush sync")
+        _sync_before(session, "flush sync", takes_place=takes_place)
     error: BaseException | None = None
     old = session.disk_bytes
     encoded = old
@@ -91,7 +92,7 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         raise
     session.adopt_header(new, encoded)
     if safe:
-        _sync(session, "flush sync header")
+        _sync_before(session, "flush sync header", takes_place=takes_place)
     _publish(session, durable=durable)
     session.lasting |= durable
 
@@ -144,6 +145,8 @@ def _publish(session: Session, *, durable: bool) -> None:
         return
     if session.keep_unpublished or (location.published and not durable):
         return
+    if location.unsynced is not None:
+        raise session.comm.on_all(location.refusal())
     error: BaseException | None = None
     if session.comm.rank == 0:
         try:
@@ -192,6 +195,22 @@ def _sync(session: Session, operation: str) -> None:
     except OSError as reason:
         _remember(session, reason)
         raise
+
+
+def _sync_before(session: Session, operation: str, *, takes_place: bool) -> None:
+    """Bring the file to stable storage before a step that relies on it (collective).
+
+    A new layout that could not be synced is written to its end all the same: it does not get the name, and `_publish`
+    says where it is. It is not tried again, since a second fsync may succeed although pages were lost.
+    """
+    location = session.location
+    if location is None or not takes_place:
+        _sync(session, operation)
+    elif location.unsynced is None:
+        try:
+            _sync(session, operation)
+        except SyncError as reason:
+            location.unsynced = reason
 
 
 def _sync_here(session: Session) -> None:

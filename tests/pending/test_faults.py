@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.errors import SyncError
 from pnc_vol.system import CALLS, REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem, TraceSystem
 
@@ -185,9 +186,15 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
         what += f" ({system.failed})"
         trial.check(done, what)
         at_close = trial.work.steps[done] is w.closing
+        kept = isinstance(failure, SyncError) and "is left as it is" in str(failure)
+        if kept:
+            # A new file that could not be synced never takes the place of the old one. It is kept, and here it is whole.
+            (name,) = (name for name in trial.left() if name.endswith(".pnctmp"))
+            assert str(trial.folder / name) in str(failure), what
+            assert w.contents(trial.folder / name).equals(trial.states[done + 1]), what
         if mode == "once" or mode == "short":
             system.heal()
-            if at_close or done == 0 or (trial.work.options.get("durable") and "sync" in system.failed):
+            if kept or at_close or done == 0 or (trial.work.options.get("durable") and "sync" in system.failed):
                 # The file is closed, or promises nothing any more; that nothing is damaged is all that can be asked.
                 trial.check(done, what)
             else:
@@ -199,6 +206,8 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
             with contextlib.suppress(OSError):
                 w.closing(context)
             trial.check(done, what)
+        if kept:
+            (trial.folder / name).unlink()
         assert descriptors() == before, f"{what}: descriptors stay open"
         if clean:
             # If not even the old header could be put back, the journal is what is left of it.
