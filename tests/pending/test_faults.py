@@ -188,7 +188,7 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
         at_close = trial.work.steps[done] is w.closing
         kept = isinstance(failure, SyncError) and "is left as it is" in str(failure)
         if kept:
-            # A new file that could not be synced never takes the place of the old one. It is kept, and here it is whole.
+            # A new file that could not be synced never takes the place of the old one. It is kept, here whole.
             (name,) = (name for name in trial.left() if name.endswith(".pnctmp"))
             assert str(trial.folder / name) in str(failure), what
             assert w.contents(trial.folder / name).equals(trial.states[done + 1]), what
