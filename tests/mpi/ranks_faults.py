@@ -185,6 +185,54 @@ def everywhere_after(call: Callable[[], Any], soft: int, hard: int) -> list[dict
 
 
 @scenario
+def failing_import_at_open() -> None:
+    """One rank lacks a module that an open needs, as on a node with another installation."""
+    with opened() as f:
+        f["x"] = np.arange(SIZE)
+    started = time.monotonic()
+    name = "pnc_vol.api.opening"
+    there = sys.modules[name]
+    for mode in ("r", "r+", "w"):
+        if RANK == 1:
+            sys.modules[name] = None  # type: ignore[assignment]
+        told = caught(lambda mode=mode: opened(mode).close())
+        sys.modules[name] = there
+        every = everywhere(told)
+        assert {one["type"] for one in every} == {"ModuleNotFoundError"}, every
+        assert len({one["text"] for one in every}) == 1, every
+        assert name in every[0]["text"], every
+        assert "rank 1" in every[0]["text"], every
+    assert time.monotonic() - started < 5
+    with opened("r") as f:
+        assert f["x"][...].tolist() == list(range(SIZE))
+
+
+@scenario
+def no_permission_at_open() -> None:
+    """One rank may not open the file; only root can be somebody else on one rank alone."""
+    if os.geteuid() != 0:
+        return
+    with opened() as f:
+        f["x"] = np.arange(SIZE)
+    os.chmod(path(), 0o600)
+    WORLD.barrier()
+    started = time.monotonic()
+    for mode in ("r", "r+"):
+        if RANK == 1:
+            os.seteuid(65534)
+        told = caught(lambda mode=mode: opened(mode).close())
+        os.seteuid(0)
+        every = everywhere(told)
+        assert {one["type"] for one in every} == {"PermissionError"}, every
+        assert {one["errno"] for one in every} == {errno.EACCES}, every
+        assert len({one["text"] for one in every}) == 1, every
+        assert "rank 1" in every[0]["text"], every
+    assert time.monotonic() - started < 5
+    with opened("r") as f:
+        assert f["x"][...].tolist() == list(range(SIZE))
+
+
+@scenario
 def atomic_on_one_rank() -> None:
     f = opened()
     f.create_dataset("x", (SIZE,), "i4")
