@@ -25,7 +25,7 @@ def test_a_kill_while_a_log_is_begun_anew(cuts: int, tmp_path: Path) -> None:
         assert f["x"][:].tolist() == [0, 77, 0, 0, 3, 3, 0, 0]
 
 
-@pytest.mark.large
+@pytest.mark.nightly
 @pytest.mark.parametrize("cuts", [0, 2, 4])
 def test_a_kill_while_a_log_is_begun_anew_elsewhere(cuts: int, tmp_path: Path) -> None:
     test_a_kill_while_a_log_is_begun_anew(cuts, tmp_path)

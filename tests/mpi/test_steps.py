@@ -31,7 +31,7 @@ def test_some_calls_of_numpy_fail(tmp_path: Path, case: str, transport: str, env
     assert told.count("failures on rank") == 2, told
 
 
-@pytest.mark.large
+@pytest.mark.nightly
 @pytest.mark.parametrize("env", [{}, TWO_NODES], ids=["one node", "two nodes"])
 @pytest.mark.parametrize("transport", ["aggregate", "collective", "independent"])
 @pytest.mark.parametrize("driver", ["mpio", "posix"])

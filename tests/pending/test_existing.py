@@ -235,7 +235,7 @@ with pnc_vol.File(sys.argv[1], "w", header_reserve=0) as f:
 
 
 @pytest.mark.parametrize("program", [REPLACES, GROWS], ids=["replaced", "growing"])
-@pytest.mark.parametrize("opens", [300, pytest.param(20000, marks=(pytest.mark.large, pytest.mark.timeout(1800)))])
+@pytest.mark.parametrize("opens", [300, pytest.param(20000, marks=(pytest.mark.nightly, pytest.mark.timeout(1800)))])
 def test_readers_beside_a_process_that_writes(tmp_path: pathlib.Path, program: str, opens: int) -> None:
     path = tmp_path / "x.nc"
     with subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True) as writer:

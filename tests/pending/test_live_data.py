@@ -164,7 +164,7 @@ def named(case: tuple[Change, list[Change]]) -> str:
 every_case = pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=named(case)) for case in CASES]
-    + [pytest.param(case, id=named(case), marks=pytest.mark.large) for case in MORE],
+    + [pytest.param(case, id=named(case), marks=pytest.mark.nightly) for case in MORE],
 )
 
 

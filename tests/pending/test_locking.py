@@ -367,7 +367,7 @@ print(refused)
 """
 
 
-@pytest.mark.parametrize("wanted", [25, pytest.param(500, marks=pytest.mark.large)])
+@pytest.mark.parametrize("wanted", [25, pytest.param(500, marks=pytest.mark.nightly)])
 def test_two_processes_write_one_file(tmp_path: pathlib.Path, wanted: int) -> None:
     """Each session is whole, or is refused: nothing that a session wrote is lost."""
     path = tmp_path / "x.nc"

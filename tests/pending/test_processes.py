@@ -24,7 +24,7 @@ def test_no_process_finds_a_mix(mix: str, tmp_path: pathlib.Path) -> None:
     assert all(sum(done.values()) > 1 for done in told["done"].values()), told
 
 
-@pytest.mark.large
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mix", MIXES)
 def test_no_process_finds_a_mix_for_minutes(mix: str, tmp_path: pathlib.Path) -> None:

@@ -44,7 +44,7 @@ def test_every_state_holds_what_is_promised(scenario: Scenario, kind: str, folde
     assert examine(recording, kind, folder=folder, count=STATES, validator=validator()) > 2
 
 
-@pytest.mark.large
+@pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_many_states_hold_what_is_promised() -> None:
     assert main(["--states", "50000", "--pairs", "--seed", "1"]) == 0
