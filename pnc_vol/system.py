@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS", "REAL", "System", "copy_all", "exists", "is_folder", "read_at", "read_whole", "scratch_folder",
-    "temporary_directory", "write_all", "write_whole",
+    "CALLS", "REAL", "System", "copy_all", "exists", "free_bytes", "is_folder", "read_at", "read_whole",
+    "scratch_folder", "temporary_directory", "write_all", "write_whole",
 ]  # fmt: skip
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
@@ -402,10 +402,15 @@ def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int =
 
 def is_folder(system: System, path: Path) -> bool:
     """Whether `path` leads to a directory."""
-    try:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return stat.S_ISDIR(system.stat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    return False
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that an ordinary user may still write on the file system of a folder."""
+    there = os.statvfs(folder)
+    return there.f_bavail * there.f_frsize
 
 
 def scratch_folder() -> str:

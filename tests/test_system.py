@@ -292,7 +292,7 @@ def test_all_calls_are_listed() -> None:
 
 #: Parts of `os` that touch no file.
 PURE_OS = {
-    "fspath", "fsencode", "fsdecode", "PathLike", "strerror", "sep", "linesep", "name", "cpu_count",
+    "fspath", "fsencode", "fsdecode", "PathLike", "strerror", "sep", "linesep", "pathsep", "name", "cpu_count",
     "getpid", "geteuid", "uname", "urandom", "getloadavg", "major",
     "sched_getaffinity", "register_at_fork", "stat_result", "SEEK_SET", "SEEK_CUR", "SEEK_END",
 }  # fmt: skip

@@ -38,7 +38,7 @@ class Aside(System):
 
     def _key(self, path: Any) -> str:
         folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-        return os.path.join(os.path.realpath(folder), name)
+        return os.path.join(REAL.realpath(folder), name)
 
     def _aside(self, key: str) -> str:
         return self.folder + key

@@ -5,9 +5,9 @@ Knows: exit codes, options. Does not know: logs (`pending.log`).
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,7 +75,7 @@ def _one_speaks(comm: Any) -> Iterator[None]:
     if comm is None or comm.rank == 0:
         yield
         return
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         yield
 
 

@@ -277,14 +277,14 @@ def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool
         claim = space.claim_of(reader, follow_external=follow)
         space.refuse_sparse(source, claim, allowed=allow)
         if not packed:
-            space.refuse_full(os.path.dirname(os.path.realpath(target)), claim.claimed)
+            space.refuse_full(os.path.dirname(REAL.realpath(target)), claim.claimed)
         yield reader
 
 
 def _check_strings(source: str, target: str, path: str, nbytes: int, held: int, *, allow: bool) -> None:
     """Complain if strings that get one common width would take far more than the source holds."""
     space.refuse_wide(source, path, nbytes, held, allowed=allow)
-    space.refuse_full(os.path.dirname(os.path.realpath(target)), nbytes)
+    space.refuse_full(os.path.dirname(REAL.realpath(target)), nbytes)
 
 
 def _new_file(path: str, source: Any, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:

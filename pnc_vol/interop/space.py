@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import inner_sizes, record_vars
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.other_files import outside
+from pnc_vol.system import free_bytes
 
 __all__ = ["LEAST", "TIMES", "Claim", "claim_of", "claim_of_header", "refuse_full", "refuse_sparse", "refuse_wide"]
 
@@ -144,7 +144,7 @@ def refuse_full(folder: str, needed: int) -> None:
         ENOSPC, with the numbers.
     """
     try:
-        free = shutil.disk_usage(folder or ".").free
+        free = free_bytes(folder or ".")
     except OSError:
         # the attempt to write will tell
         return

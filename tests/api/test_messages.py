@@ -152,14 +152,16 @@ def test_times_that_are_written_say_what_to_do(f: pnc_vol.File) -> None:
 
 
 def test_definitions_that_ranks_do_not_share_are_told_with_names_of_types(f: pnc_vol.File) -> None:
-    from pnc_vol.pending.agree import _objects
+    from pnc_vol.mapping.index import to_header
+    from pnc_vol.pending.differences import described
 
     f["text"] = ["a"]
     f.flush()
-    told = "\n".join(one for one, _ in _objects(f.id.handle.session.header))
-    assert "'sea_temperature' (dim_4=4, dim_6=6) of type float64" in told
-    assert "of type int32" in told
-    assert "strlen_1=1) of type char" in told
+    session = f.id.handle.session
+    told = "\n".join(" ".join(one) for one in described(session.tree, to_header(session.tree, version=session.version)))
+    assert "dataset 'sea/temperature' float64 of shape (4, 6) along (dim_4, dim_6)" in told
+    assert "dataset 'sea/record' int32 of shape" in told
+    assert "dataset 'text' vlen string of shape (1,) along (dim_1, strlen_1)" in told
 
 
 def test_dir_lists_public_names_only() -> None:

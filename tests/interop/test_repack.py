@@ -502,25 +502,37 @@ def test_a_source_that_changes_is_not_published(wasteful: Path, tmp_path: Path) 
 def test_a_header_that_was_being_replaced_is_completed_first(wasteful: Path, tmp_path: Path) -> None:
     """A kill within a header's replacement leaves a journal: the new header is what is repacked."""
     with pnc_vol.File(wasteful, "r+") as f:
-        f["t"].attrs["units"] = "C"
+        f["t"].attrs["units"] = "celsius"
     old = wasteful.read_bytes()
+    shutil.copy(wasteful, tmp_path / "z.nc")
+    with pnc_vol.File(tmp_path / "z.nc", "r+") as f:
+        f["t"].attrs["units"] = "kelvins"
+    new = (tmp_path / "z.nc").read_bytes()
+    (tmp_path / "z.nc").unlink()
     system = StopSystem(stop_at=2, calls={"pwrite"})
     with pytest.raises(Stopped):
         f = pnc_vol.File(wasteful, "r+", system=system)
-        f["t"].attrs["units"] = "F"
+        f["t"].attrs["units"] = "kelvins"
         f.flush()
     system.bury()
     f.id.handle.session.closed = True
     del f
     assert litter(tmp_path) == [".wasteful.nc.pncj"]
     assert wasteful.read_bytes() == old
+    # The kill came before the first byte of the header; half of it makes the header a torn one.
+    changed = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
+    torn = bytearray(old)
+    for i in changed[: len(changed) // 2]:
+        torn[i] = new[i]
+    assert bytes(torn) not in (old, new)
+    wasteful.write_bytes(torn)
     pnc_vol.repack(wasteful, tmp_path / "y.nc")
     assert litter(tmp_path) == [".wasteful.nc.pncj"]
     pnc_vol.repack(wasteful)
     assert litter(tmp_path) == []
     for path in (wasteful, tmp_path / "y.nc"):
         with pnc_vol.File(path) as f:
-            assert f["t"].attrs["units"] == "F"
+            assert f["t"].attrs["units"] == "kelvins"
 
 
 def test_progress_and_size(wasteful: Path, tmp_path: Path) -> None:

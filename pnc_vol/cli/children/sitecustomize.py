@@ -54,7 +54,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _install() -> None:
     sys.meta_path.insert(0, _Finder())
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
     own = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if own is not None and own.loader is not None:
         made = importlib.util.module_from_spec(own)

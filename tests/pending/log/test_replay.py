@@ -345,7 +345,9 @@ def test_a_log_of_another_file_is_refused(tmp_path: pathlib.Path, logs: pathlib.
             pnc_vol.replay(tmp_path / "other.nc", found)
         assert (tmp_path / "other.nc").read_bytes() == before
     shutil.copy(tmp_path / "x.nc", tmp_path / "copy.nc")
-    report = pnc_vol.replay(tmp_path / "copy.nc", found)
+    with pytest.raises(LogRefusedError, match="another file"):
+        pnc_vol.replay(tmp_path / "copy.nc", found)
+    report = pnc_vol.replay(tmp_path / "copy.nc", found, any_file=True)
     assert report.replayed == 1
     assert "written for" in report.messages[0]
 
@@ -354,9 +356,10 @@ def test_a_log_of_another_file_is_refused(tmp_path: pathlib.Path, logs: pathlib.
 def test_paths_in_definitions_lead_nowhere(path: str, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     found = killed(tmp_path / "x.nc", logs, lambda f: f.__setitem__("x", [1.0]))
     defs = found[0].with_suffix(".defs")
-    said = json.loads(defs.read_bytes().split(b"\n")[0][9:])
+    base, definition = defs.read_bytes().split(b"\n")[:2]
+    said = json.loads(definition[9:])
     body = json.dumps(said | {"path": path}).encode()
-    defs.write_bytes(b"%08x %s\n" % (zlib.crc32(body), body))
+    defs.write_bytes(base + b"\n%08x %s\n" % (zlib.crc32(body), body))
     before = (tmp_path / "x.nc").read_bytes()
     with pytest.raises(LogError, match="definition"):
         pnc_vol.replay(tmp_path / "x.nc", found)
@@ -372,9 +375,10 @@ def test_paths_in_definitions_lead_nowhere(path: str, tmp_path: pathlib.Path, lo
 def test_definitions_that_cannot_be(change: dict[str, Any], tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     found = killed(tmp_path / "x.nc", logs, lambda f: f.__setitem__("x", [1.0]))
     defs = found[0].with_suffix(".defs")
-    said = json.loads(defs.read_bytes().split(b"\n")[0][9:])
+    base, definition = defs.read_bytes().split(b"\n")[:2]
+    said = json.loads(definition[9:])
     body = json.dumps(said | change).encode()
-    defs.write_bytes(b"%08x %s\n" % (zlib.crc32(body), body))
+    defs.write_bytes(base + b"\n%08x %s\n" % (zlib.crc32(body), body))
     with pytest.raises(LogError):
         pnc_vol.replay(tmp_path / "x.nc", found)
 
