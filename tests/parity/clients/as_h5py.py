@@ -22,6 +22,9 @@ if swapped:
     import checking
 
     checking.install()
+if __name__ != "__main__":
+    # PyTables reads HDF5 alone. Where it is installed, the tests of h5io open files with it; without it they go on.
+    sys.modules["tables"] = None  # type: ignore[assignment]
 
 
 def verdict() -> str:
