@@ -131,7 +131,7 @@ system.fail_at = system.count + 1 + comm.rank
 try:
     f.close()
 except OSError as error:
-    print(f"raised {error.errno}\n", end="", flush=True)
+    print(f"raised {error.errno}\\n", end="", flush=True)
 """
 
 

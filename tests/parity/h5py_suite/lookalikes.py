@@ -135,7 +135,8 @@ for cls, methods in {
     ids.ObjectID: {"_close": close_id},
 }.items():
     for key, value in methods.items():
-        if key not in vars(cls):
+        # Types are compared with those of this module's `h5t`, so all of them have to come from here.
+        if key not in vars(cls) or key == "get_type":
             setattr(cls, key, value)
 
 
