@@ -135,8 +135,8 @@ for cls, methods in {
     ids.ObjectID: {"_close": close_id},
 }.items():
     for key, value in methods.items():
-        # Types are compared with those of this module's `h5t`, so all of them have to come from here.
-        if key not in vars(cls) or key == "get_type":
+        # Types and properties are compared with those of this module, so all of them have to come from here.
+        if key not in vars(cls) or key in ("get_type", "get_create_plist"):
             setattr(cls, key, value)
 
 
