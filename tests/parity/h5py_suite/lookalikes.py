@@ -136,7 +136,7 @@ for cls, methods in {
 }.items():
     for key, value in methods.items():
         # Types and properties are compared with those of this module, so all of them have to come from here.
-        if key not in vars(cls) or key in ("get_type", "get_create_plist"):
+        if key not in vars(cls) or key in ("get_type", "get_create_plist", "get_offset"):
             setattr(cls, key, value)
 
 

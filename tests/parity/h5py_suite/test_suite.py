@@ -58,6 +58,8 @@ def run(mode: str, folder: Path) -> tuple[list[dict[str, tuple[str, str]]], str]
         "PNC_VOL_SUITE_MODE": mode,
     }
     env["PYTEST_ADDOPTS"] = ""
+    # The targets of external links are in another temporary folder there.
+    env["PNC_VOL_HINTS"] = "pnc_external_links=any"
     ini = folder / "suite.ini"
     ini.write_text("[pytest]\n")
     options = [
