@@ -297,7 +297,8 @@ class DatasetID(ObjectID):
         from pnc_vol.api.stored import CreationProperties
 
         shown, node = Dataset(self), self.check_node()
-        return CreationProperties(shown.chunks, dict(filters_of(node)), shown.fillvalue, node.fillvalue is not None)
+        has_fill, fill_time = node.fillvalue is not None, node.echo.get("fill_time", "ifset")
+        return CreationProperties(shown.chunks, dict(filters_of(node)), shown.fillvalue, has_fill, fill_time)
 
     def get_storage_size(self) -> int:
         """Bytes that the elements take in the file."""

@@ -164,12 +164,14 @@ class CreationProperties:
     filters : mapping of name to number, those that were asked for.
     fillvalue : scalar.
     has_fill : bool, whether the fill value was given.
+    fill_time : str, "alloc", "never" or "ifset", as it was asked for.
     """
 
     chunks: Shape | None
     filters: dict[str, int]
     fillvalue: Any
     has_fill: bool
+    fill_time: str = "ifset"
 
     def get_layout(self) -> int:
         """``h5d.CHUNKED`` if `chunks` were asked for, else ``h5d.CONTIGUOUS``."""
@@ -208,6 +210,10 @@ class CreationProperties:
     def get_fill_value(self, value: Any) -> None:
         """Put the fill value into an array."""
         value[...] = self.fillvalue
+
+    def get_fill_time(self) -> int:
+        """``h5d.FILL_TIME_ALLOC``, ``FILL_TIME_NEVER`` or ``FILL_TIME_IFSET``, as it was asked for."""
+        return ("alloc", "never", "ifset").index(self.fill_time)
 
     def get_external_count(self) -> int:
         """0: data are never in other files."""

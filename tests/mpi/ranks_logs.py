@@ -74,7 +74,8 @@ elif case == "strings":
     comm.barrier()
     die()
 elif case == "grown":
-    with h5py.File(path, "w", driver="mpio", comm=comm) as f:
+    # Every rank posts the data of the creation: without an order, either rank's "b" may be the last in the file.
+    with h5py.File(path, "w", driver="mpio", comm=comm, ordered=True) as f:
         t = f.create_dataset("t", data=["hello", "b"])
         if comm.rank == 1:
             t[1] = "longer than hello"

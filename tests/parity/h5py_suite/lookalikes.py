@@ -21,7 +21,6 @@ from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.special import check_string_dtype
 
 CSET_ASCII, CSET_UTF8 = 0, 1
-FILL_TIMES = {"alloc": 0, "never": 1, "ifset": 2}
 
 
 def text(name: Any) -> str:
@@ -114,11 +113,6 @@ def get_offset(oid: Any) -> int | None:
     return None if place is None else place.begin
 
 
-def get_create_plist(oid: Any) -> Any:
-    word = oid.node.echo.get("fill_time", "ifset")
-    return SimpleNamespace(get_fill_time=lambda: FILL_TIMES[word])
-
-
 def close_id(oid: Any) -> None:
     oid.close()
 
@@ -127,7 +121,6 @@ for cls, methods in {
     ids.DatasetID: {
         "get_type": lambda oid: type_id(oid.node.element.dtype, getattr(oid.node, "type_name", None)),
         "get_offset": get_offset,
-        "get_create_plist": get_create_plist,
         "shape": property(lambda oid: oid.node.shape),
     },
     ids.AttributeID: {"get_type": lambda aid: type_id(aid.dtype)},
@@ -135,8 +128,8 @@ for cls, methods in {
     ids.ObjectID: {"_close": close_id},
 }.items():
     for key, value in methods.items():
-        # Types and properties are compared with those of this module, so all of them have to come from here.
-        if key not in vars(cls) or key in ("get_type", "get_create_plist", "get_offset"):
+        # Types are compared with those of this module, so all of them have to come from here.
+        if key not in vars(cls) or key in ("get_type", "get_offset"):
             setattr(cls, key, value)
 
 
