@@ -91,7 +91,7 @@ from pnc_vol.mapping.special import (
     string_dtype,
     vlen_dtype,
 )
-from pnc_vol.pending.request import Request
+from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters

@@ -133,7 +133,7 @@ class System:
         fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
 
     def record_lock(self, fd: int, command: int, asked: bytes) -> bytes:
-        """``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `pending.locking`."""
+        """``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `disk.locking`."""
         return fcntl.fcntl(fd, command, asked)
 
     def name_of(self, fd: int) -> str:

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from pnc_vol.api.ids import Handle
-from pnc_vol.pending.drain import write_out
-from pnc_vol.pending.session import Session
+from pnc_vol.file.drain import write_out
+from pnc_vol.file.session import Session
 
 __all__ = ["set_atomic"]
 
@@ -41,7 +41,7 @@ def _at_once(session: Session, post: Any) -> Any:
     def posted(*args: Any, **kwds: Any) -> Any:
         done = post(*args, **kwds)
         if done:
-            (session.drain if session.queue.logged else partial(write_out, session))()
+            (session.drain if session.posted.queue.logged else partial(write_out, session))()
         return done
 
     return posted

@@ -28,7 +28,7 @@ from pnc_vol.mapping.special import Empty
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.pending.session import Session
+    from pnc_vol.file.session import Session
 
 __all__ = ["AttributeManager"]
 
@@ -94,7 +94,7 @@ class AttributeManager(MutableMappingHDF5):
         if type(value) in PLAIN_TYPES and type(name) is str and name not in SCALE_NAMES:
             session = oid.check_for_name()
             node = oid.node
-            if session.writable and session.version == 5 and not _ordered(node):
+            if session.writable and session.defs.version == 5 and not _ordered(node):
                 with session.lock:
                     # What most attributes are: nothing is wrong with the name nor the value.
                     if node.attrs.put_again(name, value):
@@ -158,14 +158,14 @@ class AttributeManager(MutableMappingHDF5):
 
                 say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
                 raise
-            if session.version != 5:
+            if session.defs.version != 5:
                 from pnc_vol.format.limits import check_type
 
                 made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))
                 check_type(
                     f"attribute {text!r} of {self._id.node.path!r}",
                     encode_attribute(text, made)[0].type,
-                    session.version,
+                    session.defs.version,
                 )
             _make_way(self._id.node, text)
             attrs[text] = made

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.api.create import check_version
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
+from pnc_vol.file.size_limits import check_room
 from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
-from pnc_vol.pending.room import check_room
 
 if TYPE_CHECKING:
     from pnc_vol.api.paths import Slot
-    from pnc_vol.pending.session import Session
+    from pnc_vol.file.session import Session
 
 __all__ = ["BLOCK_BYTES", "Made", "Object", "copy_object"]
 
@@ -70,9 +70,9 @@ def copy_object(
     """
     made = {} if made is None else made
     listed = _listed(node, None if not shallow else 1, made)
-    if target.version != 5:
+    if target.defs.version != 5:
         for found in listed:
-            _check_version(found, target.version, with_attrs=with_attrs)
+            _check_version(found, target.defs.version, with_attrs=with_attrs)
     # as they are now: what is made may become a member of what is copied
     full = listed[:1] if shallow else listed
     fresh = [found for found in full if isinstance(found, GroupNode) and id(found) not in made]
@@ -86,7 +86,7 @@ def copy_object(
         elif isinstance(found, DatasetNode):
             made[id(found)] = found, _copy_dataset(source, found, target, above, called, with_attrs=with_attrs)
         elif isinstance(found, GroupNode):
-            group = target.tree.add_group(above, called)
+            group = target.defs.tree.add_group(above, called)
             group.order = None if found.order is None else {}
             made[id(found)] = found, group
             if with_attrs:
@@ -98,7 +98,7 @@ def copy_object(
         for name, entry in entries.items():
             place = slot._replace(group=above, missing=(), leaf=name, asked=name)
             _copy_link(source, found, entry, target, place, with_attrs=with_attrs, expand=expand, made=made)
-    target.tree.touch()
+    target.defs.tree.touch()
     if expand_refs:
         # few copies ask for it
         from pnc_vol.api.referring import expand_references
@@ -129,7 +129,7 @@ def _copy_link(
     if origin is None and expand is not None:
         origin = expand(group, entry)
     if origin is None:
-        target.tree.add_link(place.group, place.leaf, entry)
+        target.defs.tree.add_link(place.group, place.leaf, entry)
     elif id(origin[1]) in made:
         _link(target, place.group, place.leaf, made[id(origin[1])][1])
     else:
@@ -140,14 +140,14 @@ def _copy_link(
 def _link(target: Session, group: GroupNode, name: str, node: GroupNode | DatasetNode) -> None:
     from pnc_vol.mapping.links import Hard
 
-    target.tree.add_link(group, name, Hard(node))
+    target.defs.tree.add_link(group, name, Hard(node))
 
 
 def _copy_type(node: Any, target: Session, group: GroupNode, name: str, *, with_attrs: bool) -> None:
-    made = type(node)(target.tree, name, group, Attributes(), node.dtype)
+    made = type(node)(target.defs.tree, name, group, Attributes(), node.dtype)
     if with_attrs:
         _copy_attrs(node, made)
-    target.tree.add_link(group, name, made)
+    target.defs.tree.add_link(group, name, made)
 
 
 def _check_version(node: Node, version: int, *, with_attrs: bool) -> None:
@@ -173,7 +173,7 @@ def _copy_attrs(source: Node, target: Node) -> None:
 def _copy_dataset(
     source: Session, node: DatasetNode, target: Session, parent: GroupNode, name: str, *, with_attrs: bool
 ) -> DatasetNode:
-    made = target.tree.add_dataset(
+    made = target.defs.tree.add_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue
     )
     check_room(target, made)

@@ -28,7 +28,7 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
-    from pnc_vol.pending.session import Session
+    from pnc_vol.file.session import Session
 
 __all__ = ["Creating"]
 
@@ -72,12 +72,12 @@ class Creating(HLObject, MutableMappingHDF5):
         with session.lock:
             if name is None:
                 session.check_writable("create group")
-                loose = GroupNode(session.tree, "", None, Attributes(), order={} if tracked else None)
+                loose = GroupNode(session.defs.tree, "", None, Attributes(), order={} if tracked else None)
                 return self._group(loose)
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
             session.check_writable("create group")
-            made = session.tree.add_group(slot.open(), slot.leaf)
+            made = session.defs.tree.add_group(slot.open(), slot.leaf)
             if tracked:
                 made.order = {}
             return self._group(made)
@@ -151,13 +151,13 @@ class Creating(HLObject, MutableMappingHDF5):
                     return dataset_of(oid.handle, node)
             if name is None:
                 plan = _planned(session, shape, dtype, data, kwds)
-                create.check_version("without a name", plan.element, plan.shape, session.version)
+                create.check_version("without a name", plan.element, plan.shape, session.defs.version)
                 session.check_writable("create dataset")
                 return self._make(None, plan)
             slot = paths.slot(self._node, name, "create dataset")
             plan = _planned(session, shape, dtype, data, kwds)
-            if session.version != 5:
-                create.check_version(slot.asked, plan.element, plan.shape, session.version)
+            if session.defs.version != 5:
+                create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create dataset")
             session.check_writable("create dataset")
             return self._make(slot, plan)
@@ -172,23 +172,23 @@ class Creating(HLObject, MutableMappingHDF5):
             or name in group.children
             or name in group.links
             or not session.writable
-            or session.version != 5
+            or session.defs.version != 5
             or _CONFIG.track_order
-            or (group.parent is None and group is not session.tree.root)
+            or (group.parent is None and group is not session.defs.tree.root)
         ):
             return None
         found = create.plain(shape, dtype, data)
         if found is None:
             return None
-        node = session.tree.add_plain(group, name, *found)
+        node = session.defs.tree.add_plain(group, name, *found)
         if data is not None and data.size:
-            if session.queue.put_run(node, session.next_request, data, 0):
-                session.next_request += 1
+            if session.posted.queue.put_run(node, session.posted.next_number, data, 0):
+                session.posted.next_number += 1
                 return node
             try:
                 session.write(node, select(node.shape or (), ()), data)
             except Exception:
-                session.tree.remove(node)
+                session.defs.tree.remove(node)
                 raise
         return node
 
@@ -272,7 +272,7 @@ class Creating(HLObject, MutableMappingHDF5):
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session
-        node = session.tree.add_dataset(
+        node = session.defs.tree.add_dataset(
             None if slot is None else slot.open() if slot.missing else slot.group,
             "" if slot is None else slot.leaf,
             element=plan.element,
@@ -286,10 +286,10 @@ class Creating(HLObject, MutableMappingHDF5):
             fill_parts(node, plan.fillvalue)
         if plan.echo:
             node.echo = dict(plan.echo)
-        if session.version != 5 or (plan.data is not None and plan.data.size):
+        if session.defs.version != 5 or (plan.data is not None and plan.data.size):
             try:
-                if session.version != 5:
-                    from pnc_vol.pending.room import check_room
+                if session.defs.version != 5:
+                    from pnc_vol.file.size_limits import check_room
 
                     check_room(session, node)
                 if plan.data is not None and plan.data.size and not session.write_simply(node, (), plan.data):
@@ -297,10 +297,10 @@ class Creating(HLObject, MutableMappingHDF5):
             except Exception:
                 # as if it had never been asked for, the groups made on the way included
                 if slot is None:
-                    session.tree.drop_loose()
+                    session.defs.tree.drop_loose()
                     raise
                 made = slot.group.children[slot.missing[0]] if slot.missing else node
-                session.tree.remove(made)
+                session.defs.tree.remove(made)
                 raise
         return dataset_of(self._id.handle, node)
 

@@ -35,7 +35,7 @@ from pnc_vol.mapping.tree import DatasetNode
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
     from pnc_vol.api.fields import FieldsView
-    from pnc_vol.pending.session import Session
+    from pnc_vol.file.session import Session
 
 __all__ = ["Dataset", "dataset_of"]
 

@@ -13,8 +13,8 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.ids import DatasetID, ObjectID
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import NotFoundError, OperationError, SelectionIndexError, printable
+from pnc_vol.file.session import Session
 from pnc_vol.mapping.tree import Axis, DatasetNode
-from pnc_vol.pending.session import Session
 
 __all__ = ["DimensionManager", "DimensionProxy"]
 

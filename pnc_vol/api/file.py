@@ -7,8 +7,8 @@ Rules
 1. Closing is flushing: what was posted is in the file. With several ranks, `flush` and `close` are collective.
 2. A ``with`` block that an exception leaves closes the file; with several ranks it only lets go of it
    (`Session.abort`), because the others may never come to close it.
-3. A file nobody holds any more is closed, at the latest when the interpreter exits; see `pending.forgotten`.
-4. A file that is opened twice in a process is one session with two handles; see `pending.sharing`.
+3. A file nobody holds any more is closed, at the latest when the interpreter exits; see `file.forgotten`.
+4. A file that is opened twice in a process is one session with two handles; see `file.registry`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
 from pnc_vol.errors import PncVolError, held_warnings, printable, warn_outside
-from pnc_vol.pending.request import Request
+from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api.opening import Wish
-    from pnc_vol.pending.report import FlushReport
+    from pnc_vol.file.report import FlushReport
 
 __all__ = ["File"]
 
@@ -115,7 +115,7 @@ class File(Group):
         **kwds: Any,
     ) -> None:
         if isinstance(name, ObjectID):
-            super().__init__(FileID(name.handle, name.handle.session.tree.root))
+            super().__init__(FileID(name.handle, name.handle.session.defs.tree.root))
             return
         h5 = {
             "libver": libver,
@@ -134,10 +134,10 @@ class File(Group):
         else:
             handle = _opened_together(comm, kwds.get("collective_timeout", 300.0), mode, prepare)
         session = handle.session
-        if session.created and (get_config().track_order if track_order is None else track_order):
-            session.tree.root.order = {}
-            session.tree.touch()
-        super().__init__(FileID(handle, handle.session.tree.root))
+        if session.disk.created and (get_config().track_order if track_order is None else track_order):
+            session.defs.tree.root.order = {}
+            session.defs.tree.touch()
+        super().__init__(FileID(handle, handle.session.defs.tree.root))
 
     @classmethod
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
@@ -247,12 +247,12 @@ class File(Group):
     @property
     def format(self) -> str:
         """``"CDF-5"``, ``"CDF-2"`` or ``"CDF-1"``."""
-        return _FORMATS[self._check().version]
+        return _FORMATS[self._check().defs.version]
 
     @property
     def numrecs(self) -> int:
         """Records in the file: the length of the unlimited dimension."""
-        return self._check().numrecs
+        return self._check().defs.numrecs
 
     @property
     def hints(self) -> dict[str, str]:
@@ -287,7 +287,7 @@ class File(Group):
         ...     f.plan()[1:5]
         (100, 100, 1, 6400)
         """
-        from pnc_vol.pending.report import planned
+        from pnc_vol.file.report import planned
 
         session = self._check()
         with session.lock:
@@ -298,7 +298,7 @@ class File(Group):
     @property
     def requests(self) -> dict[int, Request]:
         """The requests of this rank that are not done, by id."""
-        return dict(self._check().requests)
+        return self._check().posted.waiting
 
     def wait_all(self, requests: Iterable[Request] | None = None) -> None:
         """Complete requests.
@@ -388,7 +388,8 @@ def _prepared(
     """What a process does by itself before it opens a file."""
     # what opens files is loaded with the first file: `import pnc_vol` opens few files on a cluster's file system
     from pnc_vol.api.opening import check_keywords, file_name
-    from pnc_vol.pending import forgotten, sharing  # noqa: F401
+    from pnc_vol.file import forgotten  # noqa: F401
+    from pnc_vol.file import registry as sharing  # noqa: F401
 
     path, driver, target = file_name(name, driver, kwds)
     wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
@@ -432,8 +433,8 @@ def _opened(ranks: Any, mode: str, path: str, wish: Wish, real: str, target: Any
     """Open a session or join one, and see to it that it is let go of one day."""
     from pnc_vol.api.opening import root_of
     from pnc_vol.comm import serial
-    from pnc_vol.pending.forgotten import watch
-    from pnc_vol.pending.sharing import open_shared
+    from pnc_vol.file.forgotten import watch
+    from pnc_vol.file.registry import open_shared
 
     root, target = root_of(target, mode, wish.options.system)
     hold = open_shared(path, real, mode, options=wish.options, comm=ranks or serial(), root=root, target=target)

@@ -113,7 +113,7 @@ class Group(Creating):
         if not reference:
             raise DefinitionError("Invalid HDF5 object reference: it is null")
         with session.lock:
-            return self._wrap(paths.find(session.tree.root, reference.path))
+            return self._wrap(paths.find(session.defs.tree.root, reference.path))
 
     def get(
         self,
@@ -195,7 +195,7 @@ class Group(Creating):
                 return
             slot = paths.slot(self._node, name, "create link")
             plan = create.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})
-            create.check_version(slot.asked, plan.element, plan.shape, session.version)
+            create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create link", as_link=True)
             session.check_writable("create dataset")
             self._make(slot, plan)
@@ -222,9 +222,9 @@ class Group(Creating):
             above, leaf = place
             if leaf in above.links:
                 del above.links[leaf]
-                session.tree.touch()
+                session.defs.tree.touch()
             else:
-                session.tree.remove(above.children[leaf])
+                session.defs.tree.remove(above.children[leaf])
 
     def __len__(self) -> int:
         self._check()
@@ -304,7 +304,7 @@ class Group(Creating):
                     raise DefinitionError(f"Unable to move link: {dest!r} is inside {source!r}")
                 above = above.parent
             session.check_writable("move link")
-            session.tree.move(node, slot.open(), slot.leaf)
+            session.defs.tree.move(node, slot.open(), slot.leaf)
 
     def copy(
         self,

@@ -8,7 +8,7 @@ Rules
 1. Two ids are equal if they name the same object of the same file, whatever handles they came from.
 2. An id is true while its file is open and the object has not been deleted.
 3. `Handle` is one opening of a file. When the last object that came from it is gone, it is closed; see `file.py`.
-   Several may share a session (`pending.sharing`): one that is closed has a closed session in its place.
+   Several may share a session (`file.registry`): one that is closed has a closed session in its place.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.stored import CreationProperties, GroupProperties, Space, StoredType
-    from pnc_vol.pending.session import Session
-    from pnc_vol.pending.sharing import Hold
+    from pnc_vol.file.registry import Hold
+    from pnc_vol.file.session import Session
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
@@ -189,13 +189,13 @@ class GroupID(ObjectID):
     def check(self) -> Session:
         """As `ObjectID.check`, with fewer calls for the root, where most names are looked up."""
         session = self.handle.session
-        if self.node is session.tree.root and not (session.closed or session.forked):
+        if self.node is session.defs.tree.root and not (session.closed or session.forked):
             return session
         return super().check()
 
     def check_for_name(self) -> Session:
         session = self.handle.session
-        if self.node is session.tree.root and not (session.closed or session.forked):
+        if self.node is session.defs.tree.root and not (session.closed or session.forked):
             return session
         return super().check_for_name()
 
@@ -239,9 +239,9 @@ class FileID(GroupID):
         session = self.check()
         with session.lock:
             session.flush()
-            memory = np.zeros(session.driver.size(), np.uint8)
+            memory = np.zeros(session.disk.driver.size(), np.uint8)
             if memory.nbytes:
-                session.driver.read_one(memory, 0)
+                session.disk.driver.read_one(memory, 0)
             return memory.tobytes()
 
 
@@ -309,8 +309,10 @@ class DatasetID(ObjectID):
     def get_offset(self) -> int | None:
         """Bytes from the start of the file to the elements; None if they are not all in one place, or not there yet."""
         session, node = self.check(), self.node
-        at = session.placed.places.get(node.uid)
-        return None if at is None or node.is_record or node.uid not in session.placed.header_uids else int(at.begin)
+        at = session.disk.layout.places.get(node.uid)
+        return (
+            None if at is None or node.is_record or node.uid not in session.disk.layout.header_uids else int(at.begin)
+        )
 
     def get_num_chunks(self, space: Any = None) -> int:
         """0: there are no chunks in the file."""

@@ -65,21 +65,21 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
     elif isinstance(obj, np.dtype):
         dtype = element_for(obj).dtype
         above = slot.open()
-        session.tree.add_link(above, slot.leaf, TypeNode(session.tree, slot.leaf, above, Attributes(), dtype))
+        session.defs.tree.add_link(above, slot.leaf, TypeNode(session.defs.tree, slot.leaf, above, Attributes(), dtype))
         return
     else:
         obj._check()
         target = obj.id.node
-        if target.tree is not session.tree:
+        if target.tree is not session.defs.tree:
             raise OperationError(f"{target.path!r} is in another file: only an ExternalLink can lead there")
-        if target.parent is None and target is not session.tree.root:
+        if target.parent is None and target is not session.defs.tree.root:
             # it had no name until now: this is its place
-            session.tree.move(target, slot.open(), slot.leaf)
+            session.defs.tree.move(target, slot.open(), slot.leaf)
             return
         if isinstance(target, TypeNode):
             raise OperationError(f"{target.path!r} is a named type: it can have one name only")
         entry = Hard(target)
-    session.tree.add_link(slot.open(), slot.leaf, entry)
+    session.defs.tree.add_link(slot.open(), slot.leaf, entry)
 
 
 def _short(path: str) -> str:

@@ -38,7 +38,7 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     >>> is_hdf5("there is no such file")
     False
     """
-    from pnc_vol.pending.recognise import HDF5, NETCDF, kind_of
+    from pnc_vol.disk.signature import HDF5, NETCDF, kind_of
 
     path = os.path.abspath(os.fsdecode(fname))
     try:

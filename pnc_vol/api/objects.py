@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
+    from pnc_vol.file.session import Session
     from pnc_vol.mapping.references import Reference
-    from pnc_vol.pending.session import Session
 
 __all__ = ["HLObject", "ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 

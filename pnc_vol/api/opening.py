@@ -27,7 +27,7 @@ from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, Operatio
 from pnc_vol.system import System
 
 if TYPE_CHECKING:
-    from pnc_vol.pending.session import Session
+    from pnc_vol.file.session import Session
 
 __all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name", "refuse_remote"]
 
@@ -220,7 +220,7 @@ def start_swmr(session: Session, libver: tuple[str, str], value: bool) -> None:
         raise OperationError("Unable to start swmr writing (no write intent on file)")
     if session.swmr:
         raise OperationError("Unable to start swmr writing (file already in SWMR writing mode)")
-    if session.created and libver[0] in ("earliest", "v108"):
+    if session.disk.created and libver[0] in ("earliest", "v108"):
         raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
     session.flush(what="swmr_mode")
     session.swmr = True

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
-from pnc_vol.pending.request import Request
+from pnc_vol.queue.request import Request
 
 __all__ = ["Posting", "has_text", "source", "target"]
 
@@ -219,7 +219,7 @@ class Posting(HLObject):
         ValueError
             The dataset is not in the file any more.
         """
-        from pnc_vol.pending.refreshing import refresh
+        from pnc_vol.file.refreshing import refresh
 
         session = self._check()
         with session.lock:

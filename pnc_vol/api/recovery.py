@@ -1,6 +1,6 @@
 """Putting what a killed job had posted into its file.
 
-Knows: which logs are meant, the ranks that take part. Does not know: what is in a log (`pending.log`).
+Knows: which logs are meant, the ranks that take part. Does not know: what is in a log (`log`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pnc_vol import comm as communicators
 from pnc_vol.options import Options, resolve
 
 if TYPE_CHECKING:
-    from pnc_vol.pending.log.replay import ReplayReport
+    from pnc_vol.recovery.replay import ReplayReport
 
 __all__ = ["replay"]
 
@@ -76,9 +76,9 @@ def replay(
         report = pnc_vol.replay("out.nc", "/scratch/logs-of-the-killed-job")
         print(report.replayed, "requests of it are in the file now")
     """
-    from pnc_vol.pending.log.replay import replay_into
-    from pnc_vol.pending.log.source import metas_of, named_logs
-    from pnc_vol.pending.sharing import refuse_open
+    from pnc_vol.file.registry import refuse_open
+    from pnc_vol.recovery.replay import replay_into
+    from pnc_vol.recovery.sources import metas_of, named_logs
 
     resolved = resolve(options)
     target = os.fspath(path)
@@ -116,7 +116,7 @@ def replay(
 def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
     """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
     from pnc_vol.errors import LogRefusedError
-    from pnc_vol.pending.log.opening import leftovers_of
+    from pnc_vol.recovery.beginning import leftovers_of
 
     found = leftovers_of(real, options)
     closed += found.closed
@@ -131,7 +131,7 @@ def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> 
 
 
 def _remove(real: str, options: Options, folders: list[str]) -> None:
-    from pnc_vol.pending.log.folders import forget_folder, remove_folder
+    from pnc_vol.log.folders import forget_folder, remove_folder
 
     for folder in folders:
         remove_folder(options.system, folder)

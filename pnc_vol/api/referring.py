@@ -29,7 +29,7 @@ from pnc_vol.mapping.special import Dtype, metadata_of
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.pending.session import Session
+    from pnc_vol.file.session import Session
 
 __all__ = ["expand_references"]
 
@@ -50,7 +50,7 @@ def expand_references(
     """
 
     def follow(reference: Reference) -> Reference:
-        node = paths.lookup(source.tree.root, reference.path) if reference else None
+        node = paths.lookup(source.defs.tree.root, reference.path) if reference else None
         if not isinstance(node, GroupNode | DatasetNode):
             return type(reference)()
         if id(node) not in made:

@@ -12,8 +12,8 @@ from pnc_vol.api.ids import DatasetID
 from pnc_vol.api.paths import find
 from pnc_vol.errors import ConversionError
 from pnc_vol.extents.selection import select
+from pnc_vol.file.reads.composite import region_of
 from pnc_vol.mapping.references import RegionReference
-from pnc_vol.pending.composite import region_of
 
 if TYPE_CHECKING:
     from pnc_vol.api.objects import HLObject
@@ -49,7 +49,7 @@ class RegionProxy:
     def shape(self, ref: RegionReference) -> tuple[int, ...] | None:
         """Shape of the dataset that a reference points into."""
         session = self._id.check()
-        found: Any = find(session.tree.root, ref.path)
+        found: Any = find(session.defs.tree.root, ref.path)
         shape: tuple[int, ...] | None = found.shape
         return shape
 

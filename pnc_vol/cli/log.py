@@ -1,6 +1,6 @@
 """``pnc-vol log``: burst-buffer logs as text.
 
-Knows: exit codes, options. Does not know: the bytes (`pending.log`).
+Knows: exit codes, options. Does not know: the bytes (`log`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def command(
 
 def _all_of(name: str, limit: int | None, *, first: bool) -> int:
     """Print what is under one name; the exit code."""
-    from pnc_vol.pending.log.printing import log_text
-    from pnc_vol.pending.log.source import named_logs, sources_of
+    from pnc_vol.recovery.printing import log_text
+    from pnc_vol.recovery.sources import named_logs, sources_of
     from pnc_vol.system import REAL
 
     code = 0

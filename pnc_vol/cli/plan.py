@@ -34,7 +34,7 @@ def command(
 
     Runs are what was posted, extents what was written, joined where they adjoin. The times are in milliseconds.
     """
-    from pnc_vol.pending.report import FlushReport, watchers
+    from pnc_vol.file.report import FlushReport, watchers
 
     lines: list[tuple[str, ...]] = []
 

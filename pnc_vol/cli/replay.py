@@ -1,6 +1,6 @@
 """``pnc-vol replay``: what a killed job had posted goes to its file.
 
-Knows: exit codes, options. Does not know: logs (`pending.log`).
+Knows: exit codes, options. Does not know: logs (`log`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pnc_vol.cli.log import DAMAGED, LEFT
 from pnc_vol.cli.show import expected, fail, safe
 
 if TYPE_CHECKING:
-    from pnc_vol.pending.log.replay import ReplayReport
+    from pnc_vol.recovery.replay import ReplayReport
 
 __all__ = ["REFUSED", "command"]
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.disk.naming import check_place
 from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.interop.checking import with_header
-from pnc_vol.pending.naming import check_place
 from pnc_vol.system import REAL, System, read_at
 
 __all__ = ["StoredFile"]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import SelectionValueError
 
-__all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "refuse_axes"]
+__all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "one_extent", "refuse_axes"]
 
 MOST_AXES = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
 """Axes that an array can have; a variable of a file may have up to 1,024."""
@@ -49,6 +49,12 @@ class Extents(NamedTuple):
     def nbytes(self) -> int:
         """Bytes in all."""
         return int(self.length.sum())
+
+
+def one_extent(offset: int, nbytes: int, place: int = 0) -> Extents:
+    """Extents of a single piece."""
+    columns = np.array((offset, nbytes, place), np.int64)
+    return Extents(columns[:1], columns[1:2], columns[2:])
 
 
 def refuse_axes(number: int) -> None:

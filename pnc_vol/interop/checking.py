@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
@@ -30,7 +31,6 @@ from pnc_vol.mapping.examine import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.pending.naming import check_place
 from pnc_vol.system import REAL, System, read_at
 
 __all__ = ["check", "with_header"]

@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
+from pnc_vol.disk import signature as recognise
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.naming import check_place, mode_of_new, name_new
 from pnc_vol.errors import NotCDFError
 from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.options import resolve
-from pnc_vol.pending import recognise
-from pnc_vol.pending.locking import Held
-from pnc_vol.pending.naming import check_place, mode_of_new, name_new
 from pnc_vol.system import REAL, System, exists, is_folder, read_at
 
 __all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]

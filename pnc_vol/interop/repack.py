@@ -20,7 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.disk.existing import open_existing
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import CorruptHeaderError, LogRefusedError, NotYetError
+from pnc_vol.file.registry import refuse_open
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
@@ -30,15 +34,11 @@ from pnc_vol.format.moving import Moves, moves
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
+from pnc_vol.log.folders import find_folders
 from pnc_vol.mapping.former import with_present_marker
 from pnc_vol.mapping.index import from_header, numrecs_of
 from pnc_vol.options import Options, resolve
-from pnc_vol.pending.existing import open_existing
-from pnc_vol.pending.locking import Held
-from pnc_vol.pending.log.folders import find_folders
-from pnc_vol.pending.log.opening import abandoned_logs
-from pnc_vol.pending.naming import check_place
-from pnc_vol.pending.sharing import refuse_open
+from pnc_vol.recovery.beginning import abandoned_logs
 from pnc_vol.system import REAL, System, exists
 
 __all__ = ["Repacked", "repack"]

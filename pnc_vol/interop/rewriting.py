@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pnc_vol.disk.journal import neighbour
+from pnc_vol.disk.likeness import own
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.naming import mode_of_new
+from pnc_vol.disk.publish import Location
 from pnc_vol.format.moving import Moves
-from pnc_vol.pending.commit import Location
-from pnc_vol.pending.journal import neighbour
-from pnc_vol.pending.likeness import own
-from pnc_vol.pending.locking import Held
-from pnc_vol.pending.naming import mode_of_new
 from pnc_vol.system import System, copy_all, read_at, write_all
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]

@@ -79,7 +79,7 @@ def claim_of(file: Any, *, follow_external: bool = False) -> Claim:
     """
     if not inspect_hdf5.is_hdf5(file):
         session = file.id.handle.session
-        return claim_of_header(session.disk_header, session.driver.size())
+        return claim_of_header(session.disk.header, session.disk.driver.size())
     nbytes = int(file.id.get_filesize())
     claimed = held = most = 0
     largest = ""

@@ -1,7 +1,7 @@
 """Types that take several variables: compounds, arrays of varying length, references.
 
 Knows: which parts such a type has, how values are taken apart into the values of its parts. Does not know: files,
-requests; `pending.composite` reads and writes the parts.
+requests; `file.reads.composite` reads and writes the parts.
 
 Rules
 -----

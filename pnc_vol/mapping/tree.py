@@ -108,7 +108,7 @@ class DatasetNode(Node):
     parts : dict of str to DatasetNode, the variables of a dataset that takes several (`mapping.composite`); they are in
         `Tree.datasets`, and in no group. Empty for most.
     owner : DatasetNode or None, whose part this is.
-    rows : what `pending.composite` keeps of arrays of varying length.
+    rows : what `file.reads.composite` keeps of arrays of varying length.
     """
 
     uid: int

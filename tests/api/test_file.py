@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import ClosedFileError, FlushError, NotCDFError, NotYetError
-from pnc_vol.pending.naming import check_place
 from pnc_vol.system import System
 
 

@@ -152,13 +152,16 @@ def test_times_that_are_written_say_what_to_do(f: pnc_vol.File) -> None:
 
 
 def test_definitions_that_ranks_do_not_share_are_told_with_names_of_types(f: pnc_vol.File) -> None:
+    from pnc_vol.flush.differences import described
     from pnc_vol.mapping.index import to_header
-    from pnc_vol.pending.differences import described
 
     f["text"] = ["a"]
     f.flush()
     session = f.id.handle.session
-    told = "\n".join(" ".join(one) for one in described(session.tree, to_header(session.tree, version=session.version)))
+    told = "\n".join(
+        " ".join(one)
+        for one in described(session.defs.tree, to_header(session.defs.tree, version=session.defs.version))
+    )
     assert "dataset 'sea/temperature' float64 of shape (4, 6) along (dim_4, dim_6)" in told
     assert "dataset 'sea/record' int32 of shape" in told
     assert "dataset 'text' vlen string of shape (1,) along (dim_1, strlen_1)" in told

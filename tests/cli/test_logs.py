@@ -15,7 +15,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.cli.replay import lines
-from pnc_vol.pending.log.replay import ReplayReport
+from pnc_vol.recovery.replay import ReplayReport
 
 JOB = """
 import os, signal

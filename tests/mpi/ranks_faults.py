@@ -998,7 +998,7 @@ def aggregator_cannot_read() -> None:
 @scenario
 def no_shared_memory() -> None:
     """One rank cannot open the memory that all should see: ranks send each other their pieces instead."""
-    import pnc_vol.pending.window as window
+    import pnc_vol.flush.node_shared_memory as window
 
     opened_by = window._opened
     if RANK == 1:
@@ -1017,7 +1017,7 @@ def no_shared_memory() -> None:
 @scenario
 def no_memory_in_a_write_for_others() -> None:
     """Whatever fails on one rank while pieces are put together, the others do not wait for it, and theirs are done."""
-    import pnc_vol.pending.together as together
+    import pnc_vol.flush.two_phase as together
 
     def short(*args: Any) -> None:
         raise MemoryError("no memory for the pieces")
@@ -1060,7 +1060,7 @@ def failed_spill_read_in_a_collective_write() -> None:
 @scenario
 def no_memory_in_a_collective_write() -> None:
     """Whatever fails on one rank before a collective write, the others do not wait for it."""
-    import pnc_vol.pending.carry as carry
+    import pnc_vol.flush.execute as carry
 
     class Short:
         @staticmethod
@@ -1086,7 +1086,7 @@ def no_memory_in_a_collective_write() -> None:
 @scenario
 def no_memory_in_a_collective_read() -> None:
     """One rank has no memory for what it wants to read: nobody reads, and all are told."""
-    import pnc_vol.pending.fetch as fetch
+    import pnc_vol.file.reads.fetch as fetch
 
     with opened() as f:
         x = f.create_dataset("x", (SIZE, 5), "f8")
@@ -1111,7 +1111,7 @@ def no_memory_in_a_collective_read() -> None:
 @scenario
 def interrupted() -> None:
     """Ctrl-C on one rank inside a flush: it leaves, and the others are told."""
-    import pnc_vol.pending.flush as flush
+    import pnc_vol.file.flushing as flush
 
     def run() -> None:
         with opened() as f:
@@ -1146,7 +1146,7 @@ def interrupted() -> None:
 @scenario
 def interrupted_close() -> None:
     """Ctrl-C on one rank inside close: the others are told too."""
-    import pnc_vol.pending.flush as flush
+    import pnc_vol.file.flushing as flush
 
     f = opened(driver="posix")
     f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK

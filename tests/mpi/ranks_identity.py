@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 import pnc_vol as h5py
-from pnc_vol.pending import carry, together
-from pnc_vol.pending.together import Together
+from pnc_vol.flush import execute as carry
+from pnc_vol.flush import two_phase as together
+from pnc_vol.flush.two_phase import Together
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "mpio": {"driver": "mpio"},

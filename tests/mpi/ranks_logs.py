@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 import pnc_vol as h5py
 from pnc_vol.errors import LogRefusedError
-from pnc_vol.pending.log.files import Tail
+from pnc_vol.log.files import Tail
 
 comm = MPI.COMM_WORLD
 case, folder, *args = sys.argv[1:]
@@ -58,7 +58,7 @@ if case == "reset":
         Tail.cut = cut  # type: ignore[method-assign]
     f.flush()
     if comm.rank == 0:
-        cut(f.id.handle.session.queue.files.commit, 0)
+        cut(f.id.handle.session.posted.queue.files.commit, 0)
     x[1] = 77.0
     with open(os.path.join(folder, "posted"), "w"):
         pass

@@ -16,7 +16,7 @@ from typing import Any
 
 import netCDF4
 
-from pnc_vol.pending.session import Session
+from pnc_vol.file.session import Session
 
 found: list[str] = []
 """What was wrong with files that were closed since somebody looked."""

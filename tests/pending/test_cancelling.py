@@ -38,7 +38,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def begin(file: pnc_vol.File, name: str) -> int:
-    return next(var.begin for var in file.id.handle.session.header.vars if var.name == name)
+    return next(var.begin for var in file.id.handle.session.disk.header.vars if var.name == name)
 
 
 def fails(file: pnc_vol.File, system: FullDisk, name: str) -> None:

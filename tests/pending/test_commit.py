@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.disk.journal import journal_path, recover
+from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.pending.commit import Location
-from pnc_vol.pending.journal import journal_path, recover
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem
 

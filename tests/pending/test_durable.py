@@ -27,7 +27,7 @@ def test_data_then_header_then_names(path: pathlib.Path) -> None:
         f["x"] = np.arange(1000.0)
         system.log.clear()
         f.flush(durable=True)
-        at = f.id.handle.session.header.vars[0].begin
+        at = f.id.handle.session.disk.header.vars[0].begin
         journal, folder = str(path.with_name(".x.nc.pncj")), str(path.parent)
         data = {"name": "pwrite", "path": str(path), "offset": lambda offset: offset >= at}
         header = {"name": "pwrite", "path": str(path), "offset": 0}
@@ -169,8 +169,8 @@ def test_a_failed_fsync_is_told_as_one_though_all_that_follows_fails(tmp_path: p
             f.close()
             break
         session = f.id.handle.session
-        if session.poison is None:
-            session.driver.sync()
+        if session.disk.sync_error is None:
+            session.disk.driver.sync()
             f.close()
         else:
             told += 1

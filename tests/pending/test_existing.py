@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.pending.journal import journal_path
+from pnc_vol.disk.journal import journal_path
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
@@ -163,8 +163,8 @@ def put(path: pathlib.Path, data: bytes) -> None:
 
 def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
     """What a writer would leave if it were killed when its journal is whole."""
+    from pnc_vol.disk.publish import Location
     from pnc_vol.drivers.posix import PosixDriver
-    from pnc_vol.pending.commit import Location
     from pnc_vol.testing.faults import Stopped, StopSystem
 
     class BeforeHeader(StopSystem):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.pending import forgotten
+from pnc_vol.file import forgotten
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
@@ -136,7 +136,7 @@ def test_a_collection_in_the_middle_of_a_parse_leaves_the_parser_alone(tmp_path:
         gc.enable()
         ast.parse(text)
         gc.disable()
-        from pnc_vol.pending import forgotten
+        from pnc_vol.file import forgotten
         print(len(forgotten._waiting))
         warnings.simplefilter("ignore")
     """

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.disk.journal import content_of, journal_path, recover
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.pending.journal import content_of, journal_path, recover
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import TraceSystem
 
@@ -34,7 +34,7 @@ def headers(path: pathlib.Path) -> tuple[bytes, bytes, int]:
         f["pay"] = [1.0]
         f.attrs["note"] = "a" * 600
         f.flush()
-        old = f.id.handle.session.disk_bytes
+        old = f.id.handle.session.disk.header_bytes
     return old, old.replace(b"pay", b"bad").replace(b"aaa", b"bbb"), path.stat().st_ino
 
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 import pnc_vol
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.pending import carry
-from pnc_vol.pending.plan import Listed, Place, Plan, make_rows
+from pnc_vol.flush import execute as carry
+from pnc_vol.flush.plan import Plan
+from pnc_vol.layout.places import Place
+from pnc_vol.queue.rows import Listed, make_rows
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
@@ -174,7 +176,7 @@ def test_a_post_of_very_many_runs_waits_for_the_flush_like_any_other(tmp_path: p
         assert f.statistics()["driver"]["posix.write_calls"] == before
         session = f.id.handle.session
         # Elements, and 8 bytes a run: most of it is data.
-        assert session.queue.used < n * 16 + n // 2 * 10 + 100_000
+        assert session.posted.queue.used < n * 16 + n // 2 * 10 + 100_000
         f.flush()
         assert "drains" not in f.statistics()
         assert "bytes_drained" not in f.statistics()
@@ -191,10 +193,10 @@ def test_very_many_runs_of_which_a_value_does_not_fit_leave_nothing(tmp_path: pa
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
         x = f.create_dataset("x", (2 * n,), "i4")
         x[::2] = np.ones(n, "i4")
-        used = f.id.handle.session.queue.used
+        used = f.id.handle.session.posted.queue.used
         with pytest.raises(pnc_vol.RangeError):
             x[1::2] = values
-        assert f.id.handle.session.queue.used == used
+        assert f.id.handle.session.posted.queue.used == used
         x[1::2] = np.full(n, 2)
         assert np.array_equal(x[...], np.tile([1, 2], n))
     with pnc_vol.File(tmp_path / "a.nc") as f:
@@ -208,7 +210,7 @@ def test_a_long_list_is_kept_once_for_several_posts(tmp_path: pathlib.Path) -> N
         sets = [f.create_dataset(f"x{i}", (4 * n,), "i2") for i in range(4)]
         for i, ds in enumerate(sets):
             ds.iput(one, np.full(n, i + 1, "i2"))
-        assert f.id.handle.session.queue.used < 4 * 2 * n + 16 * n + 10_000
+        assert f.id.handle.session.posted.queue.used < 4 * 2 * n + 16 * n + 10_000
         assert "drains" not in f.statistics()
         f.flush()
         for i, ds in enumerate(sets):

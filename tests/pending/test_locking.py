@@ -18,8 +18,8 @@ import pytest
 
 import pnc_vol
 from pnc_vol import options
+from pnc_vol.disk.journal import journal_path
 from pnc_vol.errors import LockedError, PncVolWarning
-from pnc_vol.pending.journal import journal_path
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 PROGRAM = """
@@ -281,8 +281,8 @@ def test_where_there_are_no_locks(monkeypatch: pytest.MonkeyPatch, path: pathlib
 
 
 def test_without_these_locks_flock_is_used(monkeypatch: pytest.MonkeyPatch, path: pathlib.Path, other: Other) -> None:
-    monkeypatch.setattr("pnc_vol.pending.locking._OFD", False)
-    assert other("import pnc_vol.pending.locking as l; l._OFD = False") == "done"
+    monkeypatch.setattr("pnc_vol.disk.locking._OFD", False)
+    assert other("import pnc_vol.disk.locking as l; l._OFD = False") == "done"
     assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
     with pytest.raises(LockedError, match="held by another process") as caught:
         pnc_vol.File(path, "r+")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import many, select
-from pnc_vol.pending.parts import parts, pieces, run_elements
+from pnc_vol.queue.parts import parts, pieces, run_elements
 from pnc_vol.testing.strategies import dataset_shapes, selections
 
 

@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.pending.plan import COLUMNS, Place, Plan, Tables
+from pnc_vol.flush.plan import Plan
+from pnc_vol.layout.places import Place
+from pnc_vol.queue.rows import COLUMNS, Tables
 
 ROWS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=3)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import pnc_vol
-from pnc_vol.pending import post
+from pnc_vol.file import post
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
@@ -344,7 +344,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def bounded(self) -> None:
         if hasattr(self, "f") and self.f:
-            assert self.f.id.handle.session.queue.used <= BUDGET
+            assert self.f.id.handle.session.posted.queue.used <= BUDGET
 
 
 TestProgramOrder = pytest.mark.timeout(300)(Machine.TestCase)

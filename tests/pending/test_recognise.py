@@ -13,7 +13,7 @@ import h5py
 import pytest
 
 import pnc_vol
-from pnc_vol.pending.recognise import kind_of, says_what
+from pnc_vol.disk.signature import kind_of, says_what
 from pnc_vol.system import REAL
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.pending import post
-from pnc_vol.pending.report import FlushReport, watchers
+from pnc_vol.file import post
+from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.system import System
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import AlreadyDoneError, ClosedFileError, FlushError
-from pnc_vol.pending import post
-from pnc_vol.pending.post import LEAST_LENT
+from pnc_vol.file import post
+from pnc_vol.file.post import LEAST_LENT
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
@@ -49,7 +49,7 @@ def f(path: pathlib.Path) -> Iterator[pnc_vol.File]:
 
 
 def begin(file: pnc_vol.File, name: str) -> int:
-    return next(var.begin for var in file.id.handle.session.header.vars if var.name == name)
+    return next(var.begin for var in file.id.handle.session.disk.header.vars if var.name == name)
 
 
 def deny(file: pnc_vol.File, system: Forbidden, name: str, first: int, last: int) -> None:

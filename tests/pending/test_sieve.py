@@ -14,7 +14,7 @@ import pnc_vol
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
-from pnc_vol.pending import sieve
+from pnc_vol.flush import data_sieving as sieve
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
 

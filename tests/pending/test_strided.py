@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.pending import strided
+from pnc_vol.file.reads import hyperslabs as strided
 from pnc_vol.testing.faults import TraceSystem
 
 SHAPE = (13, 7, 60)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pnc_vol.comm import Comm
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.transport import Transport, wish_of
+from pnc_vol.flush.two_phase import Nodes
 from pnc_vol.options import resolve
-from pnc_vol.pending.agree import Agreement
-from pnc_vol.pending.together import Nodes
-from pnc_vol.pending.transport import Transport, wish_of
 
 NOTHING = Agreement(
     drained=False, widened=False, changed=False, spoilt=False, cut=False,

@@ -19,7 +19,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from pnc_vol.pending.identity import ATTRIBUTE
+from pnc_vol.disk.identity import ATTRIBUTE
 from pnc_vol.system import REAL, System, read_at
 from pnc_vol.testing.crash.disk import (
     Change,

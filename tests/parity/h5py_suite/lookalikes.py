@@ -108,8 +108,8 @@ class LinkProxy:
 
 def get_offset(oid: Any) -> int | None:
     session = oid.check()
-    session.placed.pin(session.tree)
-    place = session.placed.places.get(oid.node.uid)
+    session.disk.layout.pin(session.defs.tree)
+    place = session.disk.layout.places.get(oid.node.uid)
     return None if place is None else place.begin
 
 

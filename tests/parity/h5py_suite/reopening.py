@@ -25,12 +25,13 @@ from pnc_vol.api import file, ids
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.group import Group
+from pnc_vol.file import forgotten
+from pnc_vol.file import registry as sharing
+from pnc_vol.file.registry import Hold
+from pnc_vol.file.session import Session, open_session
 from pnc_vol.mapping.links import TypeNode
 from pnc_vol.mapping.references import Reference
 from pnc_vol.mapping.tree import GroupNode, walk
-from pnc_vol.pending import forgotten, sharing
-from pnc_vol.pending.session import Session, open_session
-from pnc_vol.pending.sharing import Hold
 
 counts = {"reads": 0, "reopened": 0}
 busy: list[int] = []
@@ -44,14 +45,14 @@ def reopen(session: Session) -> None:
     counts["reads"] += 1
     if busy or session.closed or session.forked or not session.writable or session.comm.size > 1:
         return
-    if session.location is None or session.tree.loose:
+    if session.disk.location is None or session.defs.tree.loose:
         return
     busy.append(1)
     try:
         holders = [handle for handle in handles if vars(handle.session) is vars(session)]
-        old = session.tree
+        old = session.defs.tree
         session.close()
-        new = open_session(session.path, "r+", options=session.options, comm=comm.serial())
+        new = open_session(session.disk.path, "r+", options=session.options, comm=comm.serial())
         assert not new.tree.findings, new.tree.findings
         follow(old, new.tree)
         for handle in holders:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.disk.identity import ATTRIBUTE, UNKNOWN
 from pnc_vol.errors import LogRefusedError, PncVolWarning
-from pnc_vol.pending.identity import ATTRIBUTE, UNKNOWN
-from pnc_vol.pending.log.companion import decode_companion, encode_companion_header
+from pnc_vol.log.commit_log import decode_companion, encode_companion_header
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, HookedSystem, TraceSystem
 

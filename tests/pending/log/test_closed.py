@@ -12,7 +12,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
-from pnc_vol.pending.log.source import LogSource
+from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import REAL
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.options import resolve
-from pnc_vol.pending.log.opening import abandoned_logs
+from pnc_vol.recovery.beginning import abandoned_logs
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem, TraceSystem
 
@@ -94,7 +94,7 @@ def test_capacity(capacity: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> 
         x = f.create_dataset("x", (300, 20), "f4")
         for i in range(300):
             x[i] = i
-            most = max(most, f.id.handle.session.queue.files.nbytes)
+            most = max(most, f.id.handle.session.posted.queue.files.nbytes)
         assert (f.statistics().get("flushes", 0) > 0) == (capacity <= 20_000)
         assert x[:, 3].tolist() == list(range(300))
     assert most <= max(capacity, 1000) + 500
@@ -171,7 +171,7 @@ def test_each_request_has_its_own_status(tmp_path: pathlib.Path, logs: pathlib.P
     f = pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system, burst_buf_flush_buffer_size=1))
     x = f.create_dataset("x", (5, 30_000), "i4")
     f.flush()
-    begin = next(var.begin for var in f.id.handle.session.header.vars)
+    begin = next(var.begin for var in f.id.handle.session.disk.header.vars)
     of_file = os.open(tmp_path / "x.nc", os.O_RDONLY)
     requests = [x.iput((i,), np.full(30_000, i + 1, "i4")) for i in range(5)]
     late = x.iput(np.s_[2, :5], np.full(5, 9, "i4"))
@@ -266,7 +266,7 @@ def test_a_stop_at_any_call(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
             pass
         if session is not None and system.fired:
             session.closed = True
-            for tail in (session.queue.files.commit, session.queue.files.meta):
+            for tail in (session.posted.queue.files.commit, session.posted.queue.files.meta):
                 # A window of a process that is dead is gone, and the lock with it.
                 with contextlib.suppress(Stopped):
                     tail.leave()

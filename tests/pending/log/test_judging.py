@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnc_vol.errors import LogError
-from pnc_vol.pending.log.companion import (
+from pnc_vol.log.commit_log import (
     COMMIT,
     FLUSHED,
     RESET,
@@ -24,10 +24,10 @@ from pnc_vol.pending.log.companion import (
     encode_fill,
     encode_record,
 )
-from pnc_vol.pending.log.judging import CANCELLED, COMMITTED, STATES, Fill, Verdict, committed_entries
-from pnc_vol.pending.log.layout import LogHeader, encode_header, encode_vara, encode_varn
-from pnc_vol.pending.log.printing import log_text
-from pnc_vol.pending.log.reading import read_log
+from pnc_vol.log.decoding import read_log
+from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara, encode_varn
+from pnc_vol.recovery.printing import log_text
+from pnc_vol.recovery.scan import CANCELLED, COMMITTED, STATES, Fill, Verdict, committed_entries
 
 ID = bytes(range(16))
 OTHER = bytes(range(1, 17))

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnc_vol.errors import LogError
-from pnc_vol.pending.log import layout
-from pnc_vol.pending.log.layout import (
+from pnc_vol.log import encoding as layout
+from pnc_vol.log.decoding import read_log, values_of
+from pnc_vol.log.encoding import (
     ITYPES,
     NATIVE,
     NUM_ENTRIES_AT,
@@ -32,7 +33,6 @@ from pnc_vol.pending.log.layout import (
     itype_of,
     memory_dtype,
 )
-from pnc_vol.pending.log.reading import read_log, values_of
 
 
 @pytest.mark.parametrize("name", ["layout", "entries", "reading", "companion", "judging", "printing"])

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.disk.identity import ATTRIBUTE
 from pnc_vol.errors import LogRefusedError
-from pnc_vol.pending.identity import ATTRIBUTE
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, HookedSystem
 

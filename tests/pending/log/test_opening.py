@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.pending.log.folders import folder_for, pointer_path
-from pnc_vol.pending.log.queue import LogQueue
-from pnc_vol.pending.log.source import LogSource
+from pnc_vol.log.folders import folder_for, pointer_path
+from pnc_vol.log.store import LogQueue
+from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 

@@ -54,7 +54,7 @@ class LogMachine(order.Machine):
     def fail_to_flush(self, after: int, mode: str) -> None:
         """A failed fsync is the end of a log that is synced: the close says so, writes all, and keeps the log."""
         super().fail_to_flush(after, mode)
-        if self.f.id.handle.session.poison is not None:
+        if self.f.id.handle.session.disk.sync_error is not None:
             with pytest.raises(OSError, match="durability is no longer promised"):
                 self.f.flush()
             with warnings.catch_warnings(), pytest.raises(OSError, match="durability is no longer promised"):
@@ -67,7 +67,7 @@ class LogMachine(order.Machine):
     @invariant()
     def bounded(self) -> None:
         if hasattr(self, "f") and self.f:
-            queue = self.f.id.handle.session.queue
+            queue = self.f.id.handle.session.posted.queue
             assert queue.used <= 2 * order.BUDGET
 
 

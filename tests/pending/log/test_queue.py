@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.pending.log.layout import DATA_MAGIC
+from pnc_vol.log.encoding import DATA_MAGIC
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
@@ -96,7 +96,7 @@ def test_all_failures_are_told(tmp_path: pathlib.Path, logs: pathlib.Path) -> No
     x, y = f.create_dataset("x", (6, 30_000), "i4"), f.create_dataset("y", (6, 30_000), "i4")
     f.flush()
     of_file = os.open(tmp_path / "x.nc", os.O_RDONLY)
-    begins = [var.begin for var in f.id.handle.session.header.vars]
+    begins = [var.begin for var in f.id.handle.session.disk.header.vars]
     requests = {(ds.name, i): ds.iput((i,), np.full(30_000, i + 1, "i4")) for i in range(6) for ds in (x, y)}
     system.ranges = tuple(
         range(begins[k] + i * 120_000 + 64, begins[k] + i * 120_000 + 72) for k, i in ((0, 1), (1, 4))
@@ -179,7 +179,7 @@ def test_few_steps_and_many_make_the_same_log(
     for quick in (True, False):
         tmp_path = tmp_path_factory.mktemp("twin")
         f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_shared_logs=shared)
-        queue = f.id.handle.session.queue
+        queue = f.id.handle.session.posted.queue
         queue.log_id, queue.seed, queue.quick = bytes(16), 0, quick
         queue.defining.file.identity = bytes(16)
         sets = [

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from pnc_vol.errors import FormatError, LogError
-from pnc_vol.pending.log.judging import committed_entries
-from pnc_vol.pending.log.layout import LogHeader, encode_header, encode_vara
-from pnc_vol.pending.log.printing import log_text
-from pnc_vol.pending.log.reading import SHARED_BLOCK, Log, count_channels, read_log, shared_pieces, values_of
+from pnc_vol.log.decoding import SHARED_BLOCK, Log, count_channels, read_log, shared_pieces, values_of
+from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara
+from pnc_vol.recovery.printing import log_text
+from pnc_vol.recovery.scan import committed_entries
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "burst_buffer"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import LogError, LogRefusedError
-from pnc_vol.pending.log.layout import (
+from pnc_vol.log.encoding import (
     DATA_MAGIC,
     LogHeader,
     encode_header,

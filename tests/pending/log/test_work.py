@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import pnc_vol
+from pnc_vol.log.decoding import read_log
+from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara
 from pnc_vol.mapping.tree import Node
-from pnc_vol.pending.log.layout import LogHeader, encode_header, encode_vara
-from pnc_vol.pending.log.reading import read_log
 
 
 def test_the_entries_without_coordinates_are_found_once() -> None:

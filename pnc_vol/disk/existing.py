@@ -1,0 +1,222 @@
+"""Opening a file that exists: one descriptor, and through it a header that belongs to the data.
+
+Knows: paths, descriptors, journals, header bytes. Does not know: ranks, variables; how data are read.
+
+Rules
+-----
+1. A name may be given to another file at any moment. So the file is opened once; its header, and later its data, come
+   from that descriptor, and the name is asked again after the journal was read: if it stands for another file by then,
+   all begins anew.
+2. A header may be overwritten at any moment by another process. So a reader reads it before and after it looks for a
+   journal. If both readings and the size are the same, and the journal did not come or go, the header was whole.
+3. A journal is completed by who writes the file, and only read by who reads it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from pnc_vol.disk.journal import recover
+from pnc_vol.disk.signature import Read, kind_by, says_what
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
+from pnc_vol.extents.model import one_extent
+from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
+from pnc_vol.system import System, read_at
+
+__all__ = ["ATTEMPTS", "Existing", "header_of", "open_existing", "replaced_too_often"]
+
+ATTEMPTS = 100
+"""Looks at a file that another process changes, until it is said that it cannot be opened."""
+_AT_ONCE = 10
+"""Of these, those without a pause before them."""
+_PAUSE = 0.001
+_FIRST_READ = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A file that was opened, or a driver that holds one.
+
+    fd : int, its descriptor, which the caller closes; -1 of a driver.
+    key : tuple of int, device and inode; zeros of a driver.
+    size : int, bytes, when the header was read.
+    decoded : Decoded
+    content : bytes, the header.
+    """
+
+    fd: int
+    key: tuple[int, int]
+    size: int
+    decoded: Decoded
+    content: bytes
+
+
+def open_existing(
+    system: System,
+    path: str,
+    real: str,
+    *,
+    writable: bool = False,
+    hold: Callable[[int], object] | None = None,
+) -> Existing:
+    """Open a file and read its header; a replacement of the header that was cut short is completed.
+
+    Parameters
+    ----------
+    system : System
+    path : str, for messages.
+    real : str, the path without symbolic links.
+    writable : bool
+        Open for writing as well, and put a header that only the journal has in its place.
+    hold : callable, optional
+        Called with a descriptor that is open for writing, before the file is looked at: where it is locked.
+
+    Raises
+    ------
+    FormatError
+        It is no CDF file, or its header is wrong; `path` is named.
+    OSError
+        It cannot be read; `errno.EBUSY` if other processes replace it all the time.
+    """
+    look = _as_writer if writable else _as_reader
+    with naming(path, real):
+        for attempt in range(ATTEMPTS):
+            if attempt >= _AT_ONCE:
+                time.sleep(_PAUSE)
+            fd = system.open(real, os.O_RDWR if writable else os.O_RDONLY)
+            try:
+                if hold is not None:
+                    hold(fd)
+                found = look(system, fd, path, real)
+            except BaseException:
+                system.close(fd)
+                raise
+            if found is not None:
+                return found
+            system.close(fd)
+    raise replaced_too_often(path)
+
+
+def replaced_too_often(path: str) -> OSError:
+    """What is said of a file whose name never stands still."""
+    text = f"other processes replaced or changed the file {ATTEMPTS} times while it was being opened; try again"
+    return OSError(errno.EBUSY, text, path)
+
+
+def _as_writer(system: System, fd: int, path: str, real: str) -> Existing | None:
+    """The file, if the name still stands for it."""
+    there = system.fstat(fd)
+    key = there.st_dev, there.st_ino
+    if _key_of(system, real) != key:
+        return None
+    recover(system, path, writable=True, target=real)
+    _, outcome = _parsed(path, there.st_size, partial(read_at, system, fd), None)
+    decoded, content = _good(outcome)
+    return Existing(fd, key, there.st_size, decoded, content)
+
+
+def _as_reader(system: System, fd: int, path: str, real: str) -> Existing | None:
+    """The file, if the name still stands for it and its header stood still."""
+    there = system.fstat(fd)
+    key, size = (there.st_dev, there.st_ino), there.st_size
+    read = partial(read_at, system, fd)
+    instead: bytes | None = None
+    for look in range(ATTEMPTS):
+        if look >= _AT_ONCE:
+            time.sleep(_PAUSE)
+        raw, outcome = _parsed(path, size, read, instead)
+        journal = recover(system, path, writable=False, target=real)
+        try:
+            now = system.stat(real)
+        except FileNotFoundError:
+            return None
+        if (now.st_dev, now.st_ino) != key:
+            return None
+        again = bytearray(len(raw))
+        del again[read(memoryview(again), 0) :]
+        if journal == instead and now.st_size == size and again == raw:
+            decoded, content = _good(outcome)
+            return Existing(fd, key, size, decoded, content)
+        instead, size = journal, now.st_size
+    return None
+
+
+def _key_of(system: System, path: str) -> tuple[int, int] | None:
+    try:
+        there = system.stat(path)
+    except FileNotFoundError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def header_of(root: Driver, path: str) -> Existing:
+    """The header of what a driver holds.
+
+    Raises
+    ------
+    FormatError, OSError
+        As `open_existing`.
+    """
+
+    def read(buffer: bytearray | memoryview, offset: int) -> int:
+        memory = np.frombuffer(buffer, np.uint8)
+        return root.read(one_extent(offset, len(memory)), memory) if len(memory) else 0
+
+    size = root.size()
+    decoded, content = _good(_parsed(path, size, read, None)[1])
+    return Existing(-1, (0, 0), size, decoded, content)
+
+
+def _good(outcome: tuple[Decoded, bytes] | FormatError) -> tuple[Decoded, bytes]:
+    if isinstance(outcome, FormatError):
+        raise outcome
+    return outcome
+
+
+def _parsed(
+    path: str, size: int, read: Read, instead: bytes | None
+) -> tuple[bytes, tuple[Decoded, bytes] | FormatError]:
+    """What the file begins with, and what that says: the header and its bytes, or an error.
+
+    instead : bytes or None, the header where the file's own was not replaced in full.
+    """
+    wanted = min(size, _FIRST_READ)
+    while True:
+        data = bytearray(wanted)
+        del data[read(memoryview(data), 0) :]
+        raw = bytes(data)
+        if instead is not None:
+            data[: len(instead)] = instead
+        try:
+            decoded = decode(data, file_size=size)
+        except NeedBytes as need:
+            # Reading costs less than decoding anew what is known already.
+            wanted = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES)))
+            continue
+        except NotCDFError as error:
+            text = f"{path}: {says_what(kind_by(read, size)) or error}"
+            return raw, NotCDFError(text, offset=error.offset, field=error.field, value=error.value)
+        except FormatError as error:
+            text = f"{path}: {error}"
+            return raw, type(error)(text, offset=error.offset, field=error.field, value=error.value)
+        return raw[: decoded.nbytes], (decoded, bytes(data[: decoded.nbytes]))
+
+
+@contextmanager
+def naming(path: str, real: str) -> Iterator[None]:
+    """Let errors name the file as the user did."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename == real:
+            error.filename = path
+        raise

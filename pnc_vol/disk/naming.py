@@ -1,0 +1,110 @@
+"""What may stand under the name of a new file, and how a file gets a name that must be new.
+
+Knows: paths, permissions, links. Does not know: what is in the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from pnc_vol.disk.locking import Held
+from pnc_vol.system import System
+
+__all__ = ["check_place", "mode_of_new", "name_new"]
+
+_NO_FILES = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def mode_of_new(system: System, target: str, *, exclusive: bool, held: Held | None = None) -> int:
+    """The permissions of a file that will take the place of `target`, which is locked in `held`.
+
+    Raises
+    ------
+    FileExistsError, IsADirectoryError, PermissionError, OSError
+        Nothing may take its place, or, with `exclusive`, there is something.
+    """
+    try:
+        there = system.stat(target)
+    except FileNotFoundError:
+        return 0o666 & ~system.umask()
+    check_place(there, target, exclusive=exclusive)
+    if held is not None and (there.st_dev, there.st_ino) in held.fds:
+        return there.st_mode & 0o7777
+    try:
+        # a rename asks for no right to the file that it replaces: who took it away meant to keep the file
+        if held is not None:
+            held.take(target)
+        else:
+            system.close(system.open(target, os.O_WRONLY))
+    except PermissionError as error:
+        raise PermissionError(error.errno, "the file may not be written, so it is not replaced", target) from None
+    return there.st_mode & 0o7777
+
+
+def check_place(there: os.stat_result, path: str, *, exclusive: bool) -> None:
+    """Complain if what has a file's name is no file; with `exclusive`, if there is anything.
+
+    A device or a pipe would be lost if a new file were renamed over it, and opening a pipe may wait for ever.
+
+    Raises
+    ------
+    FileExistsError, IsADirectoryError, OSError
+    """
+    what = next((name for test, name in _NO_FILES if test(there.st_mode)), "")
+    if exclusive:
+        raise FileExistsError(
+            errno.EEXIST,
+            f"{what} has this name"
+            if what
+            else "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'",
+            path,
+        )
+    if stat.S_ISDIR(there.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "this is a directory, not a file", path)
+    if what:
+        raise OSError(errno.EINVAL, f"this is {what}, not a regular file; give another name", path)
+
+
+def name_new(system: System, work: str, path: str) -> None:
+    """Rename `work` to a name that must be new.
+
+    Raises
+    ------
+    FileExistsError
+        The name is taken.
+    OSError
+        `work` has its old name still.
+    """
+    try:
+        system.rename(work, path, replace=False)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+            raise
+    else:
+        return
+    try:
+        system.link(work, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # No hard links here: take the name first, then put the file over it.
+        system.close(system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            system.rename(work, path)
+        except OSError:
+            with suppress(OSError):
+                system.unlink(path)
+            raise
+    else:
+        # The file has its name; that it has another one as well harms nobody.
+        with suppress(OSError):
+            system.unlink(work)

@@ -1,0 +1,360 @@
+"""How a file comes under its name, and how its header is replaced, so that a kill at any moment harms nothing.
+
+Knows: paths, the system, header bytes. Does not know: variables, requests; ranks other than that only one calls this.
+
+Rules
+-----
+1. A new file is written under a temporary name in the same directory and renamed, so that its name always
+   stands for a whole file. With ``publish="close"`` the rename comes at the close.
+2. A header is replaced in place with a journal beside the file (`journal`): first the journal with both headers, then
+   the header, then the journal goes. A journal that is found when a file is opened is completed.
+3. A layout that moves data is written to a temporary copy; the rename makes it the file.
+4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
+   process, is itself there before it does so, whoever asks.
+5. Errors name the user's path, not the temporary one.
+6. Only the file that was opened is written or replaced. If it was renamed, its new name is followed, where the system
+   tells it; if another file has its name, that one is left alone, and a new layout keeps its temporary name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from pnc_vol.disk.journal import content_of, cut_name, forget_journal, journal_path
+from pnc_vol.disk.likeness import make_alike
+from pnc_vol.disk.locking import Held, Key
+from pnc_vol.disk.naming import mode_of_new, name_new
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import SyncError
+from pnc_vol.extents.model import one_extent
+from pnc_vol.system import System, exists, write_all
+
+__all__ = ["Location"]
+
+
+class Location:
+    """Where a file is, and under which name it is worked on.
+
+    path : str, the file's name, symbolic links resolved.
+    work : str, the name that drivers open: `path`, or a temporary one until `publish`.
+    exclusive : bool, `publish` replaces nothing.
+    key : tuple of int or None, device and inode, on the rank that looked.
+    replaces : bool, another file had the name when this one was made; on rank 0.
+    unseen : bool, nothing of what is worked on has ever been under the name: no flush of it can be lost.
+    held : Held, the descriptors of this file and of those that it is to replace; empty but on rank 0.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        path: str,
+        work: str,
+        *,
+        exclusive: bool = False,
+        unseen: bool = False,
+        held: Held | None = None,
+    ) -> None:
+        self.held = held or Held(system, path)
+        self.system = system
+        self.path = path
+        self.work = work
+        self.exclusive = exclusive
+        self.unseen = unseen
+        self.replaces = False
+        self.key: tuple[int, int] | None = None
+        self._named_for_good = False
+        self._torn: bytes | None = None
+        self._sync: Callable[[], None] | None = None
+        self._origin: Key | None = None
+        """The file of which this is a new layout, if that has a name."""
+        self._kept = False
+        self.unsynced: SyncError | None = None
+        """Why this file, which should take the place of another one, never does: its fsync failed."""
+
+    @property
+    def published(self) -> bool:
+        """True if the file under its name is the one that is worked on."""
+        return self.work == self.path
+
+    @property
+    def torn(self) -> bool:
+        """True if half a header may be in the file, which the next open completes by the journal."""
+        return self._torn is not None
+
+    @classmethod
+    def create(
+        cls,
+        system: System,
+        path: str,
+        header: bytes,
+        *,
+        exclusive: bool,
+        publish: bool,
+        durable: bool = False,
+        target: str = "",
+        held: Held | None = None,
+    ) -> Location:
+        """Make a file that holds `header` and nothing else.
+
+        Parameters
+        ----------
+        path : str
+        header : bytes
+        exclusive : bool
+            An existing file is an error instead of being replaced.
+        publish : bool
+            Put it under its name now; else `publish` does.
+        durable : bool
+            Bring it, and the name that it has, to stable storage.
+        target : str, optional
+            The path without symbolic links, where it is known.
+        held : Held, optional
+            Locks the file, and the one that it replaces, and keeps their descriptors.
+
+        Raises
+        ------
+        OSError
+            FileExistsError, IsADirectoryError, PermissionError...; nothing is left behind.
+        """
+        target = target or system.realpath(path)
+        with _named(path):
+            mode = mode_of_new(system, target, exclusive=exclusive, held=held)
+        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
+        location.replaces = not publish and exists(system, target)
+        with _named(path):
+            location.key = _write_new(system, location.work, header, mode, durable=durable, held=location.held)
+        try:
+            if publish:
+                location.publish(durable=durable)
+            elif durable:
+                system.fsync_dir(os.path.dirname(location.work) or ".")
+        except OSError:
+            location.discard()
+            raise
+        return location
+
+    def publish(self, *, durable: bool = False) -> None:
+        """Give the file its name, in place of what was there; nothing to do if it has it.
+
+        Parameters
+        ----------
+        durable : bool
+            Bring the name to stable storage, once in the life of the file: an earlier flush may have been content with
+            less.
+
+        Raises
+        ------
+        OSError
+            It has its temporary name still, and this may be called again.
+        """
+        with _named(self.path):
+            if not self.published:
+                if self._nameless():
+                    self._name_again()
+                elif self.exclusive:
+                    name_new(self.system, self.work, self.path)
+                else:
+                    self.held.may_replace(self.path)
+                    self.system.rename(self.work, self.path)
+                self.exclusive = self._named_for_good = False
+                self.work, self.unseen = self.path, False
+                self._origin = None
+                forget_journal(self.system, self.path)
+                self.held.only(self.key)
+            if durable and not self._named_for_good and self._there() is not None:
+                self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                self._named_for_good = True
+
+    def copy(self) -> Location:
+        """A new, empty file beside this one that takes its place when published."""
+        there = self._there() or self.held.stat(self.key)
+        work = _beside(self.system, self.path, "pnctmp")
+        made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen, held=self.held)
+        made.replaces = self.replaces
+        made._origin = self.key if self.published else self._origin
+        with _named(self.path):
+            made.key = _write_new(self.system, made.work, b"", 0o600, held=self.held)
+            try:
+                make_alike(self.system, self.work, there, made.work, self.path)
+            except BaseException:
+                made.discard()
+                raise
+        return made
+
+    def _there(self) -> os.stat_result | None:
+        """What the system says of the file, under its name, which is followed; None if it has none any more."""
+        if not self.published:
+            return self.system.stat(self.work)
+        there = self.held.where(self.path, self.key)
+        name = self.held.name_of(self.key) if there is None else ""
+        if name:
+            self.path = self.work = name
+            return self.held.where(name, self.key)
+        return there
+
+    def _name_again(self) -> None:
+        """Give the new layout the name that the file had."""
+        try:
+            name_new(self.system, self.work, self.path)
+        except FileExistsError:
+            self._kept = True
+            text = (
+                "another file has taken this name since it was opened, and is not replaced; the whole file that was "
+                f"open is {self.work}: rename it"
+            )
+            raise FileExistsError(errno.EEXIST, text, self.path) from None
+
+    def refusal(self) -> SyncError:
+        """Why the file that has the name is not replaced; the one that should take its place is kept."""
+        assert self.unsynced is not None
+        self._kept = True
+        text = (
+            f"the new file could not be brought to stable storage ({self.unsynced.strerror}), so the file of this name "
+            f"is left as it is. What was written is in {self.work}, as far as the system kept it: check it, and write "
+            "it anew"
+        )
+        return SyncError(self.unsynced.errno, text, self.path)
+
+    def _nameless(self) -> bool:
+        """Whether the file that this one is to replace has no name any more; its name is followed."""
+        if self._origin is None or self.held.where(self.path, self._origin) is not None:
+            return False
+        name = self.held.name_of(self._origin)
+        self.path = name or self.path
+        return not name
+
+    def discard(self) -> None:
+        """Remove the file if it is not under its name."""
+        if not self.published and not self._kept:
+            self.held.drop(self.key)
+            with suppress(OSError):
+                self.system.unlink(self.work)
+
+    def replace_header(self, driver: Driver, old: bytes, new: bytes, *, sync: Callable[[], None] | None = None) -> None:
+        """Put `new` where `old` is, in the file that `driver` has open.
+
+        Parameters
+        ----------
+        driver : Driver
+        old, new : bytes
+        sync : callable, optional
+            Brings the file that has the name to stable storage. With it each step is safe before the next one begins,
+            so that not even a power failure leaves a part of a header without a journal.
+
+        Raises
+        ------
+        OSError
+            The header in the file is the old one, or, if even that could not be put back, the journal is kept
+            and the next open completes it.
+        """
+        if not self.published:
+            write_bytes(driver, 0, new)
+            return
+        there = self._there()
+        if there is None:
+            # Nobody can open it any more, and so nobody needs a journal of it.
+            write_bytes(driver, 0, new)
+            return
+        journal = journal_path(self.path)
+        with _named(self.path):
+            forget_journal(self.system, self.path)
+            # Who may read the file must be able to read its header, wherever that is.
+            mode = 0o600 | there.st_mode & 0o666
+            _write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
+            if sync is not None:
+                # The folder holds the file's own name as well.
+                self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                self._named_for_good = True
+            self._torn, self._sync = old, sync
+            try:
+                write_bytes(driver, 0, new)
+                if sync is not None:
+                    sync()
+                self.system.unlink(journal)
+                self._torn = None
+            except OSError:
+                # What failed first says more; what cannot be restored now is, before the next header.
+                with suppress(OSError):
+                    self.restore_header(driver)
+                raise
+
+    def restore_header(self, driver: Driver) -> None:
+        """Put back the header that a failed replacement may have left half done; nothing to do otherwise.
+
+        Raises
+        ------
+        OSError
+            The journal is kept, for the next attempt or the next open.
+        """
+        if self._torn is not None:
+            write_bytes(driver, 0, self._torn)
+            self._torn = None
+            if self._sync is not None:
+                try:
+                    self._sync()
+                except OSError:
+                    # Nobody knows what of it is on stable storage; there the journal may be needed.
+                    return
+            forget_journal(self.system, self.path)
+
+
+def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
+    """Write `data` at `offset`, on this rank alone."""
+    driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
+
+
+def _beside(system: System, target: str, suffix: str) -> str:
+    head, tail = os.path.split(target)
+    # A name may have 255 bytes; what is cut from a long one is made up for by the token.
+    return os.path.join(head, f".{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
+
+
+def _write_new(
+    system: System, path: str, content: bytes, mode: int, *, durable: bool = False, held: Held | None = None
+) -> Key:
+    """Make a file, and with `held` keep it, locked; its device and inode."""
+    folder = os.path.dirname(path) or "."
+    try:
+        fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; make it first", path) from None
+    except PermissionError as error:
+        # new headers and new layouts need a file beside the old one, so this is met when an old file is changed too
+        text = f"no file can be made in the folder {folder!r}; get the right to write there, or use another folder"
+        raise PermissionError(error.errno, text, path) from None
+    try:
+        try:
+            system.fchmod(fd, mode)
+            if content:
+                write_all(system, fd, content, 0)
+            if durable:
+                system.fsync(fd)
+            if held is not None:
+                held.lock(fd)
+                return held.keep(fd)
+            made = system.fstat(fd)
+        except BaseException:
+            system.close(fd)
+            raise
+        system.close(fd)
+    except OSError:
+        with suppress(OSError):
+            system.unlink(path)
+        raise
+    return made.st_dev, made.st_ino
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Let errors name the user's file, not the temporary one or the journal."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename != path:
+            raise type(error)(error.errno, error.strerror, path) from error
+        raise

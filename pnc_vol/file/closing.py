@@ -1,0 +1,91 @@
+"""How a session ends: flushed, or let go of.
+
+Knows: the session's parts. Does not know: users' objects.
+
+Rules
+-----
+1. Closing is flushing, and whatever fails the file is closed in the end, no longer than its header says.
+2. A rank that leaves alone says so and waits for nobody.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pnc_vol.file.flushing import flush
+from pnc_vol.file.header_update import check_durable, cut_what_failed
+from pnc_vol.file.reads import composite
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = ["abort", "close"]
+
+
+def close(session: Session) -> None:
+    """See `Session.close`."""
+    if session.closed or session.forked:
+        session.closed = True
+        return
+    unread = _read_last(session)
+    try:
+        session.disk.keep_unpublished = False
+        with session.comm.errors_shared():
+            if session.writable:
+                composite.settle(session, closing=True)
+                flush(session, durable=session.always_durable, closing=True)
+            else:
+                session.complete_reads()
+                session.comm.exchange("close")
+    except BaseException as error:
+        orderly = session.comm.in_step(error)
+        if not orderly:
+            session.comm.abandon(f"{type(error).__name__}: {error}")
+        elif session.writable:
+            with suppress(OSError):
+                cut_what_failed(session)
+        _let_go(session, orderly=orderly, flushed=False)
+        raise
+    _let_go(session, orderly=True, flushed=True)
+    if unread is not None:
+        raise unread
+    if session.always_durable:
+        check_durable(session)
+
+
+def _read_last(session: Session) -> OSError | None:
+    """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
+    if session.comm.size == 1:
+        try:
+            session.complete_reads()
+        except OSError as error:
+            session.posted.forget_reads({read.request.id for read in session.posted.reads})
+            return error
+    return None
+
+
+def abort(session: Session, reason: str) -> None:
+    """See `Session.abort`."""
+    if not session.closed and not session.forked:
+        session.comm.abandon(reason)
+        _let_go(session, orderly=session.comm.size == 1, flushed=False)
+
+
+def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
+    try:
+        # A log is removed only if all ranks' posts are in the file.
+        session.posted.queue.close(flushed=flushed)
+        session.transport.close()
+        # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
+        if orderly or not session.disk.collective:
+            session.disk.driver.close()
+    finally:
+        if session.disk.location is not None:
+            if session.comm.rank == 0:
+                session.disk.location.discard()
+            session.disk.location.held.release()
+        # Not before: another thread that opens the file waits for this, and finds it unlocked.
+        session.closed = True
+    if orderly:
+        session.comm.close()

@@ -1,0 +1,204 @@
+"""What rank 0 does when a file is opened: it finds the session to join, opens the file, or makes one.
+
+Knows: modes, paths, logs that were left, locations. Does not know: drivers' stacks; other ranks, but what to tell them.
+
+Rules
+-----
+1. What is done is decided by what is there; if that changes before it is done, it is decided anew.
+2. A file that another process made since is never replaced by one that found nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pnc_vol.disk.existing import ATTEMPTS, header_of, open_existing, replaced_too_often
+from pnc_vol.disk.locking import Held, Key
+from pnc_vol.disk.naming import check_place
+from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.base import Driver
+from pnc_vol.format.decode import Decoded
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Header
+from pnc_vol.options import Options
+from pnc_vol.recovery.beginning import look_after_leftovers
+
+if TYPE_CHECKING:
+    from pnc_vol.file.registry import Claim
+
+__all__ = ["Found", "Mine", "find"]
+
+
+@dataclass(slots=True)
+class Mine:
+    """What rank 0 has in its hands besides what it tells the others.
+
+    decoded : Decoded or None, of a file that was there.
+    held, key : the descriptor of the file, or None of what is no file.
+    location : Location or None, if the driver keeps a file.
+    """
+
+    decoded: Decoded | None = None
+    held: Held | None = None
+    key: Key = (0, 0)
+    location: Location | None = None
+
+    @property
+    def fd(self) -> int:
+        return self.held.fds.get(self.key, -1) if self.held is not None else -1
+
+    def release(self) -> None:
+        """Let go of the file."""
+        if self.held is not None:
+            self.held.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What rank 0 found, or made.
+
+    way : "join", "open" or "create".
+    token : str, of the session to join, or of the new one.
+    path, work : str, as of `Location`.
+    size : int, bytes of the file.
+    inode : int, of a file that was opened; 0 of a new one.
+    header : bytes
+    """
+
+    way: str
+    token: str = ""
+    path: str = ""
+    work: str = ""
+    size: int = 0
+    inode: int = 0
+    header: bytes = b""
+
+    @property
+    def created(self) -> bool:
+        return self.way == "create"
+
+    def packed(self) -> bytes:
+        words = [self.way, self.token, self.path, self.work, self.size, self.inode]
+        return json.dumps(words).encode() + b"\n" + self.header
+
+    @classmethod
+    def unpacked(cls, told: bytes) -> Found:
+        words, _, header = told.partition(b"\n")
+        way, token, path, work, size, inode = json.loads(words)
+        return cls(way, token, path, work, size, inode, header)
+
+
+def find(
+    options: Options,
+    path: str | None,
+    mode: str,
+    keeps_file: bool,
+    root: Driver | None,
+    claim: Claim | None,
+    mine: Mine,
+) -> bytes:
+    """Find the session to join, open the file, or make one; on rank 0."""
+    token = ""
+    for _ in range(ATTEMPTS):
+        there: os.stat_result | None = None
+        if root is None and path is not None:
+            with suppress(FileNotFoundError):
+                there = options.system.stat(path)
+        if claim is not None:
+            joins = claim.finds(there)
+            token = claim.token.decode()
+            if joins:
+                return Found("join", token).packed()
+        way = _way(options, path, mode, keeps_file, root, there)
+        if way == "open" and root is not None:
+            existing = header_of(root, path or "")
+            mine.decoded = existing.decoded
+            return Found("open", token, "", "", existing.size, 0, existing.content).packed()
+        real = claim.real if claim is not None and claim.real else options.system.realpath(path or "")
+        writable = mode != "r" and keeps_file
+        mine.held = Held(options.system, path or "", options.locking if writable else False)
+        if way == "open":
+            return _open(options, path or "", real, writable, token, mine).packed()
+        header = encode(Header(options.version))
+        found = Found("create", token, real, real, len(header), 0, header)
+        if keeps_file:
+            try:
+                location = _create(path or "", real, header, mode, options, mine.held, way)
+            except BaseException as error:
+                mine.release()
+                if isinstance(error, FileExistsError) and mode not in ("w-", "x"):
+                    # Somebody made it since; it is not ours to replace unseen.
+                    continue
+                raise
+            if location is None:
+                mine.release()
+                continue
+            mine.location, mine.key = location, location.key or mine.key
+            found = replace(found, path=location.path, work=location.work)
+        return found.packed()
+    raise replaced_too_often(path or "")
+
+
+def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:
+    """Open what is there."""
+    assert mine.held is not None
+    existing = open_existing(options.system, path, real, writable=writable, hold=mine.held.lock if writable else None)
+    mine.key, mine.decoded = mine.held.keep(existing.fd, existing.key), existing.decoded
+    mine.location = Location(options.system, real, real, held=mine.held)
+    mine.location.key = mine.key
+    return Found("open", token, real, real, existing.size, existing.key[1], existing.content)
+
+
+def _way(
+    options: Options,
+    path: str | None,
+    mode: str,
+    keeps_file: bool,
+    root: Driver | None,
+    there: os.stat_result | None,
+) -> str:
+    """Whether to open the file, to create it where none is, or to put a new one in its place."""
+    if root is not None:
+        nbytes = root.size()
+        if nbytes and mode in ("w-", "x"):
+            raise FileExistsError(errno.EEXIST, f"it holds {nbytes} bytes already; open it with mode 'a' or 'w'", path)
+        return "create" if mode not in ("r", "r+", "a") or (mode != "r" and not nbytes) else "open"
+    if there is not None:
+        check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
+    if mode in ("r", "r+") and there is None:
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
+    if path is not None and keeps_file:
+        look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
+    if mode in ("w", "w-", "x"):
+        return "replace" if mode == "w" and there is not None else "create"
+    if there is None:
+        return "create"
+    # as h5py: an empty file, such as `tempfile` makes, is no file yet
+    return "replace" if mode in ("a", "r+") and there.st_size == 0 else "open"
+
+
+def _create(path: str, real: str, header: bytes, mode: str, options: Options, held: Held, way: str) -> Location | None:
+    """Make the file on rank 0; None if what was there is no empty file any more."""
+    if way == "replace" and mode != "w":
+        held.may_replace(real)
+        if not held.fds or any(options.system.fstat(fd).st_size for fd in held.fds.values()):
+            return None
+    publish = options.publish == "create"
+    return Location.create(
+        options.system,
+        path,
+        header,
+        target=real,
+        # What another process made meanwhile is not replaced by one that found nothing.
+        exclusive=way == "create" and (publish or mode in ("w-", "x")),
+        # What there was stays until there is a log, see `open_queue`.
+        publish=publish and not options.burst_buf,
+        # What a log is to bring back after a crash of the node needs the file.
+        durable=options.durable or (options.burst_buf and options.burst_buf_sync != "none"),
+        held=held,
+    )

@@ -1,0 +1,422 @@
+"""A flush: agree, move, fill, data, header, record count, in this order.
+
+Knows: the session's parts. Does not know: users' objects.
+
+Rules
+-----
+1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank. All of
+   it stands in `Comm.errors_shared`: what fails between two exchanges on one rank is raised on all at the next one.
+   What has to be taken back then (`drop_copy`) is taken back when all ranks know of the failure.
+2. The header is written after the data that it promises; the record count never covers a record that failed.
+3. A layout that moves data, or would write over data that the header in the file knows, is made in a temporary copy of
+   the file (see `moved`); with the new header in it the copy takes the file's name. Until then the old file is whole.
+4. If requests fail, the others are done, the header is written, the failed ones stay, and `FlushError` lists them. Only
+   if the new header drops a variable of the old one it is not written: what failed may be what should replace it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import FlushError, PncVolError, RequestFailure
+from pnc_vol.extents.model import Extents
+from pnc_vol.file.changed_attributes import with_changed_attributes
+from pnc_vol.file.drain import settle, writer
+from pnc_vol.file.gc_pause import without_collector
+from pnc_vol.file.header_update import check_durable, cut_tail, with_records, write_header
+from pnc_vol.file.relocation import drop_copy, moved, replaces_live, use_copy
+from pnc_vol.file.report import Phases
+from pnc_vol.flush.agree import Agreement, agree, agree_cuts, agree_widths, digest, share_failures
+from pnc_vol.flush.differences import described
+from pnc_vol.flush.execute import Carried, carry, rounds_of
+from pnc_vol.flush.transport import wish_of
+from pnc_vol.format.encode import header_size
+from pnc_vol.format.limits import check_limits
+from pnc_vol.format.model import Header
+from pnc_vol.format.placing import Alignment, grow, place
+from pnc_vol.layout.canonical import Cuts, Placed
+from pnc_vol.mapping.index import Flat, numrecs_of, to_header
+from pnc_vol.mapping.tree import DatasetNode
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = ["flush", "laid_out"]
+
+_FILL_BYTES = 1 << 20
+_MOVE_BYTES = 8 << 20
+_NO_RECORD = 1 << 62
+_LEAST_RESERVE = 4096
+
+
+@without_collector
+def flush(session: Session, *, durable: bool, closing: bool = False, what: str = "flush") -> None:
+    """Carry out all that was posted on all ranks (collective).
+
+    what : str, what the ranks call this, which is compared.
+
+    Raises
+    ------
+    FlushError
+        Requests failed; the same on all ranks.
+    Exception
+        Definitions differ, a rank failed before the flush, the header or the layout could not be written.
+    """
+    phases = Phases(session)
+    comm = session.comm
+    unsafe = session.disk.sync_error is not None and session.always_durable
+    if closing and unsafe:
+        # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
+        durable = False
+    agreed, flat = _begin(session, ("close" if closing else what) + (" durable" if durable else ""), durable=durable)
+    session.counts["flushes"] += 1
+    phases.end("agree")
+    if not durable and _nothing_to_do(session, agreed):
+        return
+    if agreed.widened and comm.size > 1:
+        agree_widths(comm, session.defs.tree, session.defs.widened)
+    if agreed.widened or agreed.drained:
+        session.disk.layout.drained |= agreed.drained
+        session.defs.drain_agreed |= agreed.drained
+        flat = _definitions(session, common=False)
+    session.disk.layout.records = agreed.records
+    session.disk.layout.virgin &= not agreed.spoilt
+    target = _target(session, laid_out(session, flat, closing=closing), flat.uids)
+    cuts = agree_cuts(comm, target.uids, session.disk.layout.cuts) if agreed.cut else {}
+    if target.header.vars != session.disk.layout.header.vars:
+        # No rank goes on with another layout than the others.
+        comm.exchange("flush layout")
+    copy = moved(session, target, cuts)
+    phases.end("layout")
+    later = _live_cuts(session, cuts) if copy is None and session.disk.at_stake else {}
+    try:
+        filled = {uid: cut for uid, cut in cuts.items() if uid not in later}
+        with comm.errors_shared():
+            _fill(session, target, copy or session.disk.driver, filled)
+    except BaseException:
+        if copy is not None:
+            drop_copy(session, copy)
+        else:
+            session.disk.layout.spoil()
+        raise
+    if copy is not None:
+        use_copy(session, copy)
+    # From here on data may lie where the new layout has it, whatever becomes of the header.
+    session.adopt_layout(target)
+    target.cuts = later
+    session.disk.swept |= cuts.keys()
+    phases.end("fill")
+    failures, lowest = _data(session, agreed)
+    phases.end("data")
+    if failures and _all_or_nothing(session, target):
+        raise comm.on_all(_flush_error(failures, session.disk.path, closing=closing, held=True))
+    _header(session, target, lowest, failures, durable=durable, closing=closing)
+    if later:
+        _fill(session, target, session.disk.driver, later, only_cuts=True)
+        later.clear()
+    if not unsafe:
+        session.posted.queue.settled()
+    if closing and session.posted.queue.logged:
+        # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
+        comm.exchange("close logs")
+    _give_back(session, agreed, failed=bool(failures))
+    phases.end("header")
+    session.counts["seconds_flush"] += sum(phases.seconds.values())
+    phases.report()
+    if failures:
+        raise comm.on_all(_flush_error(failures, session.disk.path, closing=closing))
+
+
+def _header(
+    session: Session, target: Placed, lowest: int, failures: list[RequestFailure], *, durable: bool, closing: bool
+) -> None:
+    """Write the header, with the records that are whole (collective)."""
+    comm = session.comm
+    numrecs = min(numrecs_of(session.defs.tree), max(session.defs.tree.records, lowest))
+    try:
+        with comm.errors_shared():
+            write_header(session, with_records(session, target.header, numrecs), durable=durable)
+    except Exception as reason:
+        if failures:
+            # what failed first, and stays pending, says more than the header that met the same full disk
+            raise comm.on_all(_flush_error(failures, session.disk.path, closing=closing)) from reason
+        raise
+
+
+def _live_cuts(session: Session, cuts: Cuts) -> Cuts:
+    """The datasets whose lost records the header in the file may still count: they are filled when it does not."""
+    return {uid: (first, live) for uid, (first, live) in cuts.items() if first < live}
+
+
+def _all_or_nothing(session: Session, target: Placed) -> bool:
+    """Whether the old header has to stay after a failure, since the new one lacks data that the old one knows."""
+    location = session.disk.location
+    return replaces_live(session, target.uids) and (location is None or not location.unseen)
+
+
+def _give_back(session: Session, agreed: Agreement, *, failed: bool) -> None:
+    """Cut the file to the length of its data if there may be more (collective)."""
+    clean = session.disk.layout.virgin
+    if agreed.records > session.disk.numrecs:
+        # A drain wrote records that were given up before they were counted.
+        session.disk.shrunk, session.disk.layout.virgin = True, False
+    if session.disk.shrunk and not failed:
+        cut_tail(session)
+        session.disk.layout.virgin = clean
+
+
+def _begin(session: Session, operation: str, *, durable: bool) -> tuple[Agreement, Flat]:
+    """What all ranks are about to do, and the definitions (collective)."""
+    comm = session.comm
+    if durable:
+        check_durable(session)
+    session.posted.queue.about_to_flush()
+    session.complete_reads()
+    session.posted.queue.forget(set(session.uids_posted()) - session.defs.tree.datasets.keys())
+    flat = _definitions(session, common=comm.size > 1)
+    mine = _mine(session)
+    if comm.size == 1:
+        return mine, flat
+    return agree(comm, operation, mine, digest(flat.header), lambda: described(session.defs.tree, flat)), flat
+
+
+def _mine(session: Session) -> Agreement:
+    placed, queue = session.disk.layout, session.posted.queue
+    batches = queue.batches()
+    runs, nbytes = queue.weight()
+    return Agreement(
+        drained=placed.drained,
+        widened=bool(session.defs.widened),
+        changed=session.defs.dirty,
+        spoilt=not placed.virgin,
+        cut=bool(placed.cuts),
+        records=placed.records,
+        runs=runs,
+        nbytes=nbytes,
+        batches=len(batches),
+        rounds=rounds_of(batches),
+        wish=wish_of(session.options),
+        aggregators=session.options.aggrs_per_node,
+    )
+
+
+def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
+    """Whether the file is as all ranks want it already; the same on all ranks."""
+    location = session.disk.location
+    named = location is None or location.published or session.disk.keep_unpublished
+    settled = numrecs_of(session.defs.tree) == session.disk.numrecs and not session.disk.shrunk
+    settled &= location is not None or not session.disk.driver.unsettled
+    return (
+        named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.cut or agreed.batches)
+    )
+
+
+# ------------------------------------------------------------------------------------- definitions
+
+
+def _definitions(session: Session, *, common: bool) -> Flat:
+    """The definitions as a header without begins; kept until something changes.
+
+    With `common`, as all ranks know them before they agreed, because the digest of the definitions must not depend
+    on what one rank posted: strings that grew here count with their old width, and what was drained here keeps
+    its turn, until all ranks know of the drain.
+    """
+    tree, placed = session.defs.tree, session.disk.layout
+    if placed.drained and not session.defs.ordered_by_place and (not common or session.defs.drain_agreed):
+        _, uids = placed.with_pins(tree)
+        first = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets}
+        ordered = first | tree.datasets
+        if list(ordered) != list(tree.datasets):
+            tree.datasets = ordered
+            tree.touch()
+        session.defs.ordered_by_place = True
+    if (
+        session.defs.flat is not None
+        and session.defs.flat_version == tree.version
+        and not (common and session.defs.widened)
+    ):
+        return session.defs.flat
+    flat = None if common and session.defs.widened else with_changed_attributes(session)
+    if flat is None:
+        flat = _anew(session, common=common)
+        if common and session.defs.widened:
+            return flat
+    session.defs.flat, session.defs.flat_version, tree.changed = flat, tree.version, set()
+    return flat
+
+
+def _anew(session: Session, *, common: bool) -> Flat:
+    """The definitions made of the whole tree; see `_definitions`."""
+    tree = session.defs.tree
+    grown = {uid: tree.datasets[uid].element for uid in session.defs.widened if uid in tree.datasets} if common else {}
+    try:
+        for uid, element in grown.items():
+            tree.datasets[uid].element = element.widened(session.defs.widened[uid])
+        flat = to_header(tree, version=session.defs.version)
+    finally:
+        for uid, element in grown.items():
+            tree.datasets[uid].element = element
+    flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
+    check_limits(flat.header)
+    return flat
+
+
+def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
+    """The layout of `header`; the one in force if that is the same."""
+    placed = session.disk.layout
+    if not placed.drained and header == placed.header and uids == placed.uids:
+        return placed
+    if header is placed.respelled and not placed.drained and uids is placed.uids:
+        return placed.as_respelled(header)
+    made = Placed(session.options)
+    # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
+    deleted = not placed.places.keys() <= set(uids)
+    # Without variables the file ends with its header.
+    shorter = not header.vars and header_size(header) < len(session.disk.header_bytes)
+    session.disk.shrunk |= deleted or shorter
+    made.virgin = placed.virgin and not deleted
+    made.gaps = placed.gaps or deleted
+    made.adopt(header, uids, session.defs.tree.datasets)
+    return made
+
+
+def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
+    """The definitions with begins: what the file's header will be."""
+    if session.defs.laid_out is not None and session.defs.laid_out[0] is flat and not session.disk.layout.drained:
+        return session.defs.laid_out[1]
+    options = session.options
+    alignment = Alignment(var_align=options.var_align, record_align=options.record_align)
+    size = header_size(flat.header)
+    reserve = options.header_reserve
+    if reserve is None:
+        reserve = 0 if closing else max(_LEAST_RESERVE, size)
+    base, base_uids = session.disk.layout.with_pins(session.defs.tree)
+    if base.vars:
+        at = {uid: i for i, uid in enumerate(base_uids)}
+        new = grow(base, flat.header, [at.get(uid) for uid in flat.uids], alignment, reserve=max(reserve, size))
+    else:
+        # Never where a longer header was: its bytes would shine through.
+        new = place(flat.header, alignment, header_extent=max(size + reserve, len(session.disk.header_bytes)))
+    new = new.with_numrecs(numrecs_of(session.defs.tree))
+    session.defs.laid_out = (flat, new)
+    return new
+
+
+# ----------------------------------------------------------------------------------------- filling
+
+
+def _fill(session: Session, target: Placed, driver: Driver, cuts: Cuts, *, only_cuts: bool = False) -> None:
+    """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
+
+    cuts : records that variables were left with, before others came again; see `Placed.cuts`.
+    only_cuts : bool, the rest was done before.
+    """
+    tree, placed = session.defs.tree, session.disk.layout
+    records = target.header.numrecs
+    tasks: list[Callable[[], None]] = []
+    if target.virgin and not target.gaps and not cuts and all(n.fillvalue is None for n in tree.datasets.values()):
+        # All that was not written reads as zero, as it should.
+        return
+    for uid in cuts if only_cuts else target.uids:
+        node = tree.datasets[uid]
+        pattern = node.fillvalue
+        old = uid in placed.header_uids
+        # A new variable may lie where a deleted one was.
+        clean = target.virgin and not (target.gaps and not old and uid not in target.record_uids)
+        zeros = clean and (pattern is None or not pattern.strip(b"\0"))
+        if zeros and uid not in cuts:
+            continue
+        at = target.places[uid]
+        if at.inner:
+            # A drain went beyond the records of the header only where zeros are the fill value.
+            first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
+            spans = [] if zeros else [(first, records)]
+            if old and uid in cuts:
+                there = placed.records if zeros else first
+                spans.append((cuts[uid][0], min(there, records)))
+            nbytes = at.inner * at.itemsize
+            tasks += [
+                _fill_task(driver, node, at.begin, nbytes, *span, target.record_size)
+                for span in spans
+                if span[0] < span[1]
+            ]
+        elif zeros:
+            continue
+        elif not old and not (pattern is None and placed.drained and placed.clean and uid in placed.places):
+            nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
+            tasks.append(_fill_task(driver, node, at.begin, nbytes, 0, 1, 0))
+    if not tasks:
+        return
+    _run(tasks[session.comm.rank :: session.comm.size])
+    session.comm.exchange("flush fill")
+
+
+def _run(tasks: Iterable[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()
+
+
+def _fill_task(
+    driver: Driver, node: DatasetNode, begin: int, nbytes: int, first: int, last: int, record_size: int
+) -> Callable[[], None]:
+    """Writes `nbytes` of the node's fill value at `begin`, in the records from `first` to `last`."""
+
+    def run() -> None:
+        width = node.element.itemsize
+        pattern = (node.fillvalue or b"").ljust(width, b"\0")[:width]
+        block = max(1, min(_FILL_BYTES, nbytes) // width) * width
+        memory = np.frombuffer(pattern * (block // width), np.uint8)
+        starts = begin + np.arange(first, last, dtype=np.int64) * record_size
+        for at in range(0, nbytes, block):
+            n = min(block, nbytes - at)
+            for some in range(0, len(starts), _FILL_BYTES // 64):
+                offset = starts[some : some + _FILL_BYTES // 64] + at
+                zeros = np.zeros(len(offset), np.int64)
+                driver.write(Extents(offset, zeros + n, zeros), memory)
+
+    return run
+
+
+# -------------------------------------------------------------------------------------------- data
+
+
+def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], int]:
+    """Write what is posted (collective); all failures of all ranks and the lowest record among them."""
+    queue, comm, target = session.posted.queue, session.comm, session.disk.layout
+    transport = session.transport
+    done: Carried | None = None
+    turns = range(comm.size) if session.options.ordered else [comm.rank]
+    for turn in turns:
+        if turn == comm.rank:
+            with transport.writing(session.disk.driver, agreed, writer(session)) as write:
+                batches = queue.batches()
+                room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
+                places = target.places if batches else {}
+                done = carry(batches, places, target.record_size, session.disk.driver, room, write=write)
+            queue.replace(done.left)
+        if session.options.ordered:
+            comm.exchange("flush turn")
+    assert done is not None
+    return share_failures(comm, *settle(session, done))
+
+
+def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> PncVolError:
+    first = failures[0]
+    more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+    now = (
+        "The file is closed without what they should have written"
+        if closing
+        else "They stay pending: flush again when the cause is gone, or cancel them"
+    )
+    if held:
+        now += ". Datasets were to be replaced or deleted, so the file still has the definitions of the flush before"
+    return FlushError(
+        f"{path}: {len(failures)} request(s) failed: {first.variable}{first.selection} on rank {first.rank}: "
+        f"{first.message}{more} (see .errors). {now}",
+        failures,
+    )

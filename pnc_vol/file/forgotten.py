@@ -1,0 +1,113 @@
+"""Files that nobody closed: let go of when their last object is gone, or when the interpreter exits.
+
+Knows: holds, Python's collector of cycles. Does not know: users' objects.
+
+Rules
+-----
+1. A handle whose last reference goes is closed there and then, as in h5py: that is a known place in a program.
+2. A handle that the collector of cycles finds is not: the collector runs in the middle of whatever made an object, in
+   any library, and what is done there may neither do I/O nor call MPI. The file stays open and is closed at the next
+   call that opens, flushes or closes a file, or when the interpreter exits. Nothing that was posted is lost.
+3. With several ranks a handle that is forgotten is let go of, without the other ranks; a warning says what that loses.
+4. A forked child closes nothing that its parent opened.
+
+CPython's own tables are among what is in the middle of a change: before 3.11.8 and 3.12.1, ``ast.parse`` fails with
+"AST constructor recursion depth mismatch" if another ``ast.parse`` ran in a collection that it caused, and to show a
+traceback is enough for that (https://github.com/python/cpython/issues/106905).
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+import weakref
+from collections import deque
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from pnc_vol.errors import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.file.registry import Hold
+
+__all__ = ["close_forgotten", "watch"]
+
+_held: dict[Hold, tuple[str, weakref.ref[Any]]] = {}
+"""What was opened and is not let go of, with the path for messages and the reference that tells when its owner goes."""
+_waiting: deque[Hold] = deque()
+"""What the collector found."""
+_collecting = 0
+"""The thread in which the collector runs, or 0."""
+
+
+def watch(owner: object, hold: Hold, path: str) -> None:
+    """Let go of a hold when its owner is gone, at the latest when the interpreter exits."""
+
+    def gone(_: object) -> None:
+        if _collecting == get_ident():
+            _waiting.append(hold)
+        else:
+            _let_go(hold)
+
+    if _collector not in gc.callbacks:
+        gc.callbacks.append(_collector)
+    _held[hold] = path, weakref.ref(owner, gone)
+
+
+def close_forgotten() -> None:
+    """Close the files that the collector found since the last call."""
+    while _waiting:
+        hold = _waiting.popleft()
+        path, _ = _held.get(hold, ("", None))
+        try:
+            _let_go(hold)
+        except Exception as error:
+            # It is not the fault of who calls: say it, and go on.
+            warn_outside(f"{path!r} was not closed before its last object was gone, and could not be: {error}")
+
+
+def _let_go(hold: Hold) -> None:
+    path, _ = _held.pop(hold, ("", None))
+    session = hold.session
+    if session.closed or session.comm.size == 1:
+        hold.release()
+        return
+    if not hold.last:
+        hold.drop()
+        return
+    lost = session.unflushed
+    # What nobody caught is printed before the interpreter exits, and kept here.
+    error = getattr(sys, "last_value", None)
+    why = "" if error is None else f", because of {type(error).__name__}: {error}"
+    session.abort(f"{path!r} was not closed{why}")
+    if lost:
+        warn_outside(
+            f"{path!r} was not closed{why}: what rank {session.comm.rank} posted or defined since the last flush is "
+            "lost; call close() on every rank, or use a with block"
+        )
+
+
+def _collector(phase: str, _: dict[str, int]) -> None:
+    global _collecting
+    _collecting = get_ident() if phase == "start" else 0
+
+
+@atexit.register
+def _at_exit() -> None:
+    close_forgotten()
+    for hold in list(_held):
+        try:
+            _let_go(hold)
+        except Exception:
+            # One that cannot be closed does not keep the others from it.
+            sys.excepthook(*sys.exc_info())
+
+
+def _forked() -> None:
+    _held.clear()
+    _waiting.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

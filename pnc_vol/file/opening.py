@@ -1,0 +1,383 @@
+"""How a file is opened or made, on all ranks together.
+
+Knows: modes, paths, headers, driver stacks, ranks. Does not know: requests.
+
+Rules
+-----
+1. Rank 0 alone looks at the file system and reads the header; the others get the bytes, and decode them themselves.
+2. Nothing that is wrong on one rank leaves another one waiting, and nothing half-made stays behind.
+3. What is odd about a file, but readable, is one warning, on rank 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pnc_vol.comm import Comm, on_root, ranks_text
+from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
+from pnc_vol.disk.publish import Location, write_bytes
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file, root_takes_descriptor
+from pnc_vol.errors import (
+    CollectiveMismatchError,
+    FormatWarning,
+    ShortFileWarning,
+    warn_outside,
+)
+from pnc_vol.file.finding import Found, Mine, find
+from pnc_vol.file.gc_pause import without_collector
+from pnc_vol.format.check import short_data
+from pnc_vol.format.decode import decode
+from pnc_vol.format.model import Finding, Header
+from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
+from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.store import LogQueue
+from pnc_vol.mapping.index import from_header
+from pnc_vol.mapping.markers import Findings
+from pnc_vol.mapping.tree import Tree
+from pnc_vol.options import Options
+from pnc_vol.queue.queue import Queue
+from pnc_vol.recovery.beginning import begin_log, missing_folder
+from pnc_vol.system import System, is_folder, scratch_folder
+
+if TYPE_CHECKING:
+    from pnc_vol.file.registry import Claim
+    from pnc_vol.file.session import Session
+
+__all__ = ["Opened", "open_copy", "open_driver", "open_file", "open_queue", "open_spill"]
+
+_LEAST_GAP = 4
+"""Bytes of the smallest variable: less is padding."""
+_SHOWN = 4
+# Options that decide where data lie, or which calls are collective.
+_SHARED = (
+    "version",
+    "buffer_size",
+    "var_align",
+    "record_align",
+    "header_reserve",
+    "publish",
+    "ordered",
+    "durable",
+    "separator",
+    "transport",
+    "burst_buf",
+    "burst_buf_shared_logs",
+    "burst_buf_sync",
+    "recover",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file that was just opened.
+
+    location : Location or None
+        None for a driver that keeps no file.
+    virgin : bool, nothing lies behind the data that the header knows of.
+    gaps : bool, there is space between variables, of which nobody knows what is in it.
+    collective : bool, the driver's calls may be collective.
+    """
+
+    path: str
+    driver: Driver
+    location: Location | None
+    writable: bool
+    created: bool
+    header: Header
+    header_bytes: bytes
+    tree: Tree
+    virgin: bool
+    gaps: bool
+    collective: bool
+
+
+@without_collector
+def open_file(
+    path: str | None,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    claim: Claim | None = None,
+) -> Opened | None:
+    """Open or create a file (collective), or None if there is a session to join; see `session.open_session`."""
+    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
+    _same_on_all(comm, wishes, claim)
+    keeps_file = root is None and root_keeps_file(spec)
+    if not keeps_file and comm.size > 1:
+        raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
+    if options.burst_buf and mode != "r" and comm.size > 1:
+        comm.exchange("open log folders", error=missing_folder(options))
+    for _ in range(ATTEMPTS):
+        mine = Mine()
+        told = on_root(comm, "open", partial(find, options, path, mode, keeps_file, root, claim, mine))
+        found = Found.unpacked(told)
+        if claim is not None:
+            claim.token = found.token.encode()
+        if found.way == "join":
+            return None
+        location = mine.location
+        if not keeps_file:
+            location = None
+        elif location is None:
+            location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
+        driver = root
+        if driver is None:
+            opened_path = found.work if keeps_file else None if found.created else path
+            try:
+                driver = _driver(spec, opened_path, mode != "r", options, comm, location, fd=mine.fd, inode=found.inode)
+            except BaseException:
+                mine.release()
+                raise
+            if driver is None or not keeps_file or (mode == "r" and not root_takes_descriptor(spec)):
+                # the file is not open, or open by the driver's own descriptor
+                mine.release()
+        if driver is not None:
+            return _opened(path, mode, found, mine, driver, location, comm, options, spec)
+    raise comm.on_all(replaced_too_often(path or ""))
+
+
+def _opened(
+    path: str | None,
+    mode: str,
+    found: Found,
+    mine: Mine,
+    driver: Driver,
+    location: Location | None,
+    comm: Comm,
+    options: Options,
+    spec: str,
+) -> Opened:
+    """The file, from what rank 0 told of it."""
+    first = found.header
+    findings: tuple[Finding, ...] = ()
+    if found.created:
+        header = Header(options.version)
+        if location is None:
+            driver.resize(0)
+            write_bytes(driver, 0, first)
+    else:
+        decoded = mine.decoded or decode(first, file_size=found.size)
+        header, findings = decoded.header, decoded.findings
+    tree = from_header(header)
+    tree.separator = options.separator
+    if comm.rank == 0 and not found.created:
+        _warn(path or "", header, found.size, findings, tree)
+    return Opened(
+        path=path if path is not None else "<memory>",
+        driver=driver,
+        location=location,
+        writable=mode != "r",
+        created=found.created,
+        header=header,
+        header_bytes=first,
+        tree=tree,
+        virgin=found.size <= max(data_end(header), len(first)),
+        gaps=_has_gaps(header, len(first)),
+        collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
+    )
+
+
+def _has_gaps(header: Header, nbytes: int) -> bool:
+    """Whether a variable would find room before the records."""
+    records = begin_rec(header)
+    if records is None:
+        return False
+    ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
+    return records - max(ends, default=nbytes) >= _LEAST_GAP
+
+
+def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: Claim | None) -> None:
+    """Compare what ranks ask for, and whether it clashes with what they have open (collective).
+
+    Raises
+    ------
+    CollectiveMismatchError
+        They ask for different things.
+    """
+    if comm.size == 1:
+        return
+    clash = claim.clash() if claim is not None else None
+    everyone = [json.loads(told) for told in comm.exchange("open", json.dumps(wishes).encode(), error=clash)]
+    for key in wishes:
+        by_value: dict[str, list[int]] = {}
+        for rank, told in enumerate(everyone):
+            by_value.setdefault(repr(told[key]), []).append(rank)
+        if len(by_value) > 1:
+            what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
+            text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
+            raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
+
+
+def _driver(
+    spec: str,
+    path: str | None,
+    writable: bool,
+    options: Options,
+    comm: Comm,
+    location: Location | None,
+    *,
+    fd: int = -1,
+    inode: int = 0,
+) -> Driver | None:
+    """Open the stack on all ranks (collective).
+
+    Parameters
+    ----------
+    fd : int
+        A descriptor of the file, which stays the caller's, or -1.
+    inode : int
+        The file that `path` has to lead to, or 0 if nobody else can have given the name to another.
+
+    Returns
+    -------
+    Driver or None
+        None on all ranks if the name led one of them to another file.
+    """
+    driver: Driver | None = None
+    same, given = True, -1
+    system = options.system
+    try:
+        with comm.errors_shared():
+            given = fd if fd >= 0 and root_takes_descriptor(spec) else -1
+            ranks = comm if comm.mpi else None
+            driver = open_stack(spec, path, writable=writable, system=system, comm=ranks, hints=options.hints, fd=given)
+            if inode and path is not None and given < 0:
+                # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
+                same = system.stat(path).st_ino == inode
+            told = comm.exchange("open driver", b"" if same else b"another file")
+    except BaseException:
+        if driver is not None and parse_stack(spec)[-1].name != "mpio":
+            driver.close()
+        if location is not None and comm.rank == 0:
+            location.discard()
+        raise
+    assert driver is not None
+    if any(told):
+        driver.close()
+        return None
+    return driver
+
+
+def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:
+    """The driver of a file that is there, for reading (collective); `fd` and `inode` are rank 0's, see `_driver`."""
+    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    return _driver(spec, path, False, options, comm, None, fd=fd, inode=inode)
+
+
+def open_copy(session: Session) -> tuple[Location, Driver]:
+    """A new file beside the session's, and a driver on it (collective)."""
+    options, comm, old = session.options, session.comm, session.disk.location
+    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    if old is None:
+        raise AssertionError("a file in memory is laid out anew by memory_copy")
+    made: list[Location] = []
+
+    def do() -> bytes:
+        made.append(old.copy())
+        return made[0].work.encode()
+
+    work = on_root(comm, "copy", do).decode()
+    location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen)
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
+    driver = _driver(spec, work, True, options, comm, location, fd=fd)
+    assert driver is not None
+    return location, driver
+
+
+def memory_copy(session: Session) -> Driver:
+    """A driver that holds nothing, for the new layout of a file that has no name: of the same stack, or in a file."""
+    if session.options.driver == "fileobj":
+        return open_spill(session.disk, session.options.system)
+    return open_stack(session.options.driver, None, writable=True, system=session.options.system)
+
+
+def open_spill(disk: StoredFile, system: System) -> Driver:
+    """A private file without a name, beside the file or where temporary files go."""
+    folder = os.path.dirname(disk.location.path) if disk.location else scratch_folder()
+    if not is_folder(system, folder or "."):
+        # It was removed or renamed, and what is open goes on.
+        folder = scratch_folder()
+    name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
+    fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        system.unlink(name)
+    except OSError:
+        system.close(fd)
+        raise
+    return PosixDriver(fd, name, writable=True, system=system)
+
+
+def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:
+    """The queue that the options ask for: in memory, or in a log (collective)."""
+    if not options.burst_buf or not writable or disk.location is None:
+        return Queue(options.buffer_size, lambda: open_spill(disk, options.system))
+    location = disk.location
+    queue: LogQueue | None = None
+    try:
+        queue = begin_log(location.path, options, comm, lambda: open_spill(disk, options.system), FileOfLog(disk))
+        if not disk.keep_unpublished:
+            _publish_new(location, options, comm)
+        return queue
+    except BaseException as error:
+        if comm.in_step(error) and queue is not None:
+            queue.close(flushed=True)
+        if comm.in_step(error):
+            disk.driver.close()
+            if comm.rank == 0:
+                location.discard()
+            location.held.release()
+        raise
+
+
+def _publish_new(location: Location, options: Options, comm: Comm) -> None:
+    """Give a file that waited for its log its name (collective)."""
+    if location.published:
+        return
+    error: BaseException | None = None
+    if comm.rank == 0:
+        try:
+            location.publish(durable=options.durable or options.burst_buf_sync != "none")
+        except OSError as reason:
+            error = reason
+    comm.exchange("open publish", error=error)
+    location.work, location.unseen = location.path, False
+
+
+def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:
+    missing = short_data(header, size)
+    if missing:
+        total = sum(nbytes for _, nbytes in missing)
+        names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        warn_outside(
+            ShortFileWarning(
+                f"{path}: {total} bytes of data are missing at the end of the file, of {names}{more}; "
+                "they read as the fill value (strict=True makes reading them an error)",
+                offset=size,
+                field="file_size",
+                value=size,
+            ),
+        )
+    odd = [finding for finding in findings if finding.severity == "warning" and finding.field != "file_size"]
+    if odd:
+        first = odd[0]
+        more = f" (and {len(odd) - 1} more: 'pnc-vol check' lists them)" if len(odd) > 1 else ""
+        warn_outside(
+            FormatWarning(f"{path}: {first.message}{more}", offset=first.offset, field=first.field, value=first.value),
+        )
+    if tree.findings:
+        more = f" (and {len(tree.findings) - 1} more)" if len(tree.findings) > 1 else ""
+        warn_outside(f"{path}: {tree.findings[0]}{more}")
+    if isinstance(tree.findings, Findings):
+        tree.findings.path = path

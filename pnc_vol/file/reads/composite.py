@@ -1,0 +1,297 @@
+"""Reading and writing datasets that take several variables, through the variables.
+
+Knows: parts of types (`mapping.composite`), the session's verbs. Does not know: how a part is read or written.
+
+Rules
+-----
+1. A compound is written and read field by field, with the selection that was asked for; a field alone touches its own
+   variable only.
+2. Arrays of varying length that are written are kept in memory, all of the dataset's, until the next flush lays them
+   out anew: contiguous, in C order. So one rank alone can write them, and a log does not have them. Lengths and values
+   that are in the file are not touched: both go to new variables, and the new header drops the old ones.
+3. Rows that the file has are read by `stored_rows`, which checks what the file claims of them.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import NotYetError, SelectionTypeError, warn_once
+from pnc_vol.extents.model import Runs
+from pnc_vol.extents.place import numbers
+from pnc_vol.extents.selection import Selection, select, whole
+from pnc_vol.file.reads.stored_rows import check_rows, stored_rows
+from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
+from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.special import Dtype
+from pnc_vol.mapping.tree import DatasetNode
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = ["grown", "read", "region_of", "restore", "settle", "settled", "write"]
+
+Array = npt.NDArray[Any]
+
+
+# ----------------------------------------------------------------------------------------------- writing
+
+
+def write(session: Session, node: DatasetNode, selection: Selection, values: Any, fields: tuple[str, ...] = ()) -> None:
+    """Post ``node[selection] = values``.
+
+    Parameters
+    ----------
+    fields : tuple of str
+        Of a compound: write these fields alone; `values` are then of their types.
+
+    Raises
+    ------
+    TypeError
+        `values` do not convert, or cannot be broadcast.
+    NotYetError
+        Arrays of varying length, in a file that several ranks share.
+    """
+    dtype = node.element.dtype
+    if dtype.names is not None:
+        _write_fields(session, node, selection, values, fields)
+    elif is_ragged(dtype):
+        _write_rows(session, node, selection, conform(values, dtype))
+    elif dtype.subdtype is not None:
+        inner = dtype.subdtype[1]
+        array = conform(values, dtype)
+        lead = array.shape[: array.ndim - len(inner)]
+        array = np.broadcast_to(array.reshape((*selection.broadcast(lead), *inner)), (*selection.result_shape, *inner))
+        session.write(node.parts["values"], deeper(selection, inner), array)
+    else:
+        array = conform(values, dtype)
+        flat = array.ravel().tolist()
+        paths = np.array([item.path if isinstance(item, Reference) else "" for item in flat], object)
+        session.write(node.parts["path"], selection, paths.reshape(array.shape))
+        if "region" in node.parts:
+            regions = np.array([item.region if isinstance(item, Reference) else "" for item in flat], object)
+            session.write(node.parts["region"], selection, regions.reshape(array.shape))
+
+
+def _write_fields(
+    session: Session, node: DatasetNode, selection: Selection, values: Any, fields: tuple[str, ...]
+) -> None:
+    dtype = node.element.dtype
+    assert dtype.names is not None
+    own = isinstance(values, np.ndarray) and values.dtype.names is not None
+    if len(fields) == 1 and not (own and fields[0] in values.dtype.names):
+        # the values of one field, not wrapped in a compound
+        session.write(node.parts[fields[0]], selection, values)
+        return
+    wanted = np.dtype([(name, dtype[name]) for name in fields]) if fields else dtype
+    array = conform(values, wanted)
+    given = [name for name in values.dtype.names if name in (wanted.names or ())] if own else wanted.names
+    for name in given or ():
+        session.write(node.parts[name], selection, array[name])
+
+
+def deeper(selection: Selection, inner: tuple[int, ...]) -> Selection:
+    """The same elements, each with all of the axes `inner` behind it."""
+    n = prod(inner)
+    shape, result = selection.shape + inner, selection.result_shape + inner
+    if selection.listed is not None:
+        found = Runs(selection.listed.start * n, selection.listed.length * n)
+        return selection._replace(shape=shape, result_shape=result, listed=found)
+    return selection._replace(
+        shape=shape,
+        start=selection.start + (0,) * len(inner),
+        count=selection.count + inner,
+        stride=selection.stride + (1,) * len(inner),
+        result_shape=result,
+    )
+
+
+# ----------------------------------------------------------------------------------------------- reading
+
+
+def read(session: Session, node: DatasetNode, selection: Selection, fields: tuple[str, ...] = ()) -> Array:
+    """The values of a selection; of a compound only `fields`, if some are given."""
+    dtype = node.element.dtype
+    if dtype.names is not None:
+        wanted = np.dtype([(name, dtype[name]) for name in fields]) if fields else dtype
+        made = np.zeros(selection.result_shape, wanted)
+        assert wanted.names is not None
+        for name in wanted.names:
+            made[name] = session.read(node.parts[name], selection)
+        return made
+    if is_ragged(dtype):
+        return _read_rows(session, node, selection)
+    if dtype.subdtype is not None:
+        return np.asarray(session.read(node.parts["values"], deeper(selection, dtype.subdtype[1])))
+    return _read_references(session, node, selection)
+
+
+def _read_references(session: Session, node: DatasetNode, selection: Selection) -> Array:
+    paths = session.read(node.parts["path"], selection)
+    made = np.empty(paths.size, node.element.dtype)
+    texts = [path.decode("utf-8", "surrogateescape") for path in paths.ravel().tolist()]
+    if "region" in node.parts:
+        regions = session.read(node.parts["region"], selection).ravel().tolist()
+        made[:] = [
+            RegionReference(path, None, region.decode("utf-8", "surrogateescape"))
+            for path, region in zip(texts, regions, strict=True)
+        ]
+    else:
+        made[:] = [Reference(path) for path in texts]
+    return made.reshape(paths.shape)
+
+
+# ------------------------------------------------------------------------------ arrays of varying length
+
+
+def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows: Array) -> None:
+    if session.comm.size > 1:
+        raise NotYetError(
+            f"{node.path}: arrays of varying length cannot be written by several ranks; write them in a file of one "
+            "rank, or as a flat dataset and the lengths of its rows"
+        )
+    if session.posted.queue.logged:
+        warn_once(
+            "arrays of varying length wait in memory",
+            f"{node.path}: they do not go to the log; what is not flushed is lost if the process is killed",
+        )
+    if rows.shape == () and selection.result_shape != ():
+        fitted = np.empty(selection.result_shape, object)
+        fitted.fill(rows[()])
+    else:
+        try:
+            fitted = np.broadcast_to(rows.reshape(selection.broadcast(rows.shape)), selection.result_shape)
+        except ValueError:
+            raise SelectionTypeError(f"Can't broadcast {rows.shape} -> {selection.result_shape}") from None
+    before = resident(session, node)
+    if node.uid not in session.posted.rows_before:
+        session.posted.rows_before[node.uid] = node, before.copy()
+    before[numbers(selection)] = fitted.ravel()
+    session.posted.ragged[node.uid] = node
+    node.tree.touch()
+
+
+def resident(session: Session, node: DatasetNode) -> Array:
+    """All rows of a dataset, in memory: an array of objects with one axis."""
+    size = prod(node.shape or ())
+    if node.rows is None:
+        check_rows(session, node)
+        node.rows = np.empty(size, object)
+        node.rows[:] = stored_rows(session, node, whole(node.shape or ())).ravel()
+    return np.asarray(node.rows)
+
+
+def _read_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
+    dtype = node.element.dtype
+    if node.rows is None:
+        return stored_rows(session, node, selection)
+    made = np.empty(selection.nelems, dtype)
+    for at, number in enumerate(numbers(selection).tolist()):
+        row = node.rows[number]
+        made[at] = row.copy() if isinstance(row, np.ndarray) else np.empty(0, _shown(dtype))
+    return made.reshape(selection.result_shape)
+
+
+def _shown(dtype: Dtype) -> Dtype:
+    base = ragged_base(dtype)
+    assert base is not None
+    return base
+
+
+def settle(session: Session, *, closing: bool = False) -> None:
+    """Before a flush: lay out what was written to arrays of varying length, and post it.
+
+    closing : bool, it is the last one: datasets without a name go.
+    """
+    if closing:
+        session.defs.tree.drop_loose()
+    if not session.posted.ragged:
+        return
+    with session.posted.queue.in_memory():
+        _lay_out_rows(session)
+
+
+def _lay_out_rows(session: Session) -> None:
+    while session.posted.ragged:
+        _, node = session.posted.ragged.popitem()
+        if node.tree.datasets.get(node.uid) is not node or node.rows is None:
+            continue
+        base = _shown(node.element.dtype)
+        empty = np.empty(0, base)
+        rows = [row if isinstance(row, np.ndarray) else empty for row in node.rows.tolist()]
+        counts = np.array([len(row) for row in rows], np.int64)
+        count = node.parts["count"]
+        if count.uid in session.disk.layout.header_uids:
+            count = node.tree.add_part(node, "count", count.element, count.shape or (), count.maxshape)
+        session.write(count, whole(node.shape or ()), counts.reshape(node.shape or ()))
+        old = node.parts["values"]
+        part = node.tree.add_part(node, "values", old.element, (int(counts.sum()),))
+        if part.shape != (0,):
+            session.write(part, select(part.shape or (), ()), _joined(rows, base))
+
+
+def _joined(rows: list[Array], base: Dtype) -> Array:
+    if base.kind == "O":
+        made = np.empty(sum(len(row) for row in rows), base)
+        made[:] = [item for row in rows for item in row.tolist()] if not is_ragged(base) else _items(rows)
+        return made
+    return np.concatenate([row for row in rows if len(row)])
+
+
+def _items(rows: list[Array]) -> list[Any]:
+    return [item for row in rows for item in row]
+
+
+def grown(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> None:
+    """Keep the rows of a dataset that is about to get another shape."""
+    if not is_ragged(node.element.dtype):
+        return
+    old = node.shape or ()
+    node.rows = _reshaped(resident(session, node), old, shape)
+    _, before = session.posted.rows_before.get(node.uid, (node, None))
+    session.posted.rows_before[node.uid] = node, node.rows.copy() if before is None else _reshaped(before, old, shape)
+    session.posted.ragged[node.uid] = node
+
+
+def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Rows of a dataset that has another shape now; None where there were none."""
+    new = np.empty(shape, object)
+    common = tuple(slice(0, min(a, b)) for a, b in zip(old, shape, strict=True))
+    new[common] = rows.reshape(old)[common]
+    return new.ravel()
+
+
+def settled(session: Session) -> None:
+    """After a flush: what is in the file is no longer to be cancelled."""
+    if session.posted.rows_before:
+        session.posted.rows_before = {
+            uid: (node, rows)
+            for uid, (node, rows) in session.posted.rows_before.items()
+            if uid in session.posted.ragged or any(session.posted.queue.has(part.uid) for part in node.parts.values())
+        }
+
+
+def restore(session: Session) -> None:
+    """Give arrays of varying length the rows that the file has, to be laid out by the next flush."""
+    for uid, (node, rows) in session.posted.rows_before.items():
+        node.rows = rows
+        session.posted.ragged[uid] = node
+    session.posted.rows_before = {}
+
+
+def region_of(selection: Selection) -> str:
+    """A selection as the JSON of a region reference."""
+    if selection.listed is not None:
+        return json.dumps({"points": numbers(selection).tolist()}, separators=(",", ":"))
+    axes: list[Any] = []
+    for axis, (first, count, step) in enumerate(zip(selection.start, selection.count, selection.stride, strict=True)):
+        if axis == selection.axis and selection.index is not None:
+            axes.append({"list": selection.index.tolist()})
+        else:
+            axes.append([first, count, step])
+    return json.dumps({"select": axes}, separators=(",", ":"))

@@ -1,0 +1,233 @@
+"""Reading: what the file holds, with this rank's own posts laid over it.
+
+Knows: selections, elements, the layout in force, the queue. Does not know: how a flush is done.
+
+Rules
+-----
+1. A read sees every earlier post of its own rank, flushed or not, and never waits for another rank unless it is
+   collective.
+2. What nobody wrote is the fill value: a variable without a place in the file, records beyond those in the file,
+   bytes beyond the end of the file.
+3. A posted read holds the values of its place in program order: it is completed before anything posted after it
+   can reach the file, and later posts are not laid over it.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import ShortFileError
+from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
+from pnc_vol.extents.place import place, runs
+from pnc_vol.extents.selection import Selection
+from pnc_vol.file.post import whole_extents
+from pnc_vol.file.reads.contiguous import PostedRead, complete_runs, facts_of, read_run
+from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
+from pnc_vol.file.reads.stored_rows import LARGE, check_width
+from pnc_vol.file.reads.zero_copy import LEAST, read_straight
+from pnc_vol.layout.places import Place
+from pnc_vol.mapping.dtypes import decode
+from pnc_vol.mapping.tree import DatasetNode
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = ["PostedRead", "complete", "read"]
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+_LATEST = 1 << 62
+
+_Spots = list[tuple[int, int, "Place | None"]]
+
+
+def read(session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Array:
+    """The values of a selection, in the element's dtype and the selection's shape.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    ShortFileError
+        The file ends before the data, and the file was opened with ``strict=True``; or a single element is longer than
+        the file.
+    """
+    element = node.element
+    shape = selection.result_shape
+    if element.itemsize > LARGE:
+        check_width(session, node)
+    if len(shape) > MOST_AXES:
+        refuse_axes(len(shape))
+    if not collective and not session.posted.queue.has(node.uid):
+        facts = facts_of(session, node)
+        one = selection.single_run() if facts is not None else None
+        if facts is not None and one is not None:
+            got = read_run(session, node, facts, *one, shape)
+            if got is not None:
+                return got
+        if selection.listed is None and shape and selection.nelems > 1:
+            spread = _strided(session, node, selection)
+            if spread is not None:
+                return spread if element.kind == "number" else decode(spread.view(np.uint8), element, shape)
+    with session.comm.errors_shared() if collective else nullcontext():
+        found = runs(selection, record=node.is_record)
+    raw = _file_form(session, [(node, found)], collective=collective)[0]
+    _lay_over(session, node, found, raw, _LATEST)
+    return decode(raw, element, shape)
+
+
+def complete(session: Session, reads: list[PostedRead]) -> None:
+    """Fill the arrays of posted reads; what the file holds is read in few calls.
+
+    Raises
+    ------
+    OSError
+        The file could not be read; those that were not complete by then have failed.
+    """
+    # One that was done before another one failed is not read again: what was posted since may be in the file.
+    reads = [posted for posted in reads if posted.request.status != "done"]
+    if not reads:
+        return
+    try:
+        small = [posted for posted in reads if posted.out.nbytes < LEAST or not read_straight(session, posted)]
+        reads = complete_runs(session, small)
+        raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
+    except OSError as error:
+        for posted in reads:
+            if not posted.request.test():
+                posted.request._fail(error)
+        raise
+    for posted, raw in zip(reads, raws, strict=True):
+        _lay_over(session, posted.node, posted.found, raw, posted.request.id)
+        posted.out[...] = decode(raw, posted.node.element, posted.out.shape)
+        posted.request._complete()
+
+
+# ------------------------------------------------------------------------------------- from the file
+
+
+def _strided(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
+    """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional."""
+    at = _place_in_file(session, node)
+    element = node.element
+    if at is None or at.itemsize != element.itemsize:
+        return None
+    if at.inner and selection.start[0] + reach(selection, 0) >= records_in_file(session, node):
+        return None
+    if element.kind == "number":
+        out = np.empty(selection.result_shape, element.dtype)
+    else:
+        out = np.empty(selection.nelems, element.file_dtype)
+    whole = read_hyperslab(session.disk.driver, at, session.disk.layout.record_size, selection, element.file_dtype, out)
+    return out if whole else None
+
+
+def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, collective: bool = False) -> list[Bytes]:
+    """What the file holds of some runs, in file form; one read of the driver for all of them.
+
+    With `collective`, every rank does this now: whether all are ready is agreed before any one reads, and whether all
+    could read before any one goes on.
+    """
+    if collective:
+        with session.comm.errors_shared():
+            memory, extents, spots = _prepared(session, wanted)
+            session.comm.exchange("read")
+            _read_extents(session, wanted[0][0], extents, memory, together=session.disk.collective)
+            session.comm.exchange("read done")
+    else:
+        memory, extents, spots = _prepared(session, wanted)
+        _read_extents(session, wanted[0][0], extents, memory, together=False)
+    raws: list[Bytes] = []
+    for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
+        raw = memory[first : first + nbytes]
+        width = node.element.itemsize
+        if at is not None and at.itemsize != width:
+            # A string variable that grew here since the last flush.
+            wide = np.zeros((nbytes // at.itemsize, width), np.uint8)
+            wide[:, : at.itemsize] = raw.reshape(-1, at.itemsize)
+            raw = wide.reshape(-1)
+        raws.append(raw)
+    return raws
+
+
+def _read_extents(session: Session, node: DatasetNode, extents: Extents, memory: Bytes, *, together: bool) -> None:
+    got = session.disk.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
+    if got < extents.nbytes and session.options.strict:
+        raise ShortFileError(
+            f"{node.path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "
+            "file; without strict=True they read as the fill value"
+        )
+
+
+def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple[Bytes, Extents, _Spots]:
+    """Memory that holds fill values, what to read into it, and for each wanted thing first byte, bytes and place."""
+    parts: list[Extents] = []
+    room = 0
+    spots: _Spots = []
+    for node, found in wanted:
+        at = _place_in_file(session, node)
+        width = at.itemsize if at is not None else node.element.itemsize
+        nbytes = int(found.length.sum()) * width
+        spots.append((room, nbytes, at))
+        if at is not None and nbytes:
+            extents = place(
+                found,
+                begin=at.begin,
+                itemsize=at.itemsize,
+                inner=at.inner or None,
+                record_size=session.disk.layout.record_size,
+            )
+            if at.inner:
+                there = found.start < records_in_file(session, node) * at.inner
+                extents = Extents(extents.offset[there], extents.length[there], extents.place[there])
+            parts.append(Extents(extents.offset, extents.length, extents.place + room))
+        room += nbytes
+    memory = np.empty(room, np.uint8)
+    for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
+        _fill(memory[first : first + nbytes], node, at.itemsize if at else node.element.itemsize)
+    extents = Extents(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else _NOTHING
+    return memory, extents, spots
+
+
+_NOTHING = Extents(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
+    """Where the variable's data is, or None if the file holds nothing of it."""
+    if node.is_placeholder:
+        return None
+    placed = session.disk.layout
+    at = placed.places.get(node.uid)
+    if at is None or node.uid in placed.header_uids:
+        return at
+    # A pinned variable: only what was drained is there, and only variables filled with zeros are drained.
+    return at if placed.drained and placed.clean and node.fillvalue is None else None
+
+
+def records_in_file(session: Session, node: DatasetNode) -> int:
+    """Records of which this variable may have data in the file."""
+    placed = session.disk.layout
+    there = placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records
+    cut = placed.cuts.get(node.uid)
+    return there if cut is None else min(there, cut[0])
+
+
+def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:
+    pattern = node.fillvalue
+    if pattern is None or not pattern.strip(b"\0"):
+        raw[:] = 0
+    else:
+        raw.reshape(-1, width)[:] = np.frombuffer(pattern.ljust(width, b"\0")[:width], np.uint8)
+
+
+# ----------------------------------------------------------------------------------- from the queue
+
+
+def _lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int) -> None:
+    if session.posted.queue.has(node.uid) and len(raw):
+        session.posted.queue.overlay(node.uid, whole_extents(node, found), raw, node.element.itemsize, before_request)

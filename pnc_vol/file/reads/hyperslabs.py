@@ -1,0 +1,272 @@
+"""Reads of hyperslabs: what lies between the elements is read too where that is cheaper, and numpy leaves it out.
+
+Knows: selections, a variable's place, drivers, two threads. Does not know: fill values, posted writes; whoever calls
+falls back to reading runs where these matter.
+
+A hyperslab is *pieces*, alike and at places that its outer axes give, and what a piece holds of the inner axes. The
+cut between outer and inner axes is put where pieces and bytes cost least: a column of a wide table is one piece a row,
+every third column of it is whole rows.
+
+Rules
+-----
+1. A block of pieces goes to memory that stays in cache, and from there, in one pass, to its place in the result.
+2. The result is written nowhere else; if a read is short, None is returned and nothing was promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.model import Extents, Int64, one_extent
+from pnc_vol.extents.selection import Selection
+from pnc_vol.flush.stream import BLOCK, in_parallel
+from pnc_vol.layout.places import Place
+
+__all__ = ["reach", "read_hyperslab"]
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+SMALL = 16 << 10
+"""Bytes from the first element to the last up to which all between them is read."""
+
+LEAST_SHARED = 8 << 20
+"""Bytes from which on two threads look at a file; half of them for each look."""
+
+PIECE = 2048
+"""Bytes whose copy takes as long as one piece more."""
+
+
+class _Cut(NamedTuple):
+    """Pieces and what is in them.
+
+    axis : int, the first inner axis.
+    pieces : int
+    span : int, bytes from a piece's first byte to its last.
+    steps : int
+        Elements of `axis` that are read at a time, where a piece does not fit a block; 0 where it does.
+    """
+
+    axis: int
+    pieces: int
+    span: int
+    steps: int
+
+
+def read_hyperslab(
+    driver: Driver, at: Place, record_size: int, selection: Selection, file_dtype: np.dtype[Any], out: Array
+) -> bool:
+    """Fill `out` with a selection that is no list of runs.
+
+    Parameters
+    ----------
+    driver : Driver
+    at : Place
+    record_size : int, bytes from one record to the next.
+    selection : Selection, not empty, of at least one axis.
+    file_dtype : dtype of an element in the file.
+    out : ndarray of `selection.count`, C-contiguous; the values are converted to its dtype.
+
+    Returns
+    -------
+    bool
+        False if the file ended before the data; what `out` holds is then not known.
+    """
+    weights = _weights(at, record_size, selection.shape)
+    if selection.index is None:
+        first, span = at.begin, at.itemsize
+        strides: list[int] = []
+        for start, count, stride, weight in zip(*selection[1:4], weights, strict=True):
+            first += start * weight
+            span += (count - 1) * stride * weight
+            strides.append(stride * weight)
+        if span <= SMALL:
+            # What most small reads are, without a plan.
+            memory = np.empty(span, np.uint8)
+            if driver.read(one_extent(first, span), memory) < span:
+                return False
+            view: Array = np.ndarray(selection.count, file_dtype, memory, 0, strides)
+            out.reshape(selection.count)[...] = view
+            return True
+    if _looked(driver, at, weights, selection, file_dtype, out):
+        return True
+    cut = _best_cut(selection, weights, at.itemsize)
+    short: list[int] = []
+    tasks = _in_steps if cut.steps else _in_batches
+    room = BLOCK if cut.pieces * cut.span > BLOCK else cut.pieces * cut.span
+    in_parallel(driver, tasks(driver, at, weights, cut, selection, file_dtype, out, short), room)
+    return not short
+
+
+def _looked(
+    driver: Driver, at: Place, weights: list[int], selection: Selection, file_dtype: np.dtype[Any], out: Array
+) -> bool:
+    """The same where the file can be looked at as memory: numpy then picks the elements."""
+    index, axis = selection.index, selection.axis if selection.index is not None else -1
+    counts, strides = list(selection.count), [n * weight for n, weight in zip(selection.stride, weights, strict=True)]
+    first = at.begin + sum(n * weight for n, weight in zip(selection.start, weights, strict=True))
+    if index is not None:
+        first += int(index[0]) * weights[axis]
+        counts[axis], strides[axis] = reach(selection, axis) + 1, weights[axis]
+        index = index - index[0]
+    end = first + sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + at.itemsize
+    target = out.reshape(selection.count)
+
+    def task(low: int, high: int) -> Callable[[Bytes], None]:
+        def use(file: Bytes) -> None:
+            whole: Array = np.ndarray(counts, file_dtype, file, first, strides)
+            if index is None:
+                target[low:high] = whole[low:high]
+            elif axis:
+                target[low:high] = whole[low:high].take(index, axis)
+            elif row >= SMALL:
+                for i, of in enumerate(index[low:high].tolist(), low):
+                    target[i] = whole[of]
+            else:
+                target[low:high] = whole[index[low:high]]
+
+        def run(_: Bytes) -> None:
+            if not blind and not driver.look(end, target[low:high].nbytes, use):
+                blind.append(low)
+
+        return run
+
+    blind: list[int] = []
+    rows = len(target)
+    row = target.nbytes // rows
+    # Without a list numpy needs no memory of its own; with one, a block of it should stay in the cache.
+    block = max(1, BLOCK // row) if index is not None else max(1, -(-rows // max(1, 2 * target.nbytes // LEAST_SHARED)))
+    in_parallel(driver, (task(low, min(low + block, rows)) for low in range(0, rows, block)), 0)
+    return not blind
+
+
+def _weights(at: Place, record_size: int, shape: tuple[int, ...]) -> list[int]:
+    """Bytes from one element to the next along each axis."""
+    weights = [math.prod(shape[axis + 1 :]) * at.itemsize for axis in range(len(shape))]
+    if at.inner:
+        weights[0] = record_size
+    return weights
+
+
+def _best_cut(selection: Selection, weights: list[int], itemsize: int) -> _Cut:
+    count, stride, rank = selection.count, selection.stride, len(weights)
+    span, best, least = itemsize, _Cut(rank, math.prod(count), itemsize, 0), -1
+    for axis in range(rank, -1, -1):
+        inside = span
+        if axis < rank:
+            inside = span + reach(selection, axis) * weights[axis]
+        pieces = math.prod(count[:axis])
+        steps = 0
+        if inside > BLOCK:
+            if axis == rank or axis == selection.axis or span > BLOCK:
+                break
+            steps = 1 + (BLOCK - span) // (stride[axis] * weights[axis])
+        cost = pieces * (inside + PIECE * (-(-count[axis] // steps) if steps else 1))
+        if least < 0 or cost <= least:
+            best, least = _Cut(axis, pieces, inside, steps), cost
+        if steps:
+            break
+        span = inside
+    return best
+
+
+def reach(selection: Selection, axis: int) -> int:
+    """Elements of an axis from the first that is selected, without it, to the last."""
+    if axis == selection.axis and selection.index is not None:
+        return int(selection.index[-1] - selection.index[0])
+    return (selection.count[axis] - 1) * selection.stride[axis]
+
+
+def _places(at: Place, weights: list[int], cut: _Cut, selection: Selection) -> Int64:
+    """int64[pieces], the first byte of each piece in the file."""
+    found = np.array([at.begin], np.int64)
+    for axis, weight in enumerate(weights):
+        first = selection.start[axis]
+        if axis == selection.axis and selection.index is not None:
+            if axis < cut.axis:
+                found = np.add.outer(found, selection.index * weight).ravel()
+            else:
+                found += int(selection.index[0]) * weight
+        elif axis < cut.axis and selection.count[axis] > 1:
+            step = np.arange(selection.count[axis], dtype=np.int64)
+            found = np.add.outer(found, (first + step * selection.stride[axis]) * weight).ravel()
+        else:
+            found += first * weight
+    return found
+
+
+def _inside(
+    weights: list[int], cut: _Cut, selection: Selection, file_dtype: np.dtype[Any]
+) -> Callable[[Bytes, int, int], Array]:
+    """A function of memory, pieces in it and elements of the first inner axis: the selected elements of the pieces."""
+    index, along = selection.index, selection.axis - cut.axis + 1
+    picked = along > 0
+    inner = range(cut.axis, len(weights))
+    strides = tuple((1 if axis == selection.axis else selection.stride[axis]) * weights[axis] for axis in inner)
+    counts = tuple(reach(selection, axis) + 1 if axis == selection.axis else selection.count[axis] for axis in inner)
+
+    def view(memory: Bytes, pieces: int, first: int) -> Array:
+        shape = (pieces, *counts) if not cut.steps else (pieces, first, *counts[1:])
+        found: Array = np.ndarray(shape, file_dtype, memory, 0, (cut.span, *strides))
+        return found.take(index - index[0], axis=along) if index is not None and picked else found
+
+    return view
+
+
+def _in_batches(
+    driver: Driver, at: Place, weights: list[int], cut: _Cut, selection: Selection, file_dtype: np.dtype[Any],
+    out: Array, short: list[int],
+) -> Iterator[Callable[[Bytes], None]]:  # fmt: skip
+    """As many pieces at a time as fit a block."""
+    places, view = _places(at, weights, cut, selection), _inside(weights, cut, selection, file_dtype)
+    target = out.reshape(cut.pieces, *selection.count[cut.axis :])
+    batch = max(1, BLOCK // cut.span)
+
+    def task(first: int) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
+            offset = places[first : first + batch]
+            n = len(offset)
+            memory = room[: n * cut.span]
+            if int(offset[-1] - offset[0]) == (n - 1) * cut.span:
+                extents = one_extent(int(offset[0]), n * cut.span)
+            else:
+                extents = Extents(offset, np.full(n, cut.span), np.arange(n, dtype=np.int64) * cut.span)
+            if driver.read(extents, memory) < n * cut.span:
+                short.append(first)
+            target[first : first + n] = view(memory, n, 0)
+
+        return run
+
+    return (task(first) for first in range(0, cut.pieces, batch))
+
+
+def _in_steps(
+    driver: Driver, at: Place, weights: list[int], cut: _Cut, selection: Selection, file_dtype: np.dtype[Any],
+    out: Array, short: list[int],
+) -> Iterator[Callable[[Bytes], None]]:  # fmt: skip
+    """A part of one piece at a time."""
+    places, view = _places(at, weights, cut, selection).tolist(), _inside(weights, cut, selection, file_dtype)
+    target = out.reshape(cut.pieces, *selection.count[cut.axis :])
+    step = selection.stride[cut.axis] * weights[cut.axis]
+    last = cut.span - (selection.count[cut.axis] - 1) * step
+
+    def task(piece: int, first: int) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
+            n = min(cut.steps, selection.count[cut.axis] - first)
+            nbytes = (n - 1) * step + last
+            memory = room[:nbytes]
+            if driver.read(one_extent(places[piece] + first * step, nbytes), memory) < nbytes:
+                short.append(piece)
+            target[piece, first : first + n] = view(memory, 1, n)[0]
+
+        return run
+
+    return (
+        task(piece, first) for piece in range(cut.pieces) for first in range(0, selection.count[cut.axis], cut.steps)
+    )

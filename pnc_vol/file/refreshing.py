@@ -1,0 +1,127 @@
+"""What a reader does to see what another process has flushed since.
+
+Knows: headers, the place of a file, drivers. Does not know: users' objects, requests.
+
+Rules
+-----
+1. A file is whole at every flush of its writer: a reader has to read the header again, and nothing else.
+2. A new layout is another file under the same name: then the reader opens that one.
+3. Either is looked at as at the opening: see `existing`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pnc_vol.comm import on_root
+from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
+from pnc_vol.disk.publish import Location
+from pnc_vol.file.opening import open_driver
+from pnc_vol.format.decode import decode
+from pnc_vol.layout.canonical import Placed
+from pnc_vol.mapping.index import from_header
+from pnc_vol.mapping.renewing import renew
+from pnc_vol.system import read_at
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = ["refresh"]
+
+_HEAD = struct.Struct("<qQ")
+_SAME, _NEW, _OTHER = b"=", b"h", b"f"
+
+
+def refresh(session: Session) -> bool:
+    """Take over the definitions and the record count that are in the file now (collective).
+
+    Returns
+    -------
+    bool
+        Whether anything was new. A session that writes is never behind its file.
+
+    Raises
+    ------
+    OSError
+        The file is gone, or cannot be read, or is no NetCDF file any more.
+    """
+    # of the session itself, also where a handle only reads of it
+    if vars(session)["writable"]:
+        return False
+    session.complete_reads()
+    for _ in range(ATTEMPTS):
+        found: list[Existing] = []
+        told = on_root(session.comm, "refresh", partial(_look, session, found))
+        word, (size, inode) = told[:1], _HEAD.unpack_from(told, 1)
+        content = told[1 + _HEAD.size :]
+        if word == _SAME:
+            return False
+        if word == _NEW or _other(session, found, inode):
+            break
+    else:
+        raise session.comm.on_all(replaced_too_often(session.disk.path))
+    header = decode(content, file_size=size).header
+    renew(session.defs.tree, from_header(header, separator=session.defs.tree.separator))
+    session.disk.layout = Placed(session.options)
+    session.disk.layout.adopt(header, tuple(session.defs.tree.datasets), session.defs.tree.datasets)
+    session.adopt_header(header, content)
+    return True
+
+
+def _other(session: Session, found: list[Existing], inode: int) -> bool:
+    """Go on with the file that has the name now (collective); False if it has it no more."""
+    assert session.disk.location is not None
+    location = Location(session.options.system, session.disk.location.path, session.disk.location.path)
+    fd = -1
+    if found:
+        fd, location.key = found[0].fd, location.held.keep(found[0].fd, found[0].key)
+    try:
+        driver = open_driver(location.path, options=session.options, comm=session.comm, fd=fd, inode=inode)
+    except BaseException:
+        location.held.release()
+        raise
+    if driver is None:
+        location.held.release()
+        return False
+    session.disk.driver.close()
+    session.disk.location.held.release()
+    session.disk.driver, session.disk.location = driver, location
+    return True
+
+
+def _look(session: Session, found: list[Existing]) -> bytes:
+    """What is new, with the size, the inode, and the header; on rank 0. A file that is another one is in `found`."""
+    location, system, known = session.disk.location, session.options.system, session.disk.header_bytes
+    if location is None:
+        there = header_of(session.disk.driver, session.disk.path)
+    elif _unchanged(session, location):
+        return _SAME + _HEAD.pack(0, 0)
+    else:
+        there = open_existing(system, session.disk.path, location.path)
+    if location is not None and location.key not in (None, there.key):
+        found.append(there)
+        word = _OTHER
+    else:
+        if there.fd >= 0:
+            system.close(there.fd)
+        word = _SAME if there.content == known else _NEW
+    return word + _HEAD.pack(there.size, there.key[1]) + there.content
+
+
+def _unchanged(session: Session, location: Location) -> bool:
+    """Whether the file is the one that is open, and begins as it did: then nothing has to be decoded."""
+    system, known = session.options.system, session.disk.header_bytes
+    fd = system.open(location.path, os.O_RDONLY)
+    try:
+        there = system.fstat(fd)
+        now = bytearray(len(known))
+        return (
+            (there.st_dev, there.st_ino) == location.key
+            and read_at(system, fd, memoryview(now), 0) == len(known)
+            and now == known
+        )
+    finally:
+        system.close(fd)

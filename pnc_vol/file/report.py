@@ -1,0 +1,111 @@
+"""What a flush did, or would do: requests, extents before and after merging, rounds, bytes, seconds of each phase.
+
+Knows: sessions, plans, the clock. Does not know: who reads it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from pnc_vol.extents.merge import last_wins
+from pnc_vol.flush.execute import extents_of
+from pnc_vol.flush.plan import unmerged
+from pnc_vol.layout.canonical import Placed
+from pnc_vol.mapping.index import to_header
+from pnc_vol.queue.batches import Batch, LentBatch
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = ["FlushReport", "Phases", "planned", "watchers"]
+
+watchers: list[Callable[[FlushReport], None]] = []
+"""Told of every flush of this process."""
+
+
+class FlushReport(NamedTuple):
+    """A flush, for one rank.
+
+    path : str
+    requests : int, posted since the flush before it, for writing and for reading.
+    runs : int, contiguous runs of elements that were posted for writing.
+    extents : int, pieces that they became: joined where they adjoin in the file and in memory, without what is written
+        over.
+    nbytes : int, in these pieces.
+    rounds : int, writes that ranks made together.
+    transport : str, how: ``independent``, ``collective``, ``aggregate``; empty if nothing was written, or is not yet.
+    seconds : dict of str to float, by phase: ``agree`` (waiting for ranks included), ``layout`` (places, and moving
+        what is in the file), ``fill``, ``data``, ``header``. Empty for a flush that was not done.
+    """
+
+    path: str
+    requests: int
+    runs: int
+    extents: int
+    nbytes: int
+    rounds: int
+    transport: str
+    seconds: dict[str, float]
+
+
+class Phases:
+    """The seconds of each phase of a flush, and what it wrote."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._before = self._written()
+        self._clock = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def _written(self) -> tuple[int, int, int, int]:
+        counts = self._session.counts
+        runs, extents, nbytes = (int(counts[f"{what}_written"]) for what in ("requests", "extents", "bytes"))
+        return runs, extents, nbytes, self._session.transport.rounds
+
+    def end(self, phase: str) -> None:
+        """A phase ends here, and the next one begins."""
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._clock
+        self._session.counts[f"seconds_{phase}"] += now - self._clock
+        self._clock = now
+
+    def report(self) -> None:
+        """Note what was done."""
+        session = self._session
+        runs, extents, nbytes, rounds = (n - old for n, old in zip(self._written(), self._before, strict=True))
+        transport = session.transport.last if runs or rounds else ""
+        requests = session.posted.next_number - session.posted.first_number
+        session.posted.first_number = session.posted.next_number
+        done = FlushReport(session.disk.path, requests, runs, extents, nbytes, rounds, transport, self.seconds)
+        session.last_flush = done
+        for watcher in watchers:
+            watcher(done)
+
+
+def planned(session: Session) -> FlushReport:
+    """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
+    from pnc_vol.file.flushing import laid_out
+
+    flat = to_header(session.defs.tree, version=session.defs.version)
+    target = Placed(session.options)
+    target.adopt(laid_out(session, flat, closing=False), flat.uids, session.defs.tree.datasets)
+    runs = extents = nbytes = 0
+    for batch in session.posted.queue.batches():
+        for more in _extents(batch, target):
+            runs, extents, nbytes = runs + more[0], extents + more[1], nbytes + more[2]
+    requests = session.posted.next_number - session.posted.first_number
+    return FlushReport(session.disk.path, requests, runs, extents, nbytes, 0, "", {})
+
+
+def _extents(batch: Batch, target: Placed) -> list[tuple[int, int, int]]:
+    uids = [uid for uid in batch.uids() if uid in target.places]
+    if not isinstance(batch, LentBatch):
+        return extents_of(batch, uids, target.places, target.record_size)
+    found = []
+    for uid in uids:
+        rows = batch.rows(uid)
+        extents = last_wins(unmerged([target.places[uid]], [rows], target.record_size)[0])
+        found.append((len(rows), len(extents.offset), extents.nbytes))
+    return found

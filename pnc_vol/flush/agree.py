@@ -1,0 +1,169 @@
+"""What ranks tell one another at a flush.
+
+Knows: definitions, counts, a communicator. Does not know: files, drivers, data.
+
+Rules
+-----
+1. One small exchange opens a flush: digest of the definitions, what was drained, how much waits. What fails here
+   outside of an exchange is shared by `Comm.errors_shared`, in which every flush stands.
+2. Different definitions are an error on every rank, and the text names the first object that differs.
+3. Strings of varying length may have grown on some ranks only; the widest wins everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pnc_vol.comm import Comm
+from pnc_vol.errors import RequestFailure
+from pnc_vol.flush.differences import Entry, raise_difference
+from pnc_vol.format.encode import numrecs_bytes, unplaced
+from pnc_vol.format.model import Header
+from pnc_vol.layout.canonical import Cuts
+from pnc_vol.mapping.tree import Tree
+
+__all__ = ["Agreement", "agree", "agree_cuts", "agree_widths", "digest", "share_failures"]
+
+_STATE = struct.Struct("<16s5?7q")
+_MOST_FAILURES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What is true of all ranks together.
+
+    drained : bool, some rank wrote data before the flush.
+    widened : bool, a string of varying length grew on some rank.
+    records : int, records that may hold data.
+    runs, nbytes : int, the largest number of posted runs and bytes of any rank.
+    batches : int, the largest number of batches of any rank.
+    rounds : int, the largest number of writes of any rank, if it makes them together with others.
+    wish : int, how ranks are to write, see `transport`.
+    aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
+    changed : bool, some rank's definitions changed.
+    spoilt : bool, some rank knows of bytes in the file that do not read as zero.
+    cut : bool, a dataset lost records on some rank.
+    """
+
+    drained: bool
+    widened: bool
+    changed: bool
+    spoilt: bool
+    cut: bool
+    records: int
+    runs: int
+    nbytes: int
+    batches: int
+    rounds: int
+    wish: int
+    aggregators: int
+
+
+def digest(header: Header) -> bytes:
+    """16 bytes that tell one set of definitions from another; begins play no part in it.
+
+    Raises
+    ------
+    Exception
+        The definitions are beyond the limits that `check_limits` knows.
+    """
+    known: bytes | None = header.derived.get("digest")
+    if known is None:
+        known = header.derived["digest"] = hashlib.blake2b(unplaced(header), digest_size=16).digest()
+    return hashlib.blake2b(numrecs_bytes(header) + known, digest_size=16).digest()
+
+
+def agree(
+    comm: Comm, operation: str, mine: Agreement, definitions: bytes, describe: Callable[[], list[Entry]]
+) -> Agreement:
+    """Open a flush of several ranks (collective).
+
+    Parameters
+    ----------
+    operation : str, what this rank is about to do: a flush, or one of its kinds.
+    mine : Agreement, of this rank alone.
+    definitions : bytes
+        `digest` of this rank's definitions.
+    describe : callable
+        The definitions themselves, to name what differs.
+
+    Raises
+    ------
+    DefinitionMismatchError
+        Ranks defined different things.
+    """
+    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, _packed(mine, definitions))]
+    if len({state[0] for state in all_states}) > 1:
+        raise_difference(comm, describe())
+    columns = list(zip(*all_states, strict=True))
+    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
+
+
+def _packed(mine: Agreement, definitions: bytes) -> bytes:
+    return _STATE.pack(
+        definitions,
+        mine.drained,
+        mine.widened,
+        mine.changed,
+        mine.spoilt,
+        mine.cut,
+        mine.records,
+        mine.runs,
+        mine.nbytes,
+        mine.batches,
+        mine.rounds,
+        mine.wish,
+        mine.aggregators,
+    )
+
+
+def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
+    """Give every string that grew on some rank the largest of its widths (collective).
+
+    Until the new widths are in the layout, strings that grew count with the old ones when definitions are compared: in
+    `known` these are added of strings that grew elsewhere.
+    """
+    mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
+    for told in comm.exchange("flush widths", json.dumps(mine).encode()):
+        for uid, width in json.loads(told).items():
+            node = tree.datasets.get(int(uid))
+            if node is not None and node.element.itemsize < width:
+                known.setdefault(int(uid), node.element.itemsize)
+                node.element = node.element.widened(width)
+                tree.touch()
+
+
+def agree_cuts(comm: Comm, uids: Sequence[int], cuts: Cuts) -> Cuts:
+    """What all ranks know of datasets that lost records: the least that each was left (collective).
+
+    Parameters
+    ----------
+    uids : sequence of int, of all variables, in the order of the header.
+    cuts : see `Placed.cuts`
+    """
+    mine = [(i, *cuts[uid]) for i, uid in enumerate(uids) if uid in cuts]
+    if comm.size == 1:
+        return {uids[i]: (first, live) for i, first, live in mine}
+    found: Cuts = {}
+    for told in comm.exchange("flush cuts", json.dumps(mine).encode()):
+        for i, first, live in json.loads(told):
+            least, most = found.get(uids[i], (first, live))
+            found[uids[i]] = min(first, least), max(live, most)
+    return found
+
+
+def share_failures(
+    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int
+) -> tuple[list[RequestFailure], int]:
+    """All failed requests of all ranks, and the first record that one of them should have written (collective)."""
+    if comm.size == 1:
+        return list(failures), lowest_record
+    mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
+    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode())]
+    every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
+    return every, min(t["record"] for t in told)

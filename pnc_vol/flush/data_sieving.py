@@ -1,0 +1,76 @@
+"""Small writes that lie close together, as reads and writes of the blocks that cover them (data sieving).
+
+Knows: extents, drivers, two threads. Does not know: variables, requests, ranks: who calls knows that nobody else writes
+to the file, for what lies between the pieces is read and written back.
+
+A call costs as much as some KiB of copying: from one small piece in `SPARSE` bytes on, the block is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.extents.model import Extents, one_extent
+from pnc_vol.flush.stream import BLOCK, in_parallel
+
+__all__ = ["write_sieved"]
+
+Bytes = npt.NDArray[np.uint8]
+
+SPARSE = 4096
+"""Bytes of a block for each piece in it, from which on the pieces are written alone."""
+
+
+def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
+    """Write extents, those of dense blocks together with what lies between them.
+
+    Parameters
+    ----------
+    extents : Extents, sorted by offset and disjoint, as `Plan.of` makes them.
+    memory : uint8[...]
+    driver : Driver, on a file that nobody else writes to at the moment.
+
+    Raises
+    ------
+    OSError
+        Something could not be read or written; which extents were written is not known.
+    """
+    offset, length, _ = extents
+    if len(offset) <= BLOCK // SPARSE:
+        driver.write(extents, memory)
+        return
+    number = offset // BLOCK
+    first = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
+    count = np.diff(first, append=len(offset))
+    # Pieces that touch are one call anyway, long ones are not worth a detour.
+    apart = np.concatenate((offset[1:] != offset[:-1] + length[:-1], [True])) & (length < SPARSE)
+    longest = np.maximum.reduceat(length, first)
+    dense = (np.add.reduceat(apart, first) > BLOCK // SPARSE) & (longest < SPARSE)
+    if not dense.any():
+        driver.write(extents, memory)
+        return
+
+    def task(part: slice) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
+            offset, length, place = (column[part] for column in extents)
+            base = int(offset[0])
+            block = room[: int(offset[-1] + length[-1]) - base]
+            # What lies beyond the end of the file reads as nothing, and is zeros.
+            block[:] = 0
+            whole = one_extent(base, block.nbytes)
+            driver.read(whole, block)
+            copy_pieces(block, offset - base, memory, place, length)
+            driver.write(whole, block)
+
+        return run
+
+    chosen = zip(first[dense].tolist(), count[dense].tolist(), strict=True)
+    in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), BLOCK + SPARSE)
+    alone = np.repeat(~dense, count)
+    if alone.any():
+        driver.write(Extents(*(column[alone] for column in extents)), memory)

@@ -1,0 +1,345 @@
+"""Doing what was planned, and finding out which request failed when a write does.
+
+Knows: batches, plans, a driver. Does not know: headers, names, ranks.
+
+Rules
+-----
+1. A batch is one write, or several if planning all of it at once took too much memory. If one fails, its requests are
+   written one by one, in order: each failure belongs to a request, and what can be written is written.
+2. A failed request stays, and so does every later one that overlaps it: written now, they are written again after
+   it, so that the order of posting holds when the failed one succeeds at last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.comm import Comm
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import RankError
+from pnc_vol.extents.merge import intersect, last_wins
+from pnc_vol.extents.model import Extents
+from pnc_vol.flush.plan import Plan, Relative, unmerged
+from pnc_vol.flush.stream import write_lent
+from pnc_vol.layout.places import Place
+from pnc_vol.queue.batches import Batch, LentBatch, MemoryBatch
+from pnc_vol.queue.read_your_writes import same_width
+from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
+from pnc_vol.queue.run_lists import MOST_RUNS
+
+__all__ = ["Carried", "Write", "carry", "extents_of", "meeting", "rounds_of"]
+
+Bytes = npt.NDArray[np.uint8]
+Write = Callable[[Extents, Bytes], None]
+Failed = dict[tuple[int, int], OSError]
+
+
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_PLAN = Plan(Extents(*np.empty((3, 0), np.int64)), 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Carried:
+    """What came of some batches.
+
+    failed : dict of (request, uid) to the error.
+    left : list of Batch, what stays in the queue.
+    """
+
+    failed: dict[tuple[int, int], OSError] = field(default_factory=dict)
+    left: list[Batch] = field(default_factory=list)
+    requests: int = 0
+    extents: int = 0
+    nbytes: int = 0
+
+
+class _Over(Exception):
+    """All ranks raised `error` out of a write: none makes another one."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@contextmanager
+def meeting(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
+    """`rounds` collective writes: a rank that makes fewer, as it has less or fails, makes empty ones at the end.
+
+    An error that all ranks raise out of a write ends it on all of them; no request is blamed for it.
+
+    Examples
+    --------
+    ::
+
+        with meeting(comm, together, agreed.rounds) as write:
+            carry(batches, places, record_size, driver, room, write=write)
+    """
+    met = 0
+
+    def once(extents: Extents, memory: Bytes) -> None:
+        nonlocal met
+        met += 1
+        try:
+            write(extents, memory)
+        except Exception as error:
+            if comm.size > 1 and (comm.in_step(error) or isinstance(error, RankError)):
+                raise _Over(error) from error
+            raise
+
+    failure: BaseException | None = None
+    try:
+        try:
+            yield once
+        except _Over:
+            raise
+        except BaseException as error:
+            failure = error
+        while met < rounds:
+            try:
+                once(_NO_PLAN.extents, _NO_BYTES)
+            except _Over:
+                raise
+            except Exception as error:
+                failure = failure or error
+    except _Over as over:
+        failure = over.error
+    if failure is not None:
+        raise failure
+
+
+def rounds_of(batches: list[Batch]) -> int:
+    """Writes that `carry` makes at most, if all variables have a place."""
+    counted = [batch for batch in batches if not isinstance(batch, LentBatch)]
+    return sum(1 if _in_one(batch) is not None else len(_groups(batch, batch.uids())) for batch in counted)
+
+
+def _in_one(batch: Batch) -> Tables | None:
+    """What a batch in memory holds, if it is planned and written at once; see `_groups`."""
+    found = batch.whole if isinstance(batch, MemoryBatch) else None
+    return found if found is not None and 0 < len(found.rows) <= MOST_RUNS else None
+
+
+def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
+    """What is planned and written at once: variables, and the numbers of their items."""
+    groups: list[list[tuple[int, int]]] = []
+    room = 0
+    for uid in uids:
+        for i, size in enumerate(batch.sizes(uid)):
+            if not groups or size > room:
+                groups.append([])
+                room = MOST_RUNS
+            groups[-1].append((uid, i))
+            room -= size
+    return groups
+
+
+def extents_of(
+    batch: Batch, uids: list[int], places: Mapping[int, Place], record_size: int
+) -> list[tuple[int, int, int]]:
+    """Of each write that `carry` would make of a batch in memory: posted runs, extents, bytes."""
+    found = []
+    known: Relative = {}
+    for group in _groups(batch, uids):
+        items: list[tuple[Place, Item]] = []
+        for uid, i in group:
+            at, item = places[uid], batch.items(uid)[i]
+            rows = item.rows() if isinstance(item, Listed) and item.itemsize != at.itemsize else item
+            if isinstance(rows, Listed) or bool((rows[:, 4] == at.itemsize).all()):
+                items.append((at, rows))
+                continue
+            # Strings that grew are made as wide as the file will have them, and are written by themselves.
+            wide = rows.copy()
+            nbytes = wide[:, 2] * at.itemsize
+            wide[:, 3], wide[:, 4] = np.cumsum(nbytes) - nbytes, at.itemsize
+            found.append(Plan.of([at], [wide], record_size))
+        if items:
+            found.append(Plan.of([at for at, _ in items], [item for _, item in items], record_size, known))
+    return [(plan.requests, len(plan.extents.offset), plan.extents.nbytes) for plan in found]
+
+
+def _all_even(items: list[tuple[int, Item]], places: Mapping[int, Place]) -> bool:
+    """Whether all are rows with elements as wide as the file has them, which most variables' are: one look at all."""
+    tables = [item for _, item in items if not isinstance(item, Listed)]
+    if not tables or len(tables) < len(items):
+        return False
+    counts = np.fromiter(map(len, tables), np.int64, len(tables))
+    widths = np.fromiter((places[uid].itemsize for uid, _ in items), np.int64, len(items))
+    return bool((np.concatenate(tables)[:, 4] == np.repeat(widths, counts)).all())
+
+
+def carry(
+    batches: list[Batch],
+    places: Mapping[int, Place],
+    record_size: int,
+    driver: Driver,
+    room: Bytes,
+    *,
+    write: Write | None = None,
+) -> Carried:
+    """Write the rows of all variables that have a place; the others stay.
+
+    Parameters
+    ----------
+    batches : list of Batch, in the order of posting.
+    places : mapping of uid to Place, of the variables to write.
+    record_size : int, bytes from one record to the next.
+    driver : Driver
+    room : uint8[n], memory for a batch that is not in memory.
+    write : function of extents and memory, optional
+        What is left to a `meeting`; called `rounds_of` times at most.
+
+    Returns
+    -------
+    Carried
+    """
+    result = Carried()
+    work = _Work(places, record_size, driver, write or driver.write, room, result)
+    held: dict[int, Rows] = {}
+    for batch in batches:
+        uids = batch.uids()
+        mine = [uid for uid in uids if uid in places]
+        failed = work.lent(batch, mine) if isinstance(batch, LentBatch) else work.groups(batch, mine)
+        result.failed.update(failed)
+        if not failed and not held and len(mine) == len(uids):
+            continue
+        changed: dict[int, Rows] = {}
+        for uid in mine:
+            before = held.get(uid)
+            changed[uid] = NO_ROWS
+            if not failed and before is None:
+                continue
+            rows = batch.rows(uid)
+            before = NO_ROWS if before is None else before
+            again = _again(rows, [request for request, of in failed if of == uid], before)
+            if len(again):
+                changed[uid] = again
+                held[uid] = np.concatenate((before, again))
+        result.left.append(batch.change(changed))
+    return result
+
+
+def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
+    """The rows of failed requests, and of later ones that overlap what will be written again.
+
+    Parameters
+    ----------
+    rows : int64[n, 5], of one variable in one batch.
+    failed : list of int, those of its requests that failed.
+    held : int64[m, 5], rows of earlier batches that will be written again.
+    """
+    chosen = np.isin(rows[:, 0], failed)
+    later = rows[:, 0] >= (min(failed, default=0) if not len(held) else 0)
+    found = -1
+    while found != (found := int(np.count_nonzero(chosen))):
+        start, count = np.concatenate((held, rows[chosen]))[:, 1:3].T
+        union = last_wins(Extents(start, count, np.zeros_like(start)))
+        met = intersect(rows[:, 1], rows[:, 2], union.offset, union.length)[0]
+        chosen |= later & np.isin(rows[:, 0], rows[met, 0])
+    return rows[chosen]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is the same for all batches."""
+
+    places: Mapping[int, Place]
+    record_size: int
+    driver: Driver
+    write: Write
+    room: Bytes
+    result: Carried
+    known: Relative = field(default_factory=dict)
+
+    def lent(self, batch: LentBatch, uids: list[int]) -> Failed:
+        """Write an array that the user lent, which is not joined with other ranks' data."""
+        tables = {uid: batch.rows(uid) for uid in uids}
+        try:
+            for uid, rows in tables.items():
+                extents, _ = unmerged([self.places[uid]], [rows], self.record_size)
+                write_lent(batch, extents, self.driver)
+                self.count(len(rows), extents)
+        except OSError as error:
+            # A lent array is one request.
+            return {(int(rows[0, 0]), uid): error for uid, rows in tables.items() if len(rows)}
+        return {}
+
+    def groups(self, batch: Batch, uids: list[int]) -> Failed:
+        """Write a part of a batch after the other; the errors of requests that failed, by (request, uid)."""
+        failed: Failed = {}
+        memory: Bytes | None = None
+        tables = _in_one(batch)
+        if tables is not None and len(uids) == len(tables):
+            where = np.fromiter(chain.from_iterable(map(self.places.__getitem__, uids)), np.int64, 3 * len(uids))
+            plan = Plan.at_once(where.reshape(-1, 3), tables, self.record_size)
+            if plan is not None:
+                try:
+                    self.write(plan.extents, batch.load(self.room))
+                except OSError as error:
+                    return self.one_by_one(batch, list(tables.items()), error)
+                self.count(plan.requests, plan.extents)
+                return failed
+        for group in _groups(batch, uids):
+            items = [(uid, batch.items(uid)[i]) for uid, i in group]
+            try:
+                memory = batch.load(self.room) if memory is None else memory
+                plan = self.plan(batch, items)
+                if plan.requests:
+                    self.write(plan.extents, memory)
+                    self.count(plan.requests, plan.extents)
+            except OSError as error:
+                failed.update(self.one_by_one(batch, items, error))
+        return failed
+
+    def plan(self, batch: Batch, items: list[tuple[int, Item]]) -> Plan:
+        """Plan what can be joined with other ranks' data; strings that grew are written."""
+        even: list[tuple[int, Item]] = []
+        if _all_even(items, self.places):
+            even, items = items, []
+        for uid, item in items:
+            at = self.places[uid]
+            if isinstance(item, Listed) and item.itemsize == at.itemsize:
+                even.append((uid, item))
+                continue
+            rows = item.rows() if isinstance(item, Listed) else item
+            if bool((rows[:, 4] == at.itemsize).all()):
+                even.append((uid, rows))
+                continue
+            wide, padded = same_width(batch, uid, rows, at.itemsize)
+            plan = Plan.of([at], [wide], self.record_size)
+            self.driver.write(plan.extents, padded.load(self.room))
+            self.count(plan.requests, plan.extents)
+        if not even:
+            return _NO_PLAN
+        return Plan.of([self.places[uid] for uid, _ in even], [item for _, item in even], self.record_size, self.known)
+
+    def count(self, requests: int, extents: Extents) -> None:
+        self.result.requests += requests
+        self.result.extents += len(extents.offset)
+        self.result.nbytes += extents.nbytes
+
+    def one_by_one(self, batch: Batch, items: list[tuple[int, Item]], error: OSError) -> Failed:
+        """Write each request alone; the errors of those that fail."""
+        failed: Failed = {}
+        tables = [(uid, item.rows() if isinstance(item, Listed) else item) for uid, item in items]
+        try:
+            memory = batch.load(self.room)
+        except OSError as unreadable:
+            return {(int(r), uid): unreadable for uid, rows in tables for r in np.unique(rows[:, 0])}
+        for uid, rows in tables:
+            at = self.places[uid]
+            wide, source = same_width(batch, uid, rows, at.itemsize)
+            bytes_of = memory if source is batch else source.load(self.room)
+            extents, requests = unmerged([at], [wide], self.record_size)
+            for request in np.unique(requests).tolist():
+                chosen = requests == request
+                part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])
+                try:
+                    self.driver.write(last_wins(part), bytes_of)
+                except OSError as reason:
+                    failed[request, uid] = reason
+        return failed

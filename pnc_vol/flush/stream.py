@@ -1,0 +1,110 @@
+"""Large writes and reads in blocks that fit a cache, conversion and system call overlapped where a driver allows it.
+
+Knows: extents, drivers, two threads. Does not know: variables, headers, ranks.
+
+The kernel's copy of one block and the byte swap of the next one keep two cores busy; that is how a big-endian file
+is written as fast as a native one. Only drivers that say `concurrent` are called from threads: none that uses MPI.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.merge import last_wins, split
+from pnc_vol.extents.model import Extents
+from pnc_vol.format.convert import swap_in_place
+from pnc_vol.queue.batches import LentBatch
+
+__all__ = ["BLOCK", "blocks_of", "in_parallel", "write_lent"]
+
+Bytes = npt.NDArray[np.uint8]
+
+BLOCK = 1 << 20
+"""Bytes of a block: it stays in a core's second-level cache, and a call's cost is small against its copy."""
+
+
+def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
+    """Run the tasks, in two threads if `driver` may be called so.
+
+    Parameters
+    ----------
+    tasks : iterable of callable
+        Each is given memory of `room` bytes to work in, which keeps nothing from one task to the next. Fresh memory for
+        every block would cost as much as the block: the system hands it out page by page.
+
+    Raises
+    ------
+    Exception
+        The first task's that failed; those not begun are left out.
+    """
+    left = iter(tasks)
+    first = list(itertools.islice(left, 2))
+    if len(first) < 2:
+        for task in first:
+            task(np.empty(room, np.uint8))
+        return
+    left = itertools.chain(first, left)
+    lock = threading.Lock()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        memory = np.empty(room, np.uint8)
+        try:
+            while not failed:
+                with lock:
+                    task = next(left, None)
+                if task is None:
+                    return
+                task(memory)
+        except BaseException as error:
+            failed.append(error)
+
+    if driver.concurrent:
+        other = threading.Thread(target=work, name="pnc_vol")
+        other.start()
+        work()
+        other.join()
+    else:
+        work()
+    if failed:
+        raise failed[0]
+
+
+def blocks_of(extents: Extents, limit: int = BLOCK) -> Iterator[Extents]:
+    """The extents in groups of at most `limit` bytes; longer ones are cut."""
+    cut = split(extents, limit)
+    ends = np.cumsum(cut.length)
+    first = 0
+    while first < len(ends):
+        base = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, base + limit, side="right")))
+        yield Extents(cut.offset[first:last], cut.length[first:last], cut.place[first:last])
+        first = last
+
+
+def write_lent(batch: LentBatch, extents: Extents, driver: Driver) -> None:
+    """Write extents whose ``place`` is an address in a lent array."""
+
+    def task(block: Extents) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
+            length = block.length
+            ends = np.cumsum(length)
+            packed = room[: int(ends[-1])]
+            if len(length) == 1:
+                at = int(block.place[0])
+                packed[:] = batch.array[at : at + len(packed)]
+                swap_in_place(packed, batch.swap)
+            else:
+                batch.copy(0, packed, ends - length, block.place, length)
+            driver.write(Extents(block.offset, length, ends - length), packed)
+
+        return run
+
+    in_parallel(driver, (task(block) for block in blocks_of(last_wins(extents))))

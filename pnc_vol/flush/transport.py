@@ -1,0 +1,145 @@
+"""How the ranks of one file write at a flush: each by itself, by the MPI library's collective calls, or together.
+
+Knows: ranks, options, a driver, what was agreed on. Does not know: requests, variables.
+
+Rules
+-----
+1. The choice follows from what all ranks agreed on, so it is the same on all of them.
+2. Whatever is chosen, the file becomes the same.
+3. What is large goes by itself: a call for it costs nothing beside its copy. What is small and much goes together.
+   The MPI library's own way is taken where it was asked for; it was not the fastest for anything that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.comm import Comm
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.model import Extents
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.execute import Write, meeting
+from pnc_vol.flush.two_phase import Nodes, Together
+from pnc_vol.options import Options
+
+__all__ = ["Transport", "wish_of"]
+
+Bytes = npt.NDArray[np.uint8]
+
+_WISHES = ("auto", "independent", "collective", "aggregate")
+_BY_HINT = {"enable": "collective", "disable": "independent"}
+
+_MANY = 512
+"""Runs of a rank up to which calls of their own cost less than meeting the other ranks; on one node."""
+
+_SMALL = 16 << 10
+"""Bytes of a run, on average, up to which going together pays; on one node."""
+
+_SMALL_AFAR = 64 << 10
+"""The same where a call may go over a network."""
+
+
+def wish_of(options: Options) -> int:
+    """What the options ask for, as a number: the largest that any rank has counts for all."""
+    wish = options.transport
+    if wish == "auto":
+        wish = _BY_HINT.get(str(options.hints.get("romio_cb_write", "")).lower(), wish)
+    if wish == "auto" and options.aggrs_per_node:
+        wish = "aggregate"
+    return _WISHES.index(wish)
+
+
+class Transport:
+    """The ways of one file.
+
+    Parameters
+    ----------
+    comm : Comm
+    options : Options
+    collective : bool, the driver has collective calls.
+    """
+
+    def __init__(self, comm: Comm, options: Options, *, collective: bool) -> None:
+        self.comm = comm
+        self.options = options
+        self.collective = collective
+        self.last = ""
+        """The way of the last flush that wrote something; "" before the first."""
+        self.rounds = 0
+        """Collective writes so far."""
+        self._nodes: Nodes | None = None
+        self._together: Together | None = None
+
+    @property
+    def nodes(self) -> Nodes:
+        """Where ranks are; collective when it is asked first."""
+        if self._nodes is None:
+            self._nodes = Nodes.of(self.comm)
+        return self._nodes
+
+    def choose(self, agreed: Agreement) -> str:
+        """The way of this flush, the same on all ranks (collective).
+
+        Returns
+        -------
+        {"independent", "collective", "aggregate"}
+        """
+        if not agreed.batches:
+            return "independent"
+        self.last = self._chosen(agreed)
+        return self.last
+
+    def _chosen(self, agreed: Agreement) -> str:
+        if self.comm.size == 1 or self.options.ordered or not agreed.rounds:
+            return "independent"
+        wish = _WISHES[agreed.wish]
+        if wish == "collective" and not self.collective:
+            return "independent"
+        if wish != "auto":
+            return wish
+        if agreed.runs < 2:
+            return "independent"
+        if self.nodes.single:
+            return "aggregate" if agreed.runs > _MANY and agreed.nbytes < agreed.runs * _SMALL else "independent"
+        return "aggregate" if agreed.nbytes < agreed.runs * _SMALL_AFAR else "independent"
+
+    @contextmanager
+    def writing(self, driver: Driver, agreed: Agreement, write: Write) -> Iterator[Write]:
+        """What writes extents in the way of this flush; `write` is this rank's own way."""
+        way = self.choose(agreed)
+        if way == "independent":
+            yield write
+            return
+        self.rounds += agreed.rounds
+        with meeting(self.comm, self._meet(driver, agreed, way), agreed.rounds) as together:
+            yield together
+
+    def _meet(self, driver: Driver, agreed: Agreement, way: str) -> Write:
+        if way == "aggregate":
+            if self._together is None or self._together.driver is not driver:
+                self._together = Together(self.comm, driver, self.nodes)
+            aggregate, aggregators = self._together, self.nodes.aggregators(agreed.aggregators)
+            return lambda extents, memory: aggregate.write(extents, memory, aggregators)
+
+        def collective(extents: Extents, memory: Bytes) -> None:
+            try:
+                driver.write(extents, memory, collective=True)
+            finally:
+                # A rank that writes for others may write what lies between as well: nobody else may do so meanwhile.
+                self.comm.exchange("flush round")
+
+        return collective
+
+    def statistics(self) -> Mapping[str, Any]:
+        """``transport`` and ``rounds``."""
+        return {"transport": self.last, "rounds": self.rounds}
+
+    def close(self) -> None:
+        """Give memory back."""
+        if self._together is not None:
+            self._together.close()

@@ -1,0 +1,73 @@
+"""Whether the files of a log that is being written are as they were written: asked before each flush.
+
+Knows: sizes, commit records, CRCs. Does not know: what is done about a log that is not whole.
+
+Rules
+-----
+1. No file may be shorter than what was written to it, and no record may be missing.
+2. Of the values, so many posts are read back and compared with their CRC as make up 4 MiB, at most 4096 of them, spread
+   over the log: all of a small log, a spot check of a large one. A log that was cut, and grew again, holds zeros over a
+   range, which this meets; a single byte that changed in a large log is found by a replay, which compares everything.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+
+from pnc_vol.errors import PncVolError
+from pnc_vol.log.batch import DataLog
+from pnc_vol.log.commit_log import COMMIT, RECORD, RECORD_BYTES
+from pnc_vol.log.encoding import FIRST_DATA
+from pnc_vol.log.files import LogFiles
+
+__all__ = ["what_is_wrong"]
+
+_MOST_BYTES = 4 << 20
+_MOST_POSTS = 4096
+
+
+def what_is_wrong(files: LogFiles, begin: int) -> str:
+    """Why a log cannot be flushed; "" if nothing speaks against it.
+
+    Parameters
+    ----------
+    files : LogFiles
+    begin : int
+        Where the records begin in the commit file.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    """
+    for path, written, there in files.sizes():
+        if there < written:
+            return f"{path} has {there} bytes, and {written} were written to it"
+    count = (files.commit.end - begin) // RECORD_BYTES
+    raw = np.empty(count * RECORD_BYTES, np.uint8)
+    try:
+        DataLog(files.commit, files.path(".commit")).read(raw, begin)
+        records = raw.view(RECORD)
+        if (records["sequence"] != np.arange(1, count + 1, dtype=np.uint64)).any():
+            return f"the records in {files.path('.commit')} are not those that were written"
+        commits = records[records["kind"] == COMMIT]
+        end = commits["data_end"].astype(np.int64)
+        start = np.concatenate(([FIRST_DATA], end[:-1]))
+        data = DataLog(files.data, files.path(".data"))
+        for i in _some(end - start):
+            values = np.empty(int(end[i] - start[i]), np.uint8)
+            data.read(values, int(start[i]))
+            if crc32(values.data) != int(commits["data_crc"][i]):
+                return f"bytes {start[i]} to {end[i]} of {data.path} are not those that were written"
+    except PncVolError as error:
+        return str(error)
+    return ""
+
+
+def _some(nbytes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+    """Indices of the posts that are read back."""
+    step = max(1, -(-int(nbytes.sum()) // _MOST_BYTES), -(-len(nbytes) // _MOST_POSTS))
+    found = np.arange(len(nbytes))[::-step]
+    return [int(i) for i in found[nbytes[found] <= _MOST_BYTES]]

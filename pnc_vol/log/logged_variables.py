@@ -1,0 +1,182 @@
+"""What a log knows of a dataset: how its values and entries are spelled.
+
+Knows: datasets, selections, entries. Does not know: files, commit records.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.selection import Selection
+from pnc_vol.extents.subarrays import as_subarrays
+from pnc_vol.format.convert import Overflow, swap_in_place, to_file
+from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of, vara_packer
+from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.special import Dtype
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.rows import COLUMNS, Rows
+
+__all__ = ["Known", "cut_to_rounds", "entries_of", "rows_of_request"]
+
+
+class Known:
+    """What was logged of a dataset, and how its values and entries are spelled."""
+
+    __slots__ = (
+        "element", "entry_size", "inner", "itemsize", "itype", "name", "native", "node", "ones", "origin", "pack",
+        "path", "quick", "rest", "shape", "simple", "swapped", "trailing", "unit", "version", "zeros",
+    )  # fmt: skip
+
+    def __init__(self, node: DatasetNode) -> None:
+        self.node = node
+        self.version = node.tree.version
+        self.shape, self.element, self.name, self.path = node.shape, node.element, node.name, node.path
+        dtype = node.element.file_dtype
+        self.itemsize = dtype.itemsize
+        self.native = dtype.newbyteorder("=")
+        self.simple = dtype.kind in "iuf"
+        self.swapped = node.element.kind == "array"
+        number = _number(node.element)
+        self.itype = itype_of(number)
+        self.unit = number.itemsize
+        self.trailing = node.element.trailing
+        self.zeros = (0,) * len(self.trailing)
+        self.ones = (1,) * (len(node.shape or ()) + len(self.trailing))
+        self.rest = (node.shape or ())[1:]
+        self.origin = (0,) * len(self.rest)
+        self.inner = math.prod(self.rest) or 1
+        self.pack = vara_packer(1 + len(self.rest))
+        self.quick = self.simple and node.element.dtype == self.native
+        self.entry_size = 56 + 16 * len(self.rest)
+
+    def outdate(self) -> None:
+        """Let the next post define the dataset again."""
+        self.shape, self.version = None, -1
+
+    def holds(self, node: DatasetNode) -> bool:
+        """Whether the dataset is as it was logged."""
+        version = node.tree.version
+        if version == self.version:
+            return True
+        if node.shape != self.shape or node.element is not self.element or node.path != self.path:
+            return False
+        self.version = version
+        return True
+
+    def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
+        """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
+        if self.native.kind == "V":
+            values = np.ascontiguousarray(values)
+        if values.dtype == self.native and values.flags.c_contiguous:
+            # Python's own view of simple types costs a quarter of numpy's.
+            if self.simple:
+                return values.data.cast("B")
+            raw = values.reshape(-1).view(np.uint8)
+            if self.swapped:
+                raw = raw.copy()
+                swap_in_place(raw, self.unit)
+            return raw.data
+        made = np.empty(values.size * self.itemsize, np.uint8)
+        to_file(values, self.native, made, on_overflow=on_overflow, what=self.name)
+        return made.data
+
+    def entry(
+        self,
+        varid: int,
+        selection: Selection | None,
+        one: tuple[int, int] | None,
+        found: Runs | None,
+        at: int,
+        nbytes: int,
+    ) -> bytes:
+        """The entry of a request in the words of the variable's own dimensions, hidden ones included."""
+        if selection is not None and selection.index is None and selection.listed is None:
+            start, count, stride = selection.start, selection.count, selection.stride
+            if self.trailing:
+                start, count, stride = (
+                    (*start, *self.zeros), (*count, *self.trailing), (*stride, *(1 for _ in self.zeros))
+                )  # fmt: skip
+            if stride == self.ones:
+                return encode_vara(self.itype, varid, start, count, at, nbytes)
+            return encode_vars(self.itype, varid, start, count, stride, at, nbytes)
+        if found is None:
+            assert one is not None
+            found = Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
+        shape = self.shape or ()
+        if shape and len(found.start):
+            # Records may be written beyond the end of a dataset, where the file has more of them.
+            inner = math.prod(shape[1:])
+            shape = (max(shape[0], int((found.start + found.length).max() - 1) // inner + 1), *shape[1:])
+        starts, counts = as_subarrays(shape, found)
+        hidden = np.zeros((len(starts), len(self.zeros)), np.int64)
+        whole = hidden + np.array(self.trailing, np.int64)
+        return encode_varn(self.itype, varid, np.hstack((starts, hidden)), np.hstack((counts, whole)), at, nbytes)
+
+
+def _number(element: Element) -> Dtype:
+    """The type of the numbers that an element is made of, in the words of PnetCDF: those of the variable."""
+    dtype = element.file_dtype
+    if element.kind == "array":
+        return element.dtype.base
+    if dtype.kind == "c":
+        return np.dtype("f4" if dtype.itemsize == 8 else "f8")
+    return np.dtype({"S": "S1", "V": "u1"}.get(dtype.kind, dtype))
+
+
+def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
+    """Cut runs that are longer than a round."""
+    most = np.maximum(limit // rows[:, 4], 1)
+    parts = -(-rows[:, 2] // most)
+    if not bool((parts > 1).any()):
+        return rows, owner
+    again = np.repeat(np.arange(len(rows)), parts)
+    step = np.arange(len(again)) - np.repeat(np.cumsum(parts) - parts, parts)
+    made, most = rows[again], most[again]
+    made[:, 1] += step * most
+    made[:, 3] += step * most * made[:, 4]
+    made[:, 2] = np.minimum(most, rows[again, 2] - step * most)
+    return made, owner[again]
+
+
+def cut_to_rounds(rows: Rows, owner: Int64, limit: int) -> Iterator[tuple[dict[int, Rows], int, int]]:
+    """Rows in rounds of at most `limit` bytes: those of each dataset, from where in the data log, how many bytes."""
+    rows, owner = _cut_long(rows, owner, limit)
+    order = np.argsort(rows[:, 3], kind="stable")
+    rows, owner = rows[order], owner[order]
+    ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
+    first = 0
+    while first < len(rows):
+        base = int(rows[first, 3])
+        last = max(first + 1, int(np.searchsorted(ends, base + limit, side="right")))
+        part, of = rows[first:last].copy(), owner[first:last]
+        part[:, 3] -= base
+        yield {uid: part[of == uid] for uid in np.unique(of).tolist()}, base, int(ends[last - 1]) - base
+        first = last
+
+
+def rows_of_request(table: array[int], request: int) -> tuple[int, int]:
+    """First and last row of a request; requests only grow along the table."""
+    rows = range(len(table) // COLUMNS)
+    return tuple(bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))  # type: ignore
+
+
+def entries_of(requests: array[int], ends: array[int], wanted: set[int]) -> list[tuple[int, int]]:
+    """Request and end of each entry of some requests.
+
+    requests, ends : of all entries, in the order of posting, which is that of the requests.
+    """
+    found = []
+    for request in sorted(wanted):
+        at = bisect_left(requests, request)
+        while at < len(requests) and requests[at] == request:
+            found.append((request, ends[at]))
+            at += 1
+    return found

@@ -1,0 +1,258 @@
+"""Posted bytes, and where they wait: in memory, in a spill file, or in the user's own array.
+
+Knows: rows, memory, one driver for the spill file. Does not know: variables' places, headers, ranks.
+
+Rules
+-----
+1. A batch holds the rows of some variables and can copy any piece of their bytes, in the file's byte order.
+2. Batches are written one after another, in the order of posting, so a later one wins over an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.extents.model import Extents, Int64, one_extent
+from pnc_vol.format.convert import swap_in_place
+from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
+
+__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome", "posted", "without"]
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Batch(Protocol):
+    """Some posted rows with their bytes."""
+
+    def uids(self) -> list[int]:
+        """The variables that have rows here."""
+
+    def rows(self, uid: int) -> Rows:
+        """The rows of one variable, in posting order; none if it has none here."""
+
+    def items(self, uid: int) -> Sequence[Item]:
+        """What `rows` says, in parts, lists of runs as they are."""
+
+    def sizes(self, uid: int) -> list[int]:
+        """The runs of each of the `items`, without looking at them."""
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        """The same bytes with other rows."""
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        """The same bytes with other rows of some variables; a variable that has none left is gone."""
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        """``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
+
+    def load(self, room: Bytes) -> Bytes:
+        """All bytes, indexed by address; `room` may be used to hold them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that `load` needs room for."""
+
+
+def posted(batches: Sequence[Batch]) -> set[int]:
+    """The requests that have rows."""
+    return {number for batch in batches for uid in batch.uids() for number in batch.rows(uid)[:, 0].tolist()}
+
+
+def without(batches: Sequence[Batch], requests: set[int]) -> tuple[list[Batch], int]:
+    """The batches without the rows of some requests, and how many rows these had."""
+    gone = 0
+    left: list[Batch] = []
+    numbers = np.fromiter(requests, np.int64, len(requests))
+    for batch in batches:
+        changed = {}
+        for uid in batch.uids():
+            rows = batch.rows(uid)
+            kept = rows[~np.isin(rows[:, 0], numbers)]
+            if len(kept) < len(rows):
+                gone += len(rows) - len(kept)
+                changed[uid] = kept
+        left.append(batch.change(changed) if changed else batch)
+    return left, gone
+
+
+class RowsOf:
+    """Rows by variable."""
+
+    def __init__(self, rows: Mapping[int, Rows]) -> None:
+        self._rows: Mapping[int, Rows] = rows
+
+    def uids(self) -> list[int]:
+        return list(self._rows)
+
+    def rows(self, uid: int) -> Rows:
+        found = self._rows.get(uid)
+        return np.empty((0, COLUMNS), np.int64) if found is None else found
+
+    def items(self, uid: int) -> Sequence[Item]:
+        return [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        found = self._rows.get(uid)
+        return [0 if found is None else len(found)]
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        raise NotImplementedError
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        return self.keep(_changed(self._rows, rows))
+
+
+def _changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
+    return {uid: found for uid, found in (dict(rows) | dict(others)).items() if len(found)}
+
+
+class MemoryBatch(RowsOf):
+    """Bytes in the queue's arena; an address is an index into it.
+
+    listed : mapping of uid to lists of runs in the order of posting; of variables that have no rows.
+    """
+
+    size = 0
+
+    def __init__(
+        self, rows: Mapping[int, Rows], arena: Bytes, listed: Mapping[int, Sequence[Listed]] | None = None
+    ) -> None:
+        super().__init__(rows)
+        self.arena = arena
+        self.listed = dict(listed or {})
+
+    def uids(self) -> list[int]:
+        return list(self._rows) + [uid for uid in self.listed if uid not in self._rows]
+
+    def rows(self, uid: int) -> Rows:
+        found = self.listed.get(uid) if self.listed else None
+        return super().rows(uid) if found is None else np.concatenate([item.rows() for item in found])
+
+    def items(self, uid: int) -> Sequence[Item]:
+        return self.listed[uid] if uid in self.listed else [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        listed = self.listed.get(uid)
+        return super().sizes(uid) if listed is None else [len(item.runs.start) for item in listed]
+
+    def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
+        return MemoryBatch(rows, self.arena)
+
+    def change(self, rows: Mapping[int, Rows]) -> MemoryBatch:
+        listed = {uid: found for uid, found in self.listed.items() if uid not in rows}
+        return MemoryBatch(_changed(self._rows, rows), self.arena, listed)
+
+    @property
+    def whole(self) -> Tables | None:
+        """All of it as it was posted, if nothing was taken out and nothing is a list."""
+        return self._rows if isinstance(self._rows, Tables) and not self.listed else None
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        copy_pieces(target, target_place, self.arena, address, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        return self.arena
+
+
+class LentBatch(RowsOf):
+    """An array that the user lent to ``iput`` until the request is complete.
+
+    array : uint8[n], its bytes, in C order and the machine's byte order.
+    swap : int, bytes of a value, for the file's byte order.
+    """
+
+    def __init__(self, rows: Mapping[int, Rows], array: Bytes, swap: int) -> None:
+        super().__init__(rows)
+        self.array = array
+        self.swap = swap
+
+    @property
+    def size(self) -> int:
+        return int(self.array.nbytes)
+
+    def keep(self, rows: Mapping[int, Rows]) -> LentBatch:
+        return LentBatch(rows, self.array, self.swap)
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        ends = np.cumsum(nbytes)
+        packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
+        swap_in_place(packed, self.swap)
+        copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        raise NotImplementedError("a lent array is streamed, never loaded whole")
+
+
+class SpilledBatch:
+    """Bytes and rows that were moved to the spill file when memory was full and the file's layout not agreed.
+
+    base : int, bytes from the start of the spill file to the batch.
+    where : mapping of uid to (offset, rows) of its rows in the spill file.
+    """
+
+    def __init__(self, spill: Driver, base: int, nbytes: int, where: Mapping[int, tuple[int, int]]) -> None:
+        self.spill = spill
+        self.base = base
+        self.size = nbytes
+        self.where = dict(where)
+
+    def uids(self) -> list[int]:
+        return list(self.where)
+
+    def rows(self, uid: int) -> Rows:
+        offset, count = self.where.get(uid, (0, 0))
+        found = np.empty((count, COLUMNS), np.int64)
+        if count:
+            self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
+        return found
+
+    def items(self, uid: int) -> Sequence[Item]:
+        return [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        return [self.where.get(uid, (0, 0))[1]]
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        return SpilledSome(self, rows)
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        if any(map(len, rows.values())):
+            return self.keep({uid: found for uid, found in self._all(rows).items() if len(found)})
+        where = {uid: found for uid, found in self.where.items() if uid not in rows}
+        return SpilledBatch(self.spill, self.base, self.size, where)
+
+    def _all(self, rows: Mapping[int, Rows]) -> dict[int, Rows]:
+        return {uid: rows[uid] if uid in rows else self.rows(uid) for uid in self.where}
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.spill.read(Extents(address + self.base, nbytes, target_place), target)
+
+    def load(self, room: Bytes) -> Bytes:
+        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
+        self.spill.read(one_extent(self.base, self.size), whole)
+        return whole
+
+
+class SpilledSome(RowsOf):
+    """What is left of a spilled batch when some of its requests are done."""
+
+    def __init__(self, whole: SpilledBatch, rows: Mapping[int, Rows]) -> None:
+        super().__init__(rows)
+        self.whole = whole
+        self.size = whole.size
+
+    def keep(self, rows: Mapping[int, Rows]) -> SpilledSome:
+        return SpilledSome(self.whole, rows)
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.whole.copy(uid, target, target_place, address, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        return self.whole.load(room)

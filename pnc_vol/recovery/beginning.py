@@ -1,0 +1,306 @@
+"""What happens to logs when a file is opened: those of a killed job are found, a new one is begun.
+
+Knows: folders, options, ranks. Does not know: bytes of logs.
+
+Rules
+-----
+1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
+2. What is found is said, once, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
+3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from pnc_vol.comm import Comm, on_root
+from pnc_vol.disk.identity import UNKNOWN, identify
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, warn_outside
+from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.files import FULL, Share
+from pnc_vol.log.folders import (
+    find_folders,
+    folder_for,
+    forget_folder,
+    join_folder,
+    note_folder,
+    noted_folders,
+    pointer_path,
+    remove_folder,
+    stem_of,
+)
+from pnc_vol.log.store import LogQueue
+from pnc_vol.options import Options
+from pnc_vol.recovery.ownership import claim_of, is_of, part
+from pnc_vol.recovery.replay import ReplayReport, replay_into
+from pnc_vol.recovery.sources import holds_posts, metas_of
+from pnc_vol.system import exists, is_folder
+
+__all__ = ["abandoned_logs", "begin_log", "leftovers_of", "look_after_leftovers", "missing_folder", "recover_logs"]
+
+
+def parent_of(path: str, options: Options) -> str:
+    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
+
+
+def missing_folder(options: Options) -> OSError | None:
+    """What is wrong with the folder for logs that this rank was given, which may be its node's own.
+
+    It is asked before the file is touched, so that one that cannot have a log everywhere replaces none.
+    """
+    folder = options.burst_buf_dirname
+    if not folder or is_folder(options.system, folder):
+        return None
+    return FileNotFoundError(errno.ENOENT, "nc_burst_buf_dirname: there is no such folder", folder)
+
+
+class Leftovers(NamedTuple):
+    """Folders of logs, oldest first, of jobs that are gone and left what the file may not hold.
+
+    own : list of str, of the file.
+    foreign : list of str, of another file that had its name, by what the logs say.
+    alive : list of str, of jobs that still run.
+    closed : list of str, those that are not looked into, each with the reason and what to do.
+    """
+
+    own: list[str]
+    foreign: list[str]
+    alive: list[str]
+    closed: list[str]
+
+
+def leftovers_of(path: str, options: Options) -> Leftovers:
+    """The logs that jobs left under the name of a file."""
+    system = options.system
+    folders, alive, closed = find_folders(system, path, parent_of(path, options))
+    # A job's folders on several nodes have one name; the logs of all its ranks are needed.
+    jobs = {os.path.basename(folder) for folder in folders if holds_posts(system, folder)}
+    found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
+    for folder in folders:
+        if os.path.basename(folder) in jobs:
+            (found.own if is_of(system, claim_of(system, folder), path) else found.foreign).append(folder)
+    return found
+
+
+def abandoned_logs(path: str, options: Options) -> list[str]:
+    """Folders of logs of a file, oldest first, of jobs that are gone and left what the file may not hold."""
+    return leftovers_of(path, options).own
+
+
+def look_after_leftovers(path: str, options: Options, *, writable: bool, replaced: bool) -> None:
+    """Replay, remove or tell of the logs that a killed job left; on rank 0, before the file is opened.
+
+    Parameters
+    ----------
+    writable : bool, the file is opened for writing.
+    replaced : bool, it is made anew: what the logs hold belongs to the old file.
+
+    Raises
+    ------
+    OSError
+        A log is asked for, and its folder is missing or cannot be written to.
+    LogError
+        A log that is to be replayed is damaged; it is kept.
+    """
+    system = options.system
+    real = system.realpath(path)
+    parent = parent_of(real, options)
+    if options.burst_buf and writable and (options.burst_buf_dirname or is_folder(system, parent)):
+        # Before the file is touched: one that cannot have a log is not made, and replaces none.
+        system.rmdir(folder_for(system, real, parent))
+    if not (options.burst_buf or options.recover or exists(system, pointer_path(real))):
+        return
+    if writable:
+        _tidy(real, options)
+    found = leftovers_of(real, options)
+    everything = [*found.own, *found.foreign]
+    if found.closed:
+        warn_outside(f"{path}: logs of this file that are not looked into: {'; '.join(found.closed)}")
+    if found.alive and writable:
+        warn_outside(
+            f"{path}: a job that still runs writes to this file through a log in {', '.join(found.alive)}: what two "
+            "jobs write to one file at once is lost or mixed. Wait until it has ended"
+        )
+    if options.burst_buf_overwrite and writable:
+        for folder in everything:
+            remove_folder(system, folder)
+            forget_folder(system, real, folder)
+        return
+    if replaced and everything:
+        for folder in found.own:
+            with suppress(OSError):
+                part(system, real, folder)
+        _tell(path, "of the file that is replaced now", everything)
+        return
+    if options.recover == "any-file" and writable:
+        found = found._replace(own=everything, foreign=[])
+    if found.foreign:
+        _tell(path, "of another file that had this name", found.foreign)
+    if options.recover and writable and found.own:
+        try:
+            recover_logs(real, options, found.own)
+        except LogRefusedError as error:
+            warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
+    elif found.own:
+        warn_outside(
+            f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(found.own)}; "
+            "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', puts it into the file "
+            "(nc_burst_buf_overwrite=enable removes it)"
+        )
+
+
+def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
+    """Say that there are logs that are not this file's; they are kept."""
+    warn_outside(
+        f"{path}: a job that ended early left posted data {whose}, in {', '.join(folders)}. They are kept and not put "
+        "into this file; 'pnc-vol log FOLDER' shows them, 'pnc-vol replay --any-file FILE FOLDER' puts them into a "
+        "file all the same, nc_burst_buf_overwrite=enable removes them"
+    )
+
+
+def _tidy(path: str, options: Options) -> None:
+    """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing."""
+    system = options.system
+    noted = set(noted_folders(system, path))
+    for folder in find_folders(system, path, parent_of(path, options)).gone:
+        if folder in noted and not holds_posts(system, folder):
+            with suppress(OSError):
+                remove_folder(system, folder)
+                forget_folder(system, path, folder)
+
+
+def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
+    """Replay the logs that killed jobs left of a file, the oldest first, and remove them.
+
+    Raises
+    ------
+    LogError
+        A log is damaged; all are kept.
+    """
+    system = options.system
+    plain = replace(options, burst_buf=False, recover=False, driver="")
+    any_file = options.recover == "any-file"
+    # Together: a job that began when another one had been killed knows a header that the other one does not.
+    report = replay_into(path, metas_of(system, folders), options=plain, any_file=any_file)
+    for folder in folders:
+        remove_folder(system, folder)
+        forget_folder(system, path, folder)
+    return report
+
+
+def begin_log(
+    path: str,
+    options: Options,
+    comm: Comm,
+    open_spill: Callable[[], Driver],
+    file: FileOfLog,
+) -> LogQueue:
+    """A queue in a new log, one for each rank (collective).
+
+    Parameters
+    ----------
+    path : str, the file that the log is for.
+    file : FileOfLog, the same as it is now; it gets an identity, which the logs name.
+
+    Raises
+    ------
+    OSError
+        The folder for logs is missing or cannot be written to; on all ranks.
+    """
+    system = options.system
+
+    def make() -> bytes:
+        identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
+        made = folder_for(system, path, parent_of(path, options))
+        _note(options, path, made)
+        return identity + os.fsencode(made)
+
+    told_by_root = on_root(comm, "open log", make)
+    file.identity, first = told_by_root[: len(UNKNOWN)], os.fsdecode(told_by_root[len(UNKNOWN) :])
+    # Storage of a node's own has no folder yet that rank 0 made elsewhere.
+    folder = os.path.join(parent_of(path, options), os.path.basename(first))
+    name, share, lowest = f"{stem_of(path)}_0_{comm.rank}", None, comm.rank
+    if options.burst_buf_shared_logs:
+        channel, channels, lowest = comm.node()
+        name, share = f"{stem_of(path)}_0_{lowest}", Share(channel, channels)
+    queue: LogQueue | None = None
+    error: BaseException | None = None
+    try:
+        join_folder(system, folder)
+        queue = LogQueue(
+            options,
+            open_spill,
+            base=os.path.join(folder, name),
+            path=path,
+            file=file,
+            rank=comm.rank,
+            size=comm.size,
+            share=share,
+        )
+    except OSError as reason:
+        error = _named(reason, folder)
+    except Exception as reason:
+        error = reason
+    try:
+        told = comm.exchange("open logs", b"%d " % lowest + os.fsencode(folder), error=error)
+        _same_folders(comm, told, shared=share is not None)
+    except BaseException:
+        if queue is not None:
+            queue.close(flushed=True)
+        with suppress(OSError):
+            system.rmdir(folder)
+        if comm.rank == 0:
+            forget_folder(system, path, folder)
+        raise
+    if comm.rank == 0:
+        for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
+            _note(options, path, other)
+    assert queue is not None
+    return queue
+
+
+def _named(error: OSError, folder: str) -> OSError:
+    """The error with the folder that it is about, and what to do if there is no room."""
+    parent = os.path.dirname(folder)
+    if error.errno in FULL:
+        full = "your quota there is used up" if error.errno == errno.EDQUOT else "its device is full"
+        text = (
+            f"nc_burst_buf_dirname: no log can be begun in this folder: {full} ({error.strerror}). Free space there, "
+            "name a folder on another device, or open the file without a log (nc_burst_buf=disable)"
+        )
+        return type(error)(error.errno, text, parent)
+    if error.filename is None:
+        return type(error)(error.errno, f"nc_burst_buf_dirname: no log can be begun here ({error.strerror})", parent)
+    return error
+
+
+def _note(options: Options, path: str, folder: str) -> None:
+    try:
+        note_folder(options.system, path, folder, durable=options.burst_buf_sync != "none")
+    except OSError as error:
+        warn_outside(
+            f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself"
+        )
+
+
+def _same_folders(comm: Comm, told: Sequence[bytes], *, shared: bool) -> None:
+    """Raise if ranks that share files look for them in different folders; the same on all ranks."""
+    nodes: dict[bytes, set[bytes]] = {}
+    for one in told:
+        lowest, _, folder = one.partition(b" ")
+        nodes.setdefault(lowest, set()).add(folder)
+    apart = next((folders for folders in nodes.values() if len(folders) > 1), None)
+    if shared and apart:
+        named = ", ".join(sorted(os.path.dirname(os.fsdecode(folder)) for folder in apart))
+        raise comm.on_all(
+            CollectiveMismatchError(
+                f"ranks of one node share their logs, and have different nc_burst_buf_dirname: {named}. Give the same"
+            )
+        )

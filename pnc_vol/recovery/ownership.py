@@ -1,0 +1,150 @@
+"""Whether a log belongs to a file: what it calls its file, and what the file is called now.
+
+Knows: identities, headers that a log knows, logs on disk. Does not know: entries, what is done about a log.
+
+Rules
+-----
+1. A log of ours names its file by an identity, which a rename keeps and no other file has. It belongs to no file of
+   another identity, whatever that file is called.
+2. It also knows each header that its file had. A file of the right identity and another header was changed since, or
+   another file was copied over it: what the log holds may not fit.
+3. An inode number is given to another file once its file is gone. So where it stands for the identity, the folder of
+   logs gets a mark when its file is replaced (`part`), and belongs to no file from then on.
+4. A log that names no identity (of the C library, or of an earlier version) belongs to whatever file its user says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, identity_of, shown
+from pnc_vol.errors import FormatError, LogRefusedError
+from pnc_vol.log.commit_log import decode_companion
+from pnc_vol.log.definitions import crc_of_header, read_definitions
+from pnc_vol.recovery.sources import LogSource
+from pnc_vol.system import System, exists, read_whole, write_whole
+
+__all__ = ["ALL_THE_SAME", "Claim", "claim_of", "is_of", "part", "refuse_other_file", "refuse_other_header"]
+
+ALL_THE_SAME = "'pnc-vol replay --any-file FILE LOGS', replay(..., any_file=True) or recover='any-file'"
+"""How to replay a log into a file that it does not belong to."""
+
+
+class Claim(NamedTuple):
+    """Which file a log says that it is of.
+
+    files : frozenset of bytes[16], identities that its file had; empty if it names none.
+    work : str, a temporary name that the file had and may have kept.
+    parted : bool, the file was replaced since.
+    """
+
+    files: frozenset[bytes]
+    work: str = ""
+    parted: bool = False
+
+
+def part(system: System, path: str, folder: str) -> None:
+    """Note with the logs of a job that their file is about to be replaced, where its identity alone would not tell.
+
+    Raises
+    ------
+    OSError
+        The note cannot be made.
+    """
+    if exists(system, path) and by_inode(identity_of(system, path)) and not exists(system, mark := _mark(folder)):
+        write_whole(system, mark, b"", mode=0o600, exclusive=True)
+
+
+def _mark(folder: str) -> str:
+    return os.path.join(folder, "replaced")
+
+
+def _claim_of_source(system: System, source: LogSource) -> Claim:
+    if source.companion is None:
+        return Claim(frozenset())
+    files = frozenset({source.companion.header.file, *source.defined.files} - {UNKNOWN})
+    return Claim(files, source.defined.work, exists(system, _mark(os.path.dirname(source.base))))
+
+
+def claim_of(system: System, folder: str) -> Claim:
+    """What the logs of one job, in a folder, say; nothing if they cannot be read, which a replay tells."""
+    files: set[bytes] = set()
+    work = ""
+    try:
+        for name in system.listdir(folder):
+            path = os.path.join(folder, name)
+            if ".commit" in name:
+                content = read_whole(system, path, flags=os.O_NOFOLLOW)
+                if any(content):
+                    files.add(decode_companion(content).header.file)
+            elif ".defs" in name:
+                told = read_definitions(read_whole(system, path, flags=os.O_NOFOLLOW).rstrip(b"\0"))
+                files |= told.files
+                work = work or told.work
+    except (OSError, FormatError):
+        return Claim(frozenset())
+    return Claim(frozenset(files - {UNKNOWN}), work, exists(system, _mark(folder)))
+
+
+def is_of(system: System, claim: Claim, path: str) -> bool:
+    """Whether logs that say this may be those of a file; where there is no file, nothing speaks against it."""
+    if not claim.files or claim.work:
+        # A file that never took its name is told by its name.
+        return True
+    try:
+        return not claim.parted and not claim.files.isdisjoint(identities_of(system, path))
+    except OSError:
+        return True
+
+
+def refuse_other_file(system: System, path: str, sources: Sequence[LogSource]) -> None:
+    """Raise if a log names another file.
+
+    Raises
+    ------
+    LogRefusedError
+        With both identities, and how to replay the log all the same.
+    """
+    for source in sources:
+        claim = _claim_of_source(system, source)
+        if claim.work and os.path.basename(path) != claim.work:
+            raise LogRefusedError(
+                f"{source.base}.meta is of a file that had not taken its name yet (publish='close'): replay it "
+                f"into {claim.work!r}, if that is still there, or use salvage",
+                field="path",
+                value=claim.work,
+            )
+        if not is_of(system, claim._replace(work=""), path):
+            numbered = any(map(by_inode, claim.files))
+            kept = [shown(name) for name in identities_of(system, path) if numbered or not by_inode(name)]
+            raise LogRefusedError(
+                f"{source.base}.meta belongs to another file: it was written for {source.log.header.path!r} with the "
+                f"identity {' or '.join(map(shown, sorted(claim.files)))}, and {path} has "
+                f"{' and '.join(sorted(kept)) or 'none'}. The file was made anew, copied or replaced since. To put "
+                f"what the log holds into this file all the same: {ALL_THE_SAME}",
+                field="file",
+                value=shown(min(claim.files)),
+            )
+
+
+def refuse_other_header(path: str, sources: Sequence[LogSource], header: bytes) -> None:
+    """Raise if the file has a header that none of its logs knows.
+
+    Raises
+    ------
+    LogRefusedError
+        It says how to replay the log all the same.
+    """
+    crc = crc_of_header(header)
+    known = {one for source in sources for one in (*source.defined.bases, *source.defined.headers)}
+    first = next((source for source in sources if source.defined.bases), None)
+    if first is not None and crc not in known:
+        raise LogRefusedError(
+            f"{path} has a header (of CRC {crc:08x}) that {first.base}.meta does not know (it knows "
+            f"{', '.join(f'{one:08x}' for one in sorted(known))}): the file was changed since the job ended, or "
+            f"another one was copied over it. To put what the log holds into this file all the same: {ALL_THE_SAME}",
+            field="header",
+            value=crc,
+        )

@@ -1,0 +1,310 @@
+"""A log and its companion to a verdict: what is to be replayed, in which order.
+
+Knows: what each kind of record means for the entries. Does not know: the file that they go to, how they are replayed.
+
+Rules
+-----
+1. With a companion, its commits decide. Without one (the logs of the C library) the count in the header does.
+2. A commit counts if both CRCs hold. The first that does not ends the log: what it vouches for, and all after it, is
+   torn. If it was the last, the tail is torn, as a crash leaves it; if others follow, the log is damaged.
+3. What is in the file already is not checked, and not replayed.
+4. Whatever replays the entries and fills in the order given here, from any point where all before it is done, ends
+   with the same file: they overwrite.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import LogError
+from pnc_vol.extents.model import Int64
+from pnc_vol.format.model import Finding
+from pnc_vol.log.commit_log import COMMIT, FILL, FLUSHED, RESET, TOMBSTONE, WHOLE, Companion
+from pnc_vol.log.decoding import Log
+from pnc_vol.log.encoding import FIRST_DATA, NUM_ENTRIES_AT
+from pnc_vol.log.entries import Bytes
+
+__all__ = [
+    "CANCELLED",
+    "COMMITTED",
+    "DONE",
+    "STATES",
+    "TORN",
+    "UNCOUNTED",
+    "Fill",
+    "ReadData",
+    "Verdict",
+    "committed_entries",
+    "without_tail",
+]
+
+COMMITTED, TORN, CANCELLED, DONE, UNCOUNTED = range(5)
+STATES = ("committed", "torn", "cancelled", "flushed", "uncounted")
+"""Names of the states of an entry. ``"uncounted"``: beyond the count of a log without companion: flushed before, or a
+post that never returned; the log does not tell which."""
+
+ReadData = Callable[[int, int], Bytes]
+"""``(offset, nbytes)`` to bytes of the data log; fewer where it ends."""
+
+_CHUNK = 8 << 20
+_MOST = 2**63 - 1
+
+
+class Fill(NamedTuple):
+    """A fill that is to be replayed.
+
+    varid : int
+    first, number : int, indices along the first dimension; ``number`` is -1 for all of them.
+    before : int, index of the entry that it precedes: after all entries of a smaller index.
+    request, epoch : int
+    """
+
+    varid: int
+    first: int
+    number: int
+    before: int
+    request: int
+    epoch: int
+
+
+class Verdict(NamedTuple):
+    """What a log comes to.
+
+    state : int8[n], of each entry of the log, an index into `STATES`.
+    replay : int64[m], indices of the entries to replay, in order.
+    fills : tuple of Fill, to be replayed among them, in order.
+    request : int64[n], the request of an entry; -1 if it is not known: a commit names that of its first entry.
+    epoch : int64[n], flushes before the entry, as its writer counted; 0 without companion.
+    damaged : bool, something is wrong that no crash of the writer explains.
+    findings : tuple of Finding, of the companion and of the two together; those of the log are in the log.
+    """
+
+    state: npt.NDArray[np.int8]
+    replay: Int64
+    fills: tuple[Fill, ...]
+    request: Int64
+    epoch: Int64
+    damaged: bool
+    findings: tuple[Finding, ...]
+
+    def totals(self) -> dict[str, int]:
+        """Number of entries by state, states without any left out."""
+        counts = np.bincount(self.state, minlength=len(STATES)).tolist()
+        return {name: n for name, n in zip(STATES, counts, strict=True) if n}
+
+
+def committed_entries(
+    log: Log, companion: Companion | None = None, read_data: ReadData | None = None, *, uncounted: bool = False
+) -> Verdict:
+    """Judge each entry of a log.
+
+    Parameters
+    ----------
+    log : Log
+    companion : Companion or None
+    read_data : callable or None
+        ``lambda offset, nbytes: data[offset : offset + nbytes]``, to check the data's CRCs; None: they are not checked.
+    uncounted : bool
+        Without companion, also replay entries beyond the header's count.
+
+    Raises
+    ------
+    LogError
+        The companion is that of another log.
+
+    Examples
+    --------
+    >>> from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara
+    >>> from pnc_vol.log.decoding import read_log
+    >>> log = read_log(encode_header(LogHeader("out.nc")) + encode_vara(6, 0, (0,), (2,), 8, 8), 16)
+    >>> committed_entries(log).totals(), committed_entries(log, uncounted=True).replay.tolist()
+    ({'uncounted': 1}, [0])
+    """
+    if companion is not None:
+        return _Judge(log, companion, read_data).verdict()
+    return _by_count(log, uncounted)
+
+
+def _by_count(log: Log, uncounted: bool) -> Verdict:
+    n, counted, promised = len(log.entries), log.counted, log.header.num_entries
+    state = np.full(n, UNCOUNTED, np.int8)
+    state[:counted] = COMMITTED
+    findings = []
+    if counted < promised:
+        at = NUM_ENTRIES_AT if log.layout == "documented" else 56
+        text = f"the header counts {promised} entries, {counted} can be read"
+        findings.append(Finding("error", at, "num_entries", promised, text))
+    elif counted < n:
+        at = int(log.entries.offset[counted])
+        text = f"{n - counted} entries beyond the {counted} of the header's count: flushed, or never counted"
+        findings.append(Finding("warning", at, f"entry[{counted}]", counted, text))
+    replay = np.arange(n if uncounted else counted)
+    no_request = np.full(n, -1, np.int64)
+    return Verdict(state, replay, (), no_request, np.zeros(n, np.int64), counted < promised, tuple(findings))
+
+
+def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
+    """A verdict without the entries from one on whose dataset the log does not explain.
+
+    A post writes its dataset's definition first, and a kill keeps the order; a crash of the node may lose it.
+    """
+    state = verdict.state.copy()
+    left = np.flatnonzero((state == COMMITTED) & (np.arange(len(state)) >= first))
+    state[left] = TORN
+    text = f"entry {first} writes to variable {log.entries.varid[first]}, whose definition is not there"
+    damaged = len(left) > 1
+    finding = Finding(
+        "error" if damaged else "warning", int(log.entries.offset[first]), f"entry[{first}]", len(left), text
+    )
+    return verdict._replace(
+        state=state,
+        replay=np.flatnonzero(state == COMMITTED),
+        fills=tuple(fill for fill in verdict.fills if fill.before <= first),
+        damaged=verdict.damaged or damaged,
+        findings=(*verdict.findings, finding),
+    )
+
+
+class _Judge:
+    """One log, one companion, and what was found so far."""
+
+    def __init__(self, log: Log, companion: Companion, read_data: ReadData | None) -> None:
+        self.log, self.read_data, self.meta = log, read_data, memoryview(log.meta)
+        ours, theirs = log.header, companion.header
+        for field, a, b in (("rank", theirs.rank, ours.rank_id), ("num_ranks", theirs.num_ranks, ours.num_ranks)):
+            if a != b:
+                raise LogError(f"the companion is of another log: its {field} is {a}, not {b}", field=field, value=a)
+        self.findings = list(companion.findings)
+        self.damaged = companion.damaged
+        # What stands before a reset is in the file, and its bytes may be gone.
+        resets = np.flatnonzero(companion.records["kind"] == RESET)
+        first = int(resets[-1]) if resets.size else 0
+        self.records = companion.records[first:]
+        self.ends: list[int] = log.entries.end.tolist()
+        self.meta_end, self.data_end = ours.entry_begin, FIRST_DATA
+        n = len(log.entries)
+        self.state = np.full(n, TORN, np.int8)
+        self.request, self.epoch = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        self.fills: list[Fill] = []
+        self.done = 0
+        """Entries, from the first, that are committed."""
+
+    def verdict(self) -> Verdict:
+        kinds = self.records["kind"]
+        flushes = self.records["meta_end"][kinds == FLUSHED]
+        # A commit whose bytes are in the file need not be whole any more.
+        self.flushed_end = int(flushes.max()) if flushes.size else 0
+        rows = self.records.tolist()
+        for i, row in enumerate(rows):
+            if not self._take(row):
+                later = sum(1 for kind in kinds[i + 1 :].tolist() if kind == COMMIT)
+                if later:
+                    self._wrong(row[3], later, f"{later} commits stand after record {row[3]}")
+                break
+        state = self.state
+        left = int((state == TORN).sum())
+        if left:
+            at = int(self.log.entries.offset[self.done])
+            text = f"{left} entries from byte {at} on were never committed, or are not as they were"
+            self.findings.append(Finding("warning", at, f"entry[{self.done}]", left, text))
+        replay = np.flatnonzero(state == COMMITTED)
+        return Verdict(state, replay, tuple(self.fills), self.request, self.epoch, self.damaged, tuple(self.findings))
+
+    def _take(self, row: tuple[int, ...]) -> bool:
+        """One record; False if it, and all after it, does not count."""
+        _, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc, _ = row
+        if max(request, epoch, meta_end, data_end) > _MOST:
+            return self._wrong(sequence, max(row), "a field is beyond what a file can hold")
+        if kind == RESET:
+            self.meta_end, self.data_end = meta_end, data_end
+            self.done = bisect_right(self.ends, meta_end)
+            self.state[: self.done] = DONE
+            return True
+        if kind == COMMIT:
+            return self._commit(sequence, request, epoch, meta_end, data_end, number, meta_crc, data_crc)
+        if kind == FILL:
+            if meta_end != self.meta_end:
+                return self._wrong(sequence, meta_end, f"a fill stands at {meta_end}, commits end at {self.meta_end}")
+            every = -1 if number == WHOLE else min(number, _MOST)
+            self.fills.append(Fill(meta_crc, data_end, every, self.done, request, epoch))
+            return True
+        if meta_end > self.meta_end:
+            return self._wrong(sequence, meta_end, f"a record is about byte {meta_end}, commits end at {self.meta_end}")
+        if kind == FLUSHED:
+            n = bisect_right(self.ends, meta_end)
+            self.state[:n] = np.where(self.state[:n] == CANCELLED, CANCELLED, DONE)
+            self.fills = [fill for fill in self.fills if fill.before > n]
+            return True
+        assert kind == TOMBSTONE
+        return self._cancel(sequence, meta_end)
+
+    def _commit(
+        self,
+        sequence: int,
+        request: int,
+        epoch: int,
+        meta_end: int,
+        data_end: int,
+        number: int,
+        meta_crc: int,
+        data_crc: int,
+    ) -> bool:
+        if meta_end < self.meta_end or data_end < self.data_end:
+            return self._wrong(sequence, meta_end, f"a commit ends at {meta_end}, before the one before it")
+        if meta_end > self.flushed_end and not self._whole(sequence, meta_end, data_end, meta_crc, data_crc):
+            return False
+        n = bisect_right(self.ends, meta_end)
+        if meta_end > self.flushed_end and (n - self.done != number or (n and self.ends[n - 1] != meta_end)):
+            text = f"a commit of {number} entries ends at byte {meta_end}, where {n - self.done} can be read"
+            return self._wrong(sequence, meta_end, text)
+        self.state[self.done : n] = COMMITTED
+        if n > self.done:
+            self.request[self.done] = request
+        self.epoch[self.done : n] = epoch
+        self.done, self.meta_end, self.data_end = n, meta_end, data_end
+        return True
+
+    def _whole(self, sequence: int, meta_end: int, data_end: int, meta_crc: int, data_crc: int) -> bool:
+        """True if the bytes that the commit vouches for are those that were written."""
+        meta = self.meta[self.meta_end : meta_end]
+        if len(meta) != meta_end - self.meta_end or crc32(meta) != meta_crc:
+            return self._torn(sequence, self.meta_end, meta_end, "metadata")
+        if self.read_data is None:
+            return True
+        crc, at = 0, self.data_end
+        while at < data_end:
+            piece = self.read_data(at, min(_CHUNK, data_end - at))
+            if not len(piece):
+                break
+            crc, at = crc32(piece, crc), at + len(piece)
+        return (at == data_end and crc == data_crc) or self._torn(sequence, self.data_end, data_end, "data")
+
+    def _cancel(self, sequence: int, meta_end: int) -> bool:
+        if meta_end <= self.flushed_end and meta_end > (self.ends[-1] if self.ends else 0):
+            # The writer was stopped while it cut the log: the entry is in the file's past, and its bytes are gone.
+            return True
+        i = bisect_left(self.ends, meta_end)
+        if i >= self.done or self.ends[i] != meta_end:
+            return self._wrong(sequence, meta_end, f"no entry that could be cancelled ends at byte {meta_end}")
+        if self.state[i] == DONE:
+            text = f"record {sequence} cancels entry {i}, which was in the file before"
+            self.findings.append(Finding("warning", meta_end, f"record[{sequence}]", i, text))
+        else:
+            self.state[i] = CANCELLED
+        return True
+
+    def _torn(self, sequence: int, begin: int, end: int, which: str) -> bool:
+        text = f"bytes {begin} to {end} of the {which} log are not those that record {sequence} vouches for"
+        self.findings.append(Finding("warning", begin, f"record[{sequence}]", end, text))
+        return False
+
+    def _wrong(self, sequence: int, value: int, text: str) -> bool:
+        self.findings.append(Finding("error", value, f"record[{sequence}]", value, text))
+        self.damaged = True
+        return False

@@ -1,0 +1,330 @@
+"""Logs, opened for reading.
+
+Knows: the files of a log, those that ranks share, locks. Does not know: what is done with entries.
+
+Rules
+-----
+1. Whoever replays keeps the writer, if it lives, and other replays away; whoever only looks locks nothing.
+2. A link is not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.errors import FormatError, LogError, LogRefusedError
+from pnc_vol.extents.model import Int64
+from pnc_vol.log.commit_log import (
+    COMMIT,
+    FILL,
+    FLUSHED,
+    RESET,
+    Companion,
+    decode_companion,
+    encode_record,
+)
+from pnc_vol.log.decoding import Log, count_channels, read_log
+from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.definitions import Definitions, encode_written, read_definitions
+from pnc_vol.log.files import Share
+from pnc_vol.log.folders import folders_in, logs_in
+from pnc_vol.recovery.scan import Verdict, committed_entries, without_tail
+from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
+
+__all__ = ["LogSource", "holds_posts", "metas_of", "named_logs", "sources_of"]
+
+_ANY_LENGTH = 1 << 62
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def metas_of(system: System, folders: list[str]) -> list[str]:
+    """The metadata logs of some folders."""
+    return [base + ".meta" for folder in folders for base in logs_in(system, folder)]
+
+
+def named_logs(system: System, names: list[str], path: str = "") -> list[str]:
+    """Metadata logs from what a user names; each once.
+
+    Parameters
+    ----------
+    names : list of str
+        Logs (with or without a suffix), folders of logs, and folders that jobs made their folders in.
+    path : str
+        The file whose jobs are meant in the last case; "" for all.
+
+    Raises
+    ------
+    LogError
+        There is no log under a name.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        for base in _bases(system, name, path):
+            found.setdefault(system.realpath(base), base + ".meta")
+    return list(found.values())
+
+
+def _bases(system: System, name: str, path: str) -> list[str]:
+    if not is_folder(system, name):
+        base = name
+        for suffix in (".meta", ".data", ".commit", ".defs"):
+            base = base.removesuffix(suffix)
+        if exists(system, name) and not exists(system, base + ".meta"):
+            raise LogError(f"{name}: this is no log; a metadata log is called NAME.meta, and NAME.data is beside it")
+        return [base]
+    bases = logs_in(system, name)
+    if not bases:
+        jobs = folders_in(system, name)
+        bases = [base for job in folders_in(system, name, path) for base in logs_in(system, job)]
+        if not bases and jobs:
+            raise LogError(f"{name}: there are logs in this folder, but none of {path}; name the folder that is meant")
+    if not bases:
+        raise LogError(f"{name}: there is no log (a file NAME.meta) in this folder")
+    return bases
+
+
+def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSource]:
+    """The logs in the files of one name: one, or one for each rank of the node that shares them.
+
+    A log whose job was stopped before it had written the headers holds nothing, and is left out.
+
+    Parameters
+    ----------
+    path : str, of the metadata log, with or without the suffix ``.meta``.
+    """
+    base = path[: -len(".meta")] if path.endswith(".meta") else path
+    folder, name = os.path.split(base)
+    own = [found for found in system.listdir(folder or ".") if found.startswith(f"{name}.commit.")]
+    channels = len(own)
+    if not own and not exists(system, base + ".commit"):
+        # The C library says nowhere how many ranks share its files; their headers do.
+        channels = count_channels(_read(system, base + ".meta"))
+    shares = [Share(channel, channels) for channel in range(channels)] if channels > 1 or own else [None]
+    made: list[LogSource] = []
+    try:
+        for share in shares:
+            with suppress(_NotBegunError):
+                made.append(LogSource(system, base, share, lock=lock))
+    except BaseException:
+        for source in made:
+            source.close()
+        raise
+    return made
+
+
+def holds_posts(system: System, folder: str) -> bool:
+    """Whether the logs of a folder hold what the file may not hold; True if that cannot be told."""
+    commits = [name for name in system.listdir(folder) if ".commit" in name]
+    if not logs_in(system, folder):
+        return False
+    try:
+        for name in commits:
+            content = _read(system, os.path.join(folder, name))
+            if not any(content):
+                # Its job had not begun to post.
+                continue
+            records = decode_companion(content).records["kind"].tolist()
+            last = max((i for i, kind in enumerate(records) if kind in (FLUSHED, RESET)), default=-1)
+            if any(kind in (COMMIT, FILL) for kind in records[last + 1 :]):
+                return True
+    except FormatError:
+        return True
+    return not commits
+
+
+def _read(system: System, path: str) -> bytes:
+    """The content of a file of a log; a link is not followed.
+
+    Raises
+    ------
+    LogError
+        It is a symbolic link.
+    """
+    try:
+        return read_whole(system, path, flags=os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _is_link(path) from None
+        raise
+
+
+def _is_link(path: str) -> LogError:
+    return LogError(
+        f"{path}: this is a symbolic link, which is not followed inside a log; put the file itself there", field="link"
+    )
+
+
+class _NotBegunError(LogError):
+    """The job was stopped while it made its log."""
+
+
+class LogSource:
+    """One log, opened for reading.
+
+    base : str, its path without suffix.
+    share : Share or None, how ranks of a node share the files.
+    lock : bool, keep the writer, if it lives, and other replays away.
+
+    Raises
+    ------
+    LogError
+        It is no log, or its headers are wrong.
+    LogRefusedError
+        Its job still runs, or another replay of it does.
+    OSError
+        It cannot be read.
+    """
+
+    def __init__(self, system: System, base: str, share: Share | None = None, *, lock: bool = True) -> None:
+        self.system = system
+        self.base = base
+        self.share = share
+        self._own = "" if share is None else f".{share.channel}"
+        self._fd = self._commit = self._other = -1
+        try:
+            if lock:
+                self._lock()
+            companion = self._beside(".commit")
+            if companion is not None and not any(companion):
+                # Its header is written last: nothing can have been posted.
+                raise _NotBegunError(f"{base}: the job was stopped before it wrote to this log", field="header")
+            self.companion: Companion | None = None if companion is None else decode_companion(companion)
+            meta = _read(system, base + ".meta")
+            if share is not None:
+                meta = share.part_of(meta)
+            self._fd = self._open(".data", os.O_RDONLY)
+            physical = system.fstat(self._fd).st_size
+            self.data_size = physical if share is None else share.size_of(physical)
+            self.log: Log = read_log(meta, self.data_size)
+            if share is not None and self.companion is not None:
+                # Behind the last commit stands what an earlier use of the blocks left.
+                ends = self.companion.records["meta_end"].tolist()
+                self.log = read_log(meta[: max([self.log.header.entry_begin, *ends])], self.data_size)
+            told = (self._beside(".defs") or b"").rstrip(b"\0")
+            self.defined: Definitions = read_definitions(told)
+            self._told_end = len(told) - self.defined.torn_bytes
+            self._flushed = False
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        """Keep others away; of the C library's logs, which their writer does not lock, other replays."""
+        try:
+            fd = self._commit = self._open(".commit" + self._own, os.O_RDWR)
+        except FileNotFoundError:
+            if self.share is not None and self.share.channel:
+                # Ranks that share the files of the C library have one lock.
+                return
+            fd = self._other = self._open(".meta", os.O_RDONLY)
+        try:
+            self.system.flock(fd, exclusive=True)
+        except BlockingIOError:
+            raise LogRefusedError(
+                f"{self.base}: the job that writes this log, or another replay of it, still runs", field="lock"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+
+    def _open(self, suffix: str, flags: int) -> int:
+        """A descriptor of one of the files; a link is not followed.
+
+        Raises
+        ------
+        LogError
+            It is a symbolic link.
+        OSError
+            It cannot be opened.
+        """
+        try:
+            return self.system.open(self.base + suffix, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _is_link(self.base + suffix) from None
+            raise
+
+    def _beside(self, suffix: str) -> bytes | None:
+        try:
+            return _read(self.system, self.base + suffix + self._own)
+        except FileNotFoundError:
+            return None
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Bytes of the data log; fewer where it ends."""
+        found = bytearray(max(0, min(nbytes, self.data_size - offset)))
+        view, done = memoryview(found), 0
+        pieces = [(offset, len(found))] if self.share is None else self.share.pieces(offset, len(found))
+        for at, length in pieces:
+            done += read_at(self.system, self._fd, view[done : done + length], at)
+        return bytes(view[:done])
+
+    def judge(self, *, uncounted: bool = False) -> Verdict:
+        """Which entries are to be replayed: those that count and whose datasets the log explains."""
+        verdict = committed_entries(self.log, self.companion, self.read, uncounted=uncounted)
+        if self.companion is None:
+            return verdict
+        unknown = self._unexplained(verdict.replay)
+        return without_tail(verdict, self.log, unknown) if unknown >= 0 else verdict
+
+    def _unexplained(self, entries: Int64) -> int:
+        """The first entry whose dataset is not defined, or not in the length that it has there; -1 if there is none."""
+        longest: dict[int, int] = {}
+        for definition in self.defined.found:
+            length = definition.shape[0] if definition.record else _ANY_LENGTH
+            longest[definition.varid] = max(length, longest.get(definition.varid, 0))
+        columns = self.log.entries
+        first = len(columns)
+        for rows in columns.rows(entries):
+            most = np.array([longest.get(varid, -1) for varid in columns.varid[rows.entry].tolist()], np.int64)
+            reach = np.zeros(len(rows.entry), np.int64)
+            if rows.start.shape[1]:
+                step = 1 if rows.stride is None else rows.stride[:, 0]
+                reach = rows.start[:, 0] + (rows.count[:, 0] - 1) * step + 1
+            wrong = rows.entry[(most < 0) | (reach > most)]
+            first = min(first, int(wrong.min(initial=first)))
+        return first if first < len(columns) else -1
+
+    def about_to_write(self, file: FileOfLog, header: bytes) -> None:
+        """Say that a header comes that has all that is defined here under its last name."""
+        if self.companion is None or self._commit < 0 or not self.defined.found:
+            return
+        file.follow(self.system)
+        epoch = 1 + max(definition.epoch for definition in self.defined.found)
+        line = encode_written(header, epoch, file.identity)
+        fd = self._open(".defs" + self._own, os.O_WRONLY)
+        try:
+            write_all(self.system, fd, line, self._told_end)
+            self.system.fdatasync(fd)
+        finally:
+            self.system.close(fd)
+        self._told_end += len(line)
+
+    def mark_flushed(self) -> None:
+        """Say in the companion that the file holds all of the log."""
+        if self.companion is None or self._commit < 0 or self._flushed:
+            return
+        records = self.companion.records
+        ends = records[(records["kind"] == COMMIT) | (records["kind"] == RESET)][-1:]
+        record: Any = encode_record(
+            FLUSHED,
+            log_id=self.companion.header.log_id,
+            sequence=len(records) + 1,
+            meta_end=int(ends["meta_end"].sum()),
+            data_end=int(ends["data_end"].sum()),
+        )
+        write_all(self.system, self._commit, record, self.companion.end)
+        self.system.fdatasync(self._commit)
+        self._flushed = True
+
+    def close(self) -> None:
+        """Let go of the log."""
+        for fd in (self._fd, self._commit, self._other):
+            if fd >= 0:
+                self.system.close(fd)
+        self._fd = self._commit = self._other = -1
