@@ -78,6 +78,20 @@ class Leftovers(NamedTuple):
 
 def leftovers_of(path: str, options: Options) -> Leftovers:
     """The logs that jobs left under the name of a file."""
+    while True:
+        # A job that ends, or a replay, removes its logs: then what was listed may be gone when it is read.
+        with suppress(FileNotFoundError):
+            return _leftovers(path, options)
+
+
+def _leftovers(path: str, options: Options) -> Leftovers:
+    """As `leftovers_of`.
+
+    Raises
+    ------
+    FileNotFoundError
+        Somebody removed a log meanwhile.
+    """
     system = options.system
     folders, alive, closed = find_folders(system, path, parent_of(path, options))
     # A job's folders on several nodes have one name; the logs of all its ranks are needed.

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.errors import PncVolWarning
 from pnc_vol.log.folders import folder_for, pointer_path
 from pnc_vol.log.store import LogQueue
 from pnc_vol.recovery.sources import LogSource
@@ -230,10 +232,10 @@ def test_what_a_killed_job_left_is_said_and_kept(mode: str, tmp_path: pathlib.Pa
     path = tmp_path / "x.nc"
     job(path, logs)
     left = folders(logs)
-    with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name) as caught:
+    with pytest.warns(PncVolWarning, match=left[0].name) as caught:
         pnc_vol.File(path, mode).close()
     assert caught[0].filename == __file__
-    with pytest.warns(pnc_vol.PncVolWarning, match=left[0].name):
+    with pytest.warns(PncVolWarning, match=left[0].name):
         open_logged(path, logs, mode).close()
     assert folders(logs) == left
     if mode == "w":
@@ -261,7 +263,7 @@ def test_two_killed_jobs_are_replayed_in_their_order(tmp_path: pathlib.Path, log
 
 def test_recovery_needs_a_mode_that_writes(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     job(tmp_path / "x.nc", logs)
-    with pytest.warns(pnc_vol.PncVolWarning, match="r\\+"), pnc_vol.File(tmp_path / "x.nc", recover=True) as f:
+    with pytest.warns(PncVolWarning, match="r\\+"), pnc_vol.File(tmp_path / "x.nc", recover=True) as f:
         assert list(f) == []
     with pnc_vol.File(tmp_path / "x.nc", "a", recover=True) as f:
         assert f["x"][0] == 1
@@ -269,7 +271,7 @@ def test_recovery_needs_a_mode_that_writes(tmp_path: pathlib.Path, logs: pathlib
 
 def test_overwrite_removes_what_was_left(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     job(tmp_path / "x.nc", logs)
-    with pytest.warns(pnc_vol.PncVolWarning), pnc_vol.File(tmp_path / "x.nc", burst_buf_overwrite=True):
+    with pytest.warns(PncVolWarning), pnc_vol.File(tmp_path / "x.nc", burst_buf_overwrite=True):
         assert len(folders(logs)) == 1
     with open_logged(tmp_path / "x.nc", logs, "r+", hints={"nc_burst_buf_overwrite": "enable"}) as f:
         assert list(f) == []
@@ -290,13 +292,13 @@ def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs:
         os.read(reading, 1)
         live = folders(logs)
         with (
-            pytest.warns(pnc_vol.PncVolWarning, match="a job that still runs writes to this file through a log"),
+            pytest.warns(PncVolWarning, match="a job that still runs writes to this file through a log"),
             pytest.raises(OSError, match="unable to lock file"),
         ):
             pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True)
         # Who goes without the lock is told.
         with (
-            pytest.warns(pnc_vol.PncVolWarning, match="a job that still runs writes to this file through a log"),
+            pytest.warns(PncVolWarning, match="a job that still runs writes to this file through a log"),
             pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=False) as f,
         ):
             assert list(f) == []
@@ -380,12 +382,12 @@ def test_folders_of_other_users_do_not_count(tmp_path: pathlib.Path, logs: pathl
     job(tmp_path / "x.nc", logs)
     (folder,) = folders(logs)
     os.chown(folder, 12345, 12345)
-    told = pytest.warns(pnc_vol.PncVolWarning, match="not looked into: .*belongs to user 12345")
+    told = pytest.warns(PncVolWarning, match="not looked into: .*belongs to user 12345")
     with told, open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
         assert list(f) == []
     os.chown(folder, 0, 0)
     os.chmod(folder, 0o777)
-    told = pytest.warns(pnc_vol.PncVolWarning, match="not looked into: .*others may write to it")
+    told = pytest.warns(PncVolWarning, match="not looked into: .*others may write to it")
     with told, open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
         assert list(f) == []
     assert folder in folders(logs)
@@ -442,7 +444,7 @@ def test_a_file_that_never_took_its_name_is_not_mixed_with_the_old_one(
         f["x"] = np.full(4, -7.0)
     old = path.read_bytes()
     job(path, logs, publish="close")
-    with pytest.warns(pnc_vol.PncVolWarning, match="not replayed.*pnctmp"):
+    with pytest.warns(PncVolWarning, match="not replayed.*pnctmp"):
         pnc_vol.File(path, "r+", recover=True).close()
     assert path.read_bytes() == old
     (work,) = tmp_path.glob(".*.pnctmp")
@@ -457,7 +459,7 @@ def test_a_log_of_a_missing_file_is_refused(tmp_path: pathlib.Path, logs: pathli
     (tmp_path / "x.nc").unlink()
     with pytest.raises(pnc_vol.errors.LogRefusedError, match="no such file"):
         pnc_vol.replay(tmp_path / "x.nc", folders(logs))
-    with pytest.warns(pnc_vol.PncVolWarning, match="not replayed"):
+    with pytest.warns(PncVolWarning, match="not replayed"):
         pnc_vol.File(tmp_path / "x.nc", "a", recover=True).close()
     assert len(folders(logs)) == 1
 
@@ -502,3 +504,37 @@ def test_names_that_changed_hands_in_a_header_that_is_there_already(
             "new": [True, False],
             "newer": [0, 1, 2, 3],
         }
+
+
+class _Removing(HookedSystem):
+    """The logs in a folder are removed before the n-th call that looks at them."""
+
+    def __init__(self, folder: str, nth: int) -> None:
+        super().__init__()
+        self.folder, self.left = folder, nth
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], str) and args[0].startswith(self.folder):
+            self.left -= 1
+            if self.left == 0:
+                shutil.rmtree(self.folder)
+        return super().call(name, args, kwargs)
+
+
+def test_logs_that_are_removed_while_a_reader_looks_at_them(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """A job that closes a file removes its logs, and a reader that opens it at that moment is not disturbed."""
+    path, nth, done = tmp_path / "x.nc", 0, False
+    with pnc_vol.File(path, "w") as f:
+        f["flushed"] = [1.0]
+    while not done:
+        nth += 1
+        job(path, logs, "a")
+        (folder,) = map(str, folders(logs))
+        system = _Removing(folder, nth)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PncVolWarning)
+            with pnc_vol.File(path, "r", burst_buf_dirname=str(logs), system=system) as f:
+                assert f["flushed"][:].tolist() == [1.0]
+        done = system.left > 0
+        shutil.rmtree(folder, ignore_errors=True)
+    assert nth > 3
