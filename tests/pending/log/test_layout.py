@@ -35,9 +35,11 @@ from pnc_vol.log.encoding import (
 )
 
 
-@pytest.mark.parametrize("name", ["layout", "entries", "reading", "companion", "judging", "printing"])
+@pytest.mark.parametrize(
+    "name", ["log.encoding", "log.entries", "log.decoding", "log.commit_log", "recovery.scan", "recovery.printing"]
+)
 def test_examples(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"pnc_vol.pending.log.{name}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"pnc_vol.{name}")).failed == 0
 
 
 def test_the_header_byte_by_byte() -> None:
