@@ -1,0 +1,20 @@
+"""Drivers: who carries the bytes of a file. They know extents, never variables.
+
+===============  =====================================================================================================
+module           what it does
+===============  =====================================================================================================
+`base`           the protocol: `Driver`, and `Wrapper` for a driver that stands on another one
+`stack`          ``"trace | posix"``: parses the text of a stack, the register of drivers by name, opens a stack
+`root`           what every root shares: open and closed, threads, counts
+`posix`          root: a file of the operating system
+`mpio`           root: MPI-IO, a file that the ranks of a communicator share
+`memory`         root: bytes in this process's memory
+`fileobj`        root: a file-like object of Python
+`trace`          wrapper: counts and times every call
+`descriptor`     a file by its descriptor: what `posix` is, and what one rank moves by itself under `mpio`
+`vectored_io`    from extents to few large calls of `pread` and `pwrite`
+`byte_copy`      arithmetic on extents, and copies of many pieces from memory to memory
+`mmap_guard`     reads a memory-mapped file safely: handles SIGBUS
+`mpi_library`    what is known of MPI libraries: their defects, and what their errors mean
+===============  =====================================================================================================
+"""

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory
-from pnc_vol.drivers.moves import get_extents, put_extents
 from pnc_vol.drivers.root import Root
+from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL, System
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.pieces import check, copy_pieces, in_order
+from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order
 from pnc_vol.drivers.root import Root
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import System, exists, read_whole

@@ -14,7 +14,7 @@ Rules
 4. Open MPI loses the error of a collective write when the disk is full; there the file's size is looked at afterwards,
    on all ranks. What stays unseen is a full disk under a file that already had its size.
 5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
-6. What a rank moves by itself goes by a descriptor where that is sound, see `direct`, else by MPI-IO. With a descriptor
+6. What a rank moves by itself goes by a descriptor where that is sound (see `descriptor`), else by MPI-IO. With one
    the file is opened by MPI-IO when the first collective call needs it, through the descriptor: by then the file may
    have another name, and its name may stand for another file. Where the system has no path for a descriptor, MPI-IO
    opens the file at once.
@@ -32,10 +32,7 @@ import numpy as np
 
 from pnc_vol.comm import Comm, MpiComm
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.direct import Descriptor, one_node
-from pnc_vol.drivers.moves import get_extents, put_extents
-from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
-from pnc_vol.drivers.pieces import (
+from pnc_vol.drivers.byte_copy import (
     check,
     copy_pieces,
     in_order,
@@ -46,7 +43,10 @@ from pnc_vol.drivers.pieces import (
     within,
     without_overlap,
 )
+from pnc_vol.drivers.descriptor import Descriptor, one_node
+from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
 from pnc_vol.drivers.root import Root
+from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import System
 

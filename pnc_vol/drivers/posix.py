@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Memory, Ranks
-from pnc_vol.drivers.direct import Descriptor
-from pnc_vol.drivers.moves import put_extents
+from pnc_vol.drivers.descriptor import Descriptor
 from pnc_vol.drivers.root import Root
+from pnc_vol.drivers.vectored_io import put_extents
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import CALL_BYTES, REAL, System
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.flush.stream import BLOCK, in_parallel
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, Int64, one_extent
 from pnc_vol.extents.packing import gather
 from pnc_vol.extents.ragged import before

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.errors import PncVolError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.pieces import copy_pieces
+from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, Int64, one_extent
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables

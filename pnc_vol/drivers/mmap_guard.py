@@ -1,20 +1,20 @@
-"""Looking at a mapped file without dying of it.
+"""Reading a memory-mapped file safely: handling SIGBUS.
 
-Knows: mappings, signals, Linux. Does not know: extents, variables, what is looked for.
+Knows: mappings, signals, Linux. Does not know: extents, variables.
 
-To read a mapping is a load from memory. If the page is not there, because somebody cut the file or the disk cannot
-read it, the system sends SIGBUS, at that very instruction; the default is the end of the process. Here a handler stands
-ready as long as somebody looks: it puts zeros in the place of the whole mapping, notes that, and the load goes on.
-Whoever looked is told that what it saw is not the file, and reads in another way, which gives the usual error.
+A read of a mapping is a load from memory. If the page cannot be had, because another process cut the file or the disk
+failed, the system sends SIGBUS at that very instruction, which ends the process by default. Here a handler is installed
+while a mapping is read: it maps zeros over the whole range, notes that, and the load goes on. The reader is then told
+that what it saw is not the file, and reads by `pread` instead, which raises the usual error.
 
 Rules
 -----
-1. The handler is there only while somebody looks (`Window.look`), and what stood there before is put back. A SIGBUS
-   that is not of our mappings is given to what stood there before.
-2. The signal comes from an instruction of the looking thread itself, in a copy that holds no lock of anybody: that is
-   why the handler may be Python. SIGBUS is let through to that thread meanwhile: a blocked one would end the process.
+1. The handler is installed only while a mapping is read (`GuardedMap.look`), and the former one is put back. A SIGBUS
+   at an address outside of our mappings is passed to the former handler.
+2. The signal comes from an instruction of the reading thread itself, in a copy that holds no lock: that is why the
+   handler may be Python. SIGBUS is unblocked in that thread meanwhile: a blocked one would end the process.
 3. Only files on a block device of this machine are mapped: on network file systems a mapping may be stale.
-4. The end of the file is asked for after the look: the last page of a mapping goes on, with zeros, behind it.
+4. The size of the file is asked after the read: the last page of a mapping goes on, with zeros, behind the end.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.drivers.pieces import Bytes
+from pnc_vol.drivers.byte_copy import Bytes
 from pnc_vol.system import System
 
-__all__ = ["Window"]
+__all__ = ["GuardedMap"]
 
 _MOST_TAKEN = 64 << 20
 """Bytes that are looked at before their pages are given back."""
@@ -45,7 +45,7 @@ _READ, _FIXED_ANONYMOUS, _NO_LONGER_NEEDED = 0x1, 0x32, 4
 """PROT_READ; MAP_PRIVATE, MAP_FIXED and MAP_ANONYMOUS; MADV_DONTNEED."""
 
 
-class Window:
+class GuardedMap:
     """A mapping of a file, made when it is first needed and anew when the file has grown.
 
     Parameters

@@ -27,9 +27,9 @@ import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Ranks
-from pnc_vol.drivers.guarding import Window
-from pnc_vol.drivers.moves import get_extents
-from pnc_vol.drivers.pieces import Bytes, check, copy_pieces
+from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces
+from pnc_vol.drivers.mmap_guard import GuardedMap
+from pnc_vol.drivers.vectored_io import get_extents
 from pnc_vol.extents.model import Extents
 from pnc_vol.extents.packing import scatter
 from pnc_vol.extents.ragged import before
@@ -65,7 +65,7 @@ class Descriptor:
         """Whether `link` stands for the open file, on all ranks."""
         self._path = path
         # A system that stands in for the real one sees every read.
-        self._window = Window(system, fd) if system is REAL else None
+        self._window = GuardedMap(system, fd) if system is REAL else None
 
     @classmethod
     def of(cls, path: str, ranks: Comm, *, writable: bool, system: System) -> Descriptor | None:
@@ -134,7 +134,7 @@ class Descriptor:
         return extents.nbytes, -(-len(extents.offset) // step)
 
     def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
-        """See `Window.look`; False where the file is not to be mapped."""
+        """See `GuardedMap.look`; False where the file is not to be mapped."""
         return self._window is not None and self._window.look(end, use, nbytes)
 
     def size(self) -> int:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.pieces import Bytes, check, copy_pieces, in_order
+from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces, in_order
 from pnc_vol.extents.model import Extents, Int64
 
 __all__ = ["Get", "Put", "get_extents", "put_extents"]

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from pnc_vol.drivers.guarding import Window, _calls
+from pnc_vol.drivers.mmap_guard import GuardedMap, _calls
 from pnc_vol.system import REAL
 
 pytestmark = pytest.mark.skipif(_calls() is None, reason="files are looked at on Linux, x86_64 and aarch64, alone")
@@ -22,11 +22,11 @@ SIZE = 64 * PAGE
 PREPARED = """
 import os, signal, sys
 import numpy as np
-from pnc_vol.drivers.guarding import Window
+from pnc_vol.drivers.mmap_guard import GuardedMap
 from pnc_vol.system import REAL
 fd = os.open(sys.argv[1], os.O_RDWR)
 size = os.fstat(fd).st_size
-window = Window(REAL, fd, anywhere=True)
+window = GuardedMap(REAL, fd, anywhere=True)
 """
 
 
@@ -51,7 +51,7 @@ def fd(path):
 
 
 def test_the_file_is_seen_as_it_is(fd, path):
-    window = Window(REAL, fd, anywhere=True)
+    window = GuardedMap(REAL, fd, anywhere=True)
     seen = []
     assert window.look(SIZE, lambda file: seen.append(bytes(file[10:20])))
     os.pwrite(fd, b"0123456789", 10)
@@ -62,7 +62,7 @@ def test_the_file_is_seen_as_it_is(fd, path):
 
 
 def test_a_file_that_grew_is_mapped_anew(fd):
-    window = Window(REAL, fd, anywhere=True)
+    window = GuardedMap(REAL, fd, anywhere=True)
     assert window.look(1, lambda file: None)
     assert not window.look(SIZE + 1, lambda file: None)
     os.pwrite(fd, b"more", SIZE)
@@ -76,11 +76,11 @@ def test_what_is_seen_cannot_be_written(fd):
         with pytest.raises(ValueError, match="read-only"):
             file[0] = 1
 
-    assert Window(REAL, fd, anywhere=True).look(1, use)
+    assert GuardedMap(REAL, fd, anywhere=True).look(1, use)
 
 
 def test_a_file_that_was_cut_before_is_not_seen(fd):
-    window = Window(REAL, fd, anywhere=True)
+    window = GuardedMap(REAL, fd, anywhere=True)
     assert window.look(SIZE, lambda file: None)
     os.ftruncate(fd, PAGE)
     assert not window.look(SIZE, lambda file: file.sum())
@@ -90,7 +90,7 @@ def test_a_file_that_was_cut_before_is_not_seen(fd):
 
 
 def test_a_file_that_grew_again_is_seen_again(fd):
-    window = Window(REAL, fd, anywhere=True)
+    window = GuardedMap(REAL, fd, anywhere=True)
     assert window.look(SIZE, lambda file: None)
     os.ftruncate(fd, 0)
     assert not window.look(SIZE, lambda file: file.sum())
@@ -204,7 +204,7 @@ print("alive")
 
 
 def test_several_threads_look_at_once(fd):
-    window = Window(REAL, fd, anywhere=True)
+    window = GuardedMap(REAL, fd, anywhere=True)
     together = threading.Barrier(4, timeout=60)
     found = []
 
@@ -220,7 +220,7 @@ def test_several_threads_look_at_once(fd):
 
 
 def test_an_error_of_the_user_comes_through_and_leaves_no_handler(fd):
-    window = Window(REAL, fd, anywhere=True)
+    window = GuardedMap(REAL, fd, anywhere=True)
     before = signal.getsignal(signal.SIGBUS)
     with pytest.raises(ZeroDivisionError):
         window.look(1, lambda file: 1 // 0)
@@ -230,6 +230,6 @@ def test_an_error_of_the_user_comes_through_and_leaves_no_handler(fd):
 
 def test_what_is_no_file_is_not_mapped():
     read, write = os.pipe()
-    assert not Window(REAL, read, anywhere=True).look(1, lambda file: None)
+    assert not GuardedMap(REAL, read, anywhere=True).look(1, lambda file: None)
     os.close(read)
     os.close(write)

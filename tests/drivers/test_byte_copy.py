@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.drivers import moves
-from pnc_vol.drivers.pieces import (
+from pnc_vol.drivers import vectored_io
+from pnc_vol.drivers.byte_copy import (
     check,
     copy_pieces,
     in_order,
@@ -148,14 +148,14 @@ def test_moves_move_what_loops_move(
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in limits.items():
-            patch.setattr(moves, name, value)
-        calls = moves.put_extents(extents, memory, put)
+            patch.setattr(vectored_io, name, value)
+        calls = vectored_io.put_extents(extents, memory, put)
         model.write(extents, memory)
         assert mine == model.content
         assert calls <= len(extents.offset)
         del mine[end:]
         model.resize(min(end, len(model.content)))
         found, expected = memory[::-1].copy(), memory[::-1].copy()
-        count, _ = moves.get_extents(extents, found, get, gap=gap)
+        count, _ = vectored_io.get_extents(extents, found, get, gap=gap)
         assert count == model.read(extents, expected)
         assert np.array_equal(found, expected)
