@@ -44,5 +44,5 @@ def with_changed_attributes(session: Session) -> Flat | None:
             triples = zip(placed.header.vars, old.header.vars, new.header.vars, strict=True)
             made = tuple(there if b is a else there._replace(attrs=b.attrs) for there, a, b in triples)
             session.defs.laid_out = (new, new.header.with_vars(made))
-            placed.respelled = session.defs.laid_out[1]
+            placed.same_places_header = session.defs.laid_out[1]
     return new

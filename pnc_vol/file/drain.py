@@ -60,7 +60,7 @@ def write_out(session: Session) -> None:
     if places:
         room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
         done = carry(batches, places, session.disk.layout.record_size, session.disk.driver, room, write=writer(session))
-        session.disk.layout.wrote(session.defs.tree, list(places))
+        session.disk.layout.note_written(session.defs.tree, list(places))
         session.posted.queue.replace(done.left)
         session.counts["drains"] += 1
         failures, _ = settle(session, done)

@@ -31,7 +31,7 @@ from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.header_update import check_durable, cut_tail, with_records, write_header
 from pnc_vol.file.relocation import drop_copy, moved, replaces_live, use_copy
 from pnc_vol.file.report import Phases
-from pnc_vol.flush.agree import Agreement, agree, agree_cuts, agree_widths, digest, share_failures
+from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest, share_failures
 from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Carried, carry, rounds_of
 from pnc_vol.flush.transport import wish_of
@@ -39,7 +39,7 @@ from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, grow, place
-from pnc_vol.layout.canonical import Cuts, Placed
+from pnc_vol.layout.canonical import CanonicalLayout, LostRecords
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -85,31 +85,31 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
         session.defs.drain_agreed |= agreed.drained
         flat = _definitions(session, common=False)
     session.disk.layout.records = agreed.records
-    session.disk.layout.virgin &= not agreed.spoilt
+    session.disk.layout.unwritten_reads_zero &= not agreed.unknown_bytes
     target = _target(session, laid_out(session, flat, closing=closing), flat.uids)
-    cuts = agree_cuts(comm, target.uids, session.disk.layout.cuts) if agreed.cut else {}
+    lost = agree_lost_records(comm, target.uids, session.disk.layout.lost_records) if agreed.lost else {}
     if target.header.vars != session.disk.layout.header.vars:
         # No rank goes on with another layout than the others.
         comm.exchange("flush layout")
-    copy = moved(session, target, cuts)
+    copy = moved(session, target, lost)
     phases.end("layout")
-    later = _live_cuts(session, cuts) if copy is None and session.disk.at_stake else {}
+    later = _live_lost(session, lost) if copy is None and session.disk.at_stake else {}
     try:
-        filled = {uid: cut for uid, cut in cuts.items() if uid not in later}
+        filled = {uid: cut for uid, cut in lost.items() if uid not in later}
         with comm.errors_shared():
             _fill(session, target, copy or session.disk.driver, filled)
     except BaseException:
         if copy is not None:
             drop_copy(session, copy)
         else:
-            session.disk.layout.spoil()
+            session.disk.layout.note_unknown_bytes()
         raise
     if copy is not None:
         use_copy(session, copy)
     # From here on data may lie where the new layout has it, whatever becomes of the header.
     session.adopt_layout(target)
-    target.cuts = later
-    session.disk.swept |= cuts.keys()
+    target.lost_records = later
+    session.disk.swept |= lost.keys()
     phases.end("fill")
     failures, lowest = _data(session, agreed)
     phases.end("data")
@@ -117,7 +117,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
         raise comm.on_all(_flush_error(failures, session.disk.path, closing=closing, held=True))
     _header(session, target, lowest, failures, durable=durable, closing=closing)
     if later:
-        _fill(session, target, session.disk.driver, later, only_cuts=True)
+        _fill(session, target, session.disk.driver, later, only_lost=True)
         later.clear()
     if not unsafe:
         session.posted.queue.settled()
@@ -133,7 +133,13 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
 
 
 def _header(
-    session: Session, target: Placed, lowest: int, failures: list[RequestFailure], *, durable: bool, closing: bool
+    session: Session,
+    target: CanonicalLayout,
+    lowest: int,
+    failures: list[RequestFailure],
+    *,
+    durable: bool,
+    closing: bool,
 ) -> None:
     """Write the header, with the records that are whole (collective)."""
     comm = session.comm
@@ -148,12 +154,12 @@ def _header(
         raise
 
 
-def _live_cuts(session: Session, cuts: Cuts) -> Cuts:
+def _live_lost(session: Session, lost: LostRecords) -> LostRecords:
     """The datasets whose lost records the header in the file may still count: they are filled when it does not."""
-    return {uid: (first, live) for uid, (first, live) in cuts.items() if first < live}
+    return {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
 
 
-def _all_or_nothing(session: Session, target: Placed) -> bool:
+def _all_or_nothing(session: Session, target: CanonicalLayout) -> bool:
     """Whether the old header has to stay after a failure, since the new one lacks data that the old one knows."""
     location = session.disk.location
     return replaces_live(session, target.uids) and (location is None or not location.unseen)
@@ -161,13 +167,13 @@ def _all_or_nothing(session: Session, target: Placed) -> bool:
 
 def _give_back(session: Session, agreed: Agreement, *, failed: bool) -> None:
     """Cut the file to the length of its data if there may be more (collective)."""
-    clean = session.disk.layout.virgin
+    clean = session.disk.layout.unwritten_reads_zero
     if agreed.records > session.disk.numrecs:
         # A drain wrote records that were given up before they were counted.
-        session.disk.shrunk, session.disk.layout.virgin = True, False
+        session.disk.shrunk, session.disk.layout.unwritten_reads_zero = True, False
     if session.disk.shrunk and not failed:
         cut_tail(session)
-        session.disk.layout.virgin = clean
+        session.disk.layout.unwritten_reads_zero = clean
 
 
 def _begin(session: Session, operation: str, *, durable: bool) -> tuple[Agreement, Flat]:
@@ -193,8 +199,8 @@ def _mine(session: Session) -> Agreement:
         drained=placed.drained,
         widened=bool(session.defs.widened),
         changed=session.defs.dirty,
-        spoilt=not placed.virgin,
-        cut=bool(placed.cuts),
+        unknown_bytes=not placed.unwritten_reads_zero,
+        lost=bool(placed.lost_records),
         records=placed.records,
         runs=runs,
         nbytes=nbytes,
@@ -212,7 +218,7 @@ def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
     settled = numrecs_of(session.defs.tree) == session.disk.numrecs and not session.disk.shrunk
     settled &= location is not None or not session.disk.driver.unsettled
     return (
-        named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.cut or agreed.batches)
+        named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.lost or agreed.batches)
     )
 
 
@@ -228,7 +234,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
     """
     tree, placed = session.defs.tree, session.disk.layout
     if placed.drained and not session.defs.ordered_by_place and (not common or session.defs.drain_agreed):
-        _, uids = placed.with_pins(tree)
+        _, uids = placed.with_early_places(tree)
         first = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets}
         ordered = first | tree.datasets
         if list(ordered) != list(tree.datasets):
@@ -266,21 +272,21 @@ def _anew(session: Session, *, common: bool) -> Flat:
     return flat
 
 
-def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Placed:
+def _target(session: Session, header: Header, uids: tuple[int, ...]) -> CanonicalLayout:
     """The layout of `header`; the one in force if that is the same."""
     placed = session.disk.layout
     if not placed.drained and header == placed.header and uids == placed.uids:
         return placed
-    if header is placed.respelled and not placed.drained and uids is placed.uids:
-        return placed.as_respelled(header)
-    made = Placed(session.options)
+    if header is placed.same_places_header and not placed.drained and uids is placed.uids:
+        return placed.under_header(header)
+    made = CanonicalLayout(session.options)
     # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
     deleted = not placed.places.keys() <= set(uids)
     # Without variables the file ends with its header.
     shorter = not header.vars and header_size(header) < len(session.disk.header_bytes)
     session.disk.shrunk |= deleted or shorter
-    made.virgin = placed.virgin and not deleted
-    made.gaps = placed.gaps or deleted
+    made.unwritten_reads_zero = placed.unwritten_reads_zero and not deleted
+    made.stale_gaps = placed.stale_gaps or deleted
     made.adopt(header, uids, session.defs.tree.datasets)
     return made
 
@@ -295,7 +301,7 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     reserve = options.header_reserve
     if reserve is None:
         reserve = 0 if closing else max(_LEAST_RESERVE, size)
-    base, base_uids = session.disk.layout.with_pins(session.defs.tree)
+    base, base_uids = session.disk.layout.with_early_places(session.defs.tree)
     if base.vars:
         at = {uid: i for i, uid in enumerate(base_uids)}
         new = grow(base, flat.header, [at.get(uid) for uid in flat.uids], alignment, reserve=max(reserve, size))
@@ -310,35 +316,42 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
 # ----------------------------------------------------------------------------------------- filling
 
 
-def _fill(session: Session, target: Placed, driver: Driver, cuts: Cuts, *, only_cuts: bool = False) -> None:
+def _fill(
+    session: Session, target: CanonicalLayout, driver: Driver, lost: LostRecords, *, only_lost: bool = False
+) -> None:
     """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
 
-    cuts : records that variables were left with, before others came again; see `Placed.cuts`.
-    only_cuts : bool, the rest was done before.
+    lost : records that variables were left with, before others came again; see `Layout.lost_records`.
+    only_lost : bool, the rest was done before.
     """
     tree, placed = session.defs.tree, session.disk.layout
     records = target.header.numrecs
     tasks: list[Callable[[], None]] = []
-    if target.virgin and not target.gaps and not cuts and all(n.fillvalue is None for n in tree.datasets.values()):
+    if (
+        target.unwritten_reads_zero
+        and not target.stale_gaps
+        and not lost
+        and all(n.fillvalue is None for n in tree.datasets.values())
+    ):
         # All that was not written reads as zero, as it should.
         return
-    for uid in cuts if only_cuts else target.uids:
+    for uid in lost if only_lost else target.uids:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids
         # A new variable may lie where a deleted one was.
-        clean = target.virgin and not (target.gaps and not old and uid not in target.record_uids)
+        clean = target.unwritten_reads_zero and not (target.stale_gaps and not old and uid not in target.record_uids)
         zeros = clean and (pattern is None or not pattern.strip(b"\0"))
-        if zeros and uid not in cuts:
+        if zeros and uid not in lost:
             continue
         at = target.places[uid]
         if at.inner:
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
             spans = [] if zeros else [(first, records)]
-            if old and uid in cuts:
+            if old and uid in lost:
                 there = placed.records if zeros else first
-                spans.append((cuts[uid][0], min(there, records)))
+                spans.append((lost[uid][0], min(there, records)))
             nbytes = at.inner * at.itemsize
             tasks += [
                 _fill_task(driver, node, at.begin, nbytes, *span, target.record_size)
@@ -347,7 +360,7 @@ def _fill(session: Session, target: Placed, driver: Driver, cuts: Cuts, *, only_
             ]
         elif zeros:
             continue
-        elif not old and not (pattern is None and placed.drained and placed.clean and uid in placed.places):
+        elif not old and not (pattern is None and placed.drained and placed.early_reads_zero and uid in placed.places):
             nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
             tasks.append(_fill_task(driver, node, at.begin, nbytes, 0, 1, 0))
     if not tasks:

@@ -89,7 +89,7 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         comm.exchange("flush header", error=error)
     except Exception as reason:
         _remember(session, reason)
-        session.disk.layout.spoil()
+        session.disk.layout.note_unknown_bytes()
         raise
     session.adopt_header(new, encoded)
     if safe:

@@ -81,8 +81,8 @@ class Opened:
 
     location : Location or None
         None for a driver that keeps no file.
-    virgin : bool, nothing lies behind the data that the header knows of.
-    gaps : bool, there is space between variables, of which nobody knows what is in it.
+    unwritten_reads_zero : bool, nothing lies behind the data that the header knows of.
+    stale_gaps : bool, there is space between variables, of which nobody knows what is in it.
     collective : bool, the driver's calls may be collective.
     """
 
@@ -94,8 +94,8 @@ class Opened:
     header: Header
     header_bytes: bytes
     tree: Tree
-    virgin: bool
-    gaps: bool
+    unwritten_reads_zero: bool
+    stale_gaps: bool
     collective: bool
 
 
@@ -182,8 +182,8 @@ def _opened(
         header=header,
         header_bytes=first,
         tree=tree,
-        virgin=found.size <= max(data_end(header), len(first)),
-        gaps=_has_gaps(header, len(first)),
+        unwritten_reads_zero=found.size <= max(data_end(header), len(first)),
+        stale_gaps=_has_gaps(header, len(first)),
         collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
     )
 

@@ -220,7 +220,7 @@ def _stream(session: Session, node: DatasetNode, at: Place, selection: Selection
 
         return run
 
-    session.disk.layout.wrote(node.tree, [node.uid])
+    session.disk.layout.note_written(node.tree, [node.uid])
     limit = max(1, BLOCK // element.itemsize)
     blocks = parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
     in_parallel(session.disk.driver, (task(*block) for block in blocks), limit * element.itemsize)

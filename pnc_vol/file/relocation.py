@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.file.opening import memory_copy, open_copy
 from pnc_vol.flush.stream import blocks_of
 from pnc_vol.format.moving import moves, needs_move, overwrites
-from pnc_vol.layout.canonical import Cuts, Placed
+from pnc_vol.layout.canonical import CanonicalLayout, LostRecords
 
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
@@ -32,20 +32,20 @@ __all__ = ["drop_copy", "moved", "replaces_live", "use_copy"]
 _BLOCK = 8 << 20
 
 
-def moved(session: Session, target: Placed, cuts: Cuts) -> Driver | None:
+def moved(session: Session, target: CanonicalLayout, lost: LostRecords) -> Driver | None:
     """A new file with the data where the new layout has it; None if nothing has to move (collective).
 
-    cuts : what datasets lost since the last flush; see `Placed.cuts`.
+    lost : what datasets lost since the last flush; see `Layout.lost_records`.
     """
-    if target is session.disk.layout and not cuts:
+    if target is session.disk.layout and not lost:
         return None
-    base, base_uids = session.disk.layout.with_pins(session.defs.tree)
-    if not base.vars or (target.layout is session.disk.layout.layout and not _harms(session, target, cuts)):
+    base, base_uids = session.disk.layout.with_early_places(session.defs.tree)
+    if not base.vars or (target.layout is session.disk.layout.layout and not _harms(session, target, lost)):
         return None
     origin = _origin(base_uids, target.uids)
     # Only records that are in the file are carried along.
     new = target.header.with_numrecs(base.numrecs)
-    if not (needs_move(base, new, origin) or _harms(session, target, cuts)):
+    if not (needs_move(base, new, origin) or _harms(session, target, lost)):
         return None
     driver = _copy_driver(session)
     comm = session.comm
@@ -58,7 +58,7 @@ def moved(session: Session, target: Placed, cuts: Cuts) -> Driver | None:
     except BaseException:
         drop_copy(session, driver)
         raise
-    target.virgin, target.gaps = True, False
+    target.unwritten_reads_zero, target.stale_gaps = True, False
     session.counts["moves"] += 1
     return driver
 
@@ -73,20 +73,20 @@ def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
     return [at.get(uid) for uid in new]
 
 
-def _harms(session: Session, target: Placed, cuts: Cuts) -> bool:
+def _harms(session: Session, target: CanonicalLayout, lost: LostRecords) -> bool:
     """Whether live data would be overwritten if `target` were written into the file as it is."""
     if not session.disk.at_stake:
         return False
-    if any(first < min(live, wanted) for first, live, wanted in _regrown(session, cuts)):
+    if any(first < min(live, wanted) for first, live, wanted in _regrown(session, lost)):
         return True
     return replaces_live(session, target.uids) and overwrites(
         session.disk.header, target.header, _origin(session.disk.uids, target.uids)
     )
 
 
-def _regrown(session: Session, cuts: Cuts) -> Iterator[tuple[int, int, int]]:
+def _regrown(session: Session, lost: LostRecords) -> Iterator[tuple[int, int, int]]:
     """Of datasets that lost records: the first one lost, the live ones, and those that there are now."""
-    for uid, (first, live) in cuts.items():
+    for uid, (first, live) in lost.items():
         node = session.defs.tree.datasets.get(uid)
         if node is not None and node.shape:
             yield first, live, node.shape[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.flush.execute import extents_of
 from pnc_vol.flush.plan import unmerged
-from pnc_vol.layout.canonical import Placed
+from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.index import to_header
 from pnc_vol.queue.batches import Batch, LentBatch
 
@@ -89,7 +89,7 @@ def planned(session: Session) -> FlushReport:
     from pnc_vol.file.flushing import laid_out
 
     flat = to_header(session.defs.tree, version=session.defs.version)
-    target = Placed(session.options)
+    target = CanonicalLayout(session.options)
     target.adopt(laid_out(session, flat, closing=False), flat.uids, session.defs.tree.datasets)
     runs = extents = nbytes = 0
     for batch in session.posted.queue.batches():
@@ -99,7 +99,7 @@ def planned(session: Session) -> FlushReport:
     return FlushReport(session.disk.path, requests, runs, extents, nbytes, 0, "", {})
 
 
-def _extents(batch: Batch, target: Placed) -> list[tuple[int, int, int]]:
+def _extents(batch: Batch, target: CanonicalLayout) -> list[tuple[int, int, int]]:
     uids = [uid for uid in batch.uids() if uid in target.places]
     if not isinstance(batch, LentBatch):
         return extents_of(batch, uids, target.places, target.record_size)

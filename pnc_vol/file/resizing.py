@@ -72,14 +72,14 @@ def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
         if not session.posted.queue.cut(node, count):
             session.drain()
             session.posted.queue.cut(node, count)
-        session.disk.layout.cut(node.uid, new, old)
+        session.disk.layout.lose_records(node.uid, new, old)
     elif (
         old < min(new, session.disk.layout.header.numrecs)
         and not session.disk.created
         and node.uid not in session.disk.swept
     ):
         # A process that was killed, or another program, may have left anything in the records that it had not.
-        session.disk.layout.cut(node.uid, old, old)
+        session.disk.layout.lose_records(node.uid, old, old)
     node.shape = shape
     session.defs.tree.touch()
 

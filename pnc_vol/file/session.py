@@ -39,7 +39,7 @@ from pnc_vol.file.requests import Posted
 from pnc_vol.flush.transport import Transport
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
-from pnc_vol.layout.canonical import Placed
+from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.log.store import LogQueue
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
@@ -131,15 +131,15 @@ class Session:
         """What handles were told: that writes are carried out at once (`api.atomic`); that others read meanwhile."""
         tree = opened.tree
         self.defs = Definitions(tree, opened.header.version)
-        layout = Placed(options)
-        layout.virgin, layout.gaps = opened.virgin, opened.gaps
+        layout = CanonicalLayout(options)
+        layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
         layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
         tree.history.clear()
         self.disk = disk = StoredFile(opened.path, opened.driver, opened.location, layout)
         disk.created, disk.collective = opened.created, opened.collective
         disk.lasting = not opened.created
         disk.keep_unpublished = options.publish == "close"
-        disk.shrunk = opened.writable and not opened.virgin
+        disk.shrunk = opened.writable and not opened.unwritten_reads_zero
         self.adopt_header(opened.header, opened.header_bytes)
         queue = open_queue(disk, options, comm, writable=opened.writable)
         self.posted = Posted(queue, options.buffer_size // 8)
@@ -330,7 +330,7 @@ class Session:
             else:
                 self.complete_reads()
 
-    def adopt_layout(self, target: Placed) -> None:
+    def adopt_layout(self, target: CanonicalLayout) -> None:
         """Data lies where `target` has it from now on."""
         self.disk.layout = target
         self.defs.tree.history.clear()

@@ -24,10 +24,10 @@ from pnc_vol.errors import RequestFailure
 from pnc_vol.flush.differences import Entry, raise_difference
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
-from pnc_vol.layout.canonical import Cuts
+from pnc_vol.layout.canonical import LostRecords
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["Agreement", "agree", "agree_cuts", "agree_widths", "digest", "share_failures"]
+__all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "digest", "share_failures"]
 
 _STATE = struct.Struct("<16s5?7q")
 _MOST_FAILURES = 1000
@@ -46,15 +46,15 @@ class Agreement:
     wish : int, how ranks are to write, see `transport`.
     aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
     changed : bool, some rank's definitions changed.
-    spoilt : bool, some rank knows of bytes in the file that do not read as zero.
-    cut : bool, a dataset lost records on some rank.
+    unknown_bytes : bool, some rank knows of bytes in the file that do not read as zero.
+    lost : bool, a dataset lost records on some rank.
     """
 
     drained: bool
     widened: bool
     changed: bool
-    spoilt: bool
-    cut: bool
+    unknown_bytes: bool
+    lost: bool
     records: int
     runs: int
     nbytes: int
@@ -110,8 +110,8 @@ def _packed(mine: Agreement, definitions: bytes) -> bytes:
         mine.drained,
         mine.widened,
         mine.changed,
-        mine.spoilt,
-        mine.cut,
+        mine.unknown_bytes,
+        mine.lost,
         mine.records,
         mine.runs,
         mine.nbytes,
@@ -138,19 +138,19 @@ def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
                 tree.touch()
 
 
-def agree_cuts(comm: Comm, uids: Sequence[int], cuts: Cuts) -> Cuts:
+def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> LostRecords:
     """What all ranks know of datasets that lost records: the least that each was left (collective).
 
     Parameters
     ----------
     uids : sequence of int, of all variables, in the order of the header.
-    cuts : see `Placed.cuts`
+    lost : see `Layout.lost_records`
     """
-    mine = [(i, *cuts[uid]) for i, uid in enumerate(uids) if uid in cuts]
+    mine = [(i, *lost[uid]) for i, uid in enumerate(uids) if uid in lost]
     if comm.size == 1:
         return {uids[i]: (first, live) for i, first, live in mine}
-    found: Cuts = {}
-    for told in comm.exchange("flush cuts", json.dumps(mine).encode()):
+    found: LostRecords = {}
+    for told in comm.exchange("flush lost records", json.dumps(mine).encode()):
         for i, first, live in json.loads(told):
             least, most = found.get(uids[i], (first, live))
             found[uids[i]] = min(first, least), max(live, most)

@@ -28,13 +28,13 @@ from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
 
-__all__ = ["Cuts", "Placed"]
+__all__ = ["CanonicalLayout", "LostRecords"]
 
-Cuts = dict[int, tuple[int, int]]
-"""See `Placed.cuts`."""
+LostRecords = dict[int, tuple[int, int]]
+"""See `Layout.lost_records`."""
 
 
-class Placed:
+class CanonicalLayout:
     """The layout in force.
 
     Attributes
@@ -44,20 +44,20 @@ class Placed:
     places : dict of uid to Place
     record_size : int, bytes.
     records : int, records that may hold data: those of the header, or more if a drain went beyond.
-    virgin : bool, True if every byte that nobody wrote reads as zero, but for `gaps`.
-    gaps : bool, True if that is not known of the space between the variables of the header, where deleted ones were.
-    clean : bool, it was so where the pinned variables lie, when they got their places.
+    unwritten_reads_zero : bool, True if every byte that nobody wrote reads as zero, but for `stale_gaps`.
+    stale_gaps : bool, True if that is not known of the space between the variables of the header (of deleted ones).
+    early_reads_zero : bool, it was so where the pinned variables lie, when they got their places.
     layout : object, the same one where all that differs are attributes.
-    respelled : Header or None, one with the same layout and other attributes.
-    cuts : dict of uid to (int, int)
+    same_places_header : Header or None, one with the same layout and other attributes.
+    lost_records : dict of uid to (int, int)
         Record variables that lost records since the last flush: how many they were left, and how many the header in the
         file may give them. What the file holds beyond the first number is theirs no more, and is filled at the flush.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.virgin = True
-        self.gaps = False
+        self.unwritten_reads_zero = True
+        self.stale_gaps = False
         self.adopt(Header(options.version), (), {})
 
     def adopt(self, header: Header, uids: tuple[int, ...], datasets: dict[int, DatasetNode]) -> None:
@@ -76,18 +76,18 @@ class Placed:
 
     def _begin(self) -> None:
         """Nothing has happened yet to this layout."""
-        self.respelled: Header | None = None
+        self.same_places_header: Header | None = None
         self.facts: dict[int, Any] = {}
         """What `direct` knows of variables."""
-        self.cuts: Cuts = {}
+        self.lost_records: LostRecords = {}
         self._pins: dict[int, int] = {}
         self._seen = 0
         self._cursor: int | None = None
         self._full = False
         self.drained = False
-        self.clean = False
+        self.early_reads_zero = False
 
-    def as_respelled(self, header: Header) -> Placed:
+    def under_header(self, header: Header) -> CanonicalLayout:
         """The same layout under a header with other attributes, without any drain."""
         made = copy(self)
         made.header, made.records = header, header.numrecs
@@ -107,17 +107,17 @@ class Placed:
             self._places = dict(zip(self.uids, map(tuple.__new__, repeat(Place), columns), strict=True))
         return self._places
 
-    def spoil(self) -> None:
+    def note_unknown_bytes(self) -> None:
         """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""
-        self.virgin = False
-        self.clean &= self.drained
+        self.unwritten_reads_zero = False
+        self.early_reads_zero &= self.drained
         self._full = True
 
-    def cut(self, uid: int, records: int, before: int) -> None:
+    def lose_records(self, uid: int, records: int, before: int) -> None:
         """Note that a variable has lost what it had from some record on, of `before` records."""
         if uid in self.record_uids:
-            first, live = self.cuts.get(uid, (records, min(before, self.header.numrecs)))
-            self.cuts[uid] = min(records, first), live
+            first, live = self.lost_records.get(uid, (records, min(before, self.header.numrecs)))
+            self.lost_records[uid] = min(records, first), live
 
     # ------------------------------------------------------------------------------------------ pins
 
@@ -128,7 +128,9 @@ class Placed:
                 var.begin + inner_bytes(self.header, var) for var in self.header.vars if not is_record(self.header, var)
             ]
             self._cursor = max(ends, default=self.options.drain_reserve)
-            self.clean = self.virgin and not (self.gaps and begin_rec(self.header) is not None)
+            self.early_reads_zero = self.unwritten_reads_zero and not (
+                self.stale_gaps and begin_rec(self.header) is not None
+            )
             # With records in force there is only the gap before them.
             self._limit = begin_rec(self.header)
         for node in tree.history[self._seen :]:
@@ -146,7 +148,7 @@ class Placed:
             self._cursor = begin + nbytes
             self.places.setdefault(node.uid, Place(begin, itemsize, 0))
 
-    def with_pins(self, tree: Tree) -> tuple[Header, tuple[int, ...]]:
+    def with_early_places(self, tree: Tree) -> tuple[Header, tuple[int, ...]]:
         """The header in force with the pinned variables as if they were in it: what a flush must not move lightly.
 
         Only begins, types and sizes count in it; its names are not for a file.
@@ -185,11 +187,15 @@ class Placed:
             if node is None or place is None or place.itemsize != node.element.itemsize:
                 continue
             if uid in self.record_uids:
-                if not same_records or uid in self.cuts:
+                if not same_records or uid in self.lost_records:
                     continue
-                if (node.fillvalue is not None or not self.virgin) and (node.shape or (0,))[0] > self.header.numrecs:
+                if (node.fillvalue is not None or not self.unwritten_reads_zero) and (node.shape or (0,))[
+                    0
+                ] > self.header.numrecs:
                     continue
-            elif uid in self._pins and uid not in self.uids and (node.fillvalue is not None or not self.clean):
+            elif (
+                uid in self._pins and uid not in self.uids and (node.fillvalue is not None or not self.early_reads_zero)
+            ):
                 continue
             found[uid] = place
         return found
@@ -199,7 +205,7 @@ class Placed:
             uid for uid, node in tree.datasets.items() if node.is_record and not node.is_placeholder
         }
 
-    def wrote(self, tree: Tree, uids: list[int]) -> None:
+    def note_written(self, tree: Tree, uids: list[int]) -> None:
         """Note that data of these variables went to the file before a flush."""
         self.drained = True
         for uid in uids:

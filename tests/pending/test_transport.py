@@ -14,7 +14,7 @@ from pnc_vol.flush.two_phase import Nodes
 from pnc_vol.options import resolve
 
 NOTHING = Agreement(
-    drained=False, widened=False, changed=False, spoilt=False, cut=False,
+    drained=False, widened=False, changed=False, unknown_bytes=False, lost=False,
     records=0, runs=0, nbytes=0, batches=1, rounds=1, wish=0, aggregators=0,
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ where these matter: None here always means "read it in the general way".
 
 Rules
 -----
-1. What has to be known of a variable is looked up once for each layout in force (`Placed.facts`).
+1. What has to be known of a variable is looked up once for each layout in force (`Layout.facts`).
 2. The bytes go into the result itself and are swapped there.
 """
 

@@ -206,14 +206,14 @@ def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
     if at is None or node.uid in placed.header_uids:
         return at
     # A pinned variable: only what was drained is there, and only variables filled with zeros are drained.
-    return at if placed.drained and placed.clean and node.fillvalue is None else None
+    return at if placed.drained and placed.early_reads_zero and node.fillvalue is None else None
 
 
 def records_in_file(session: Session, node: DatasetNode) -> int:
     """Records of which this variable may have data in the file."""
     placed = session.disk.layout
-    there = placed.header.numrecs if node.fillvalue is not None or not placed.virgin else placed.records
-    cut = placed.cuts.get(node.uid)
+    there = placed.header.numrecs if node.fillvalue is not None or not placed.unwritten_reads_zero else placed.records
+    cut = placed.lost_records.get(node.uid)
     return there if cut is None else min(there, cut[0])
 
 
