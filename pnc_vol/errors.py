@@ -137,7 +137,7 @@ class ShortFileError(FormatError):
 
 
 class LogError(FormatError):
-    """The bytes of a burst-buffer log, or of its companion, are wrong; `offset` counts in that file."""
+    """The bytes of a burst-buffer log, or of its commit log, are wrong; `offset` counts in that file."""
 
 
 class LogRefusedError(LogError):

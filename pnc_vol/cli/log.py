@@ -57,7 +57,7 @@ def _all_of(name: str, limit: int | None, *, first: bool) -> int:
                 # A dataset is defined again whenever it changes.
                 for varid, path in dict.fromkeys((found.varid, found.path) for found in source.defined.found):
                     print(f"variable    {varid} is {safe(path)}")
-                print(log_text(source.log, source.companion, verdict, limit=limit))
+                print(log_text(source.log, source.commit_log, verdict, limit=limit))
                 code = max(code, DAMAGED if verdict.damaged else 0)
             finally:
                 source.close()

@@ -37,7 +37,7 @@ from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
-from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.store import LogQueue
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import Findings
@@ -325,7 +325,7 @@ def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool
     location = disk.location
     queue: LogQueue | None = None
     try:
-        queue = begin_log(location.path, options, comm, lambda: open_spill(disk, options.system), FileOfLog(disk))
+        queue = begin_log(location.path, options, comm, lambda: open_spill(disk, options.system), LoggedFile(disk))
         if not disk.keep_unpublished:
             _publish_new(location, options, comm)
         return queue

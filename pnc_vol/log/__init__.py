@@ -1,13 +1,23 @@
-"""The burst-buffer log: posted writes kept in two files on fast local storage, and what a crash leaves of them.
+"""The burst-buffer log: posted writes kept in files on fast local storage until they are in the file.
 
-==========  =====================================================================================
-`layout`    the bytes of a metadata log as it is written here: header and entries
-`entries`   many entries as columns; which of them can be believed
-`reading`   the bytes of a log to a `Log`, whoever wrote it
-`companion` commit records beside the two logs: what is whole, cancelled, or in the file already
-`judging`   a log and its companion to a verdict: which entries are to be replayed, in which order
-`printing`  a log as text
-==========  =====================================================================================
+===================  =============================================================================
+`encoding`           the bytes of a metadata log as it is written here: header and entries
+`entries`            many entries as columns; which of them can be believed
+`decoding`           the bytes of a log to a `Log`, whoever wrote it
+`commit_log`         commit records beside the two logs: what is whole, cancelled, or in the file already
+`definitions`        the lines that define datasets in a log, so that a replay needs no header
+-------------------  -----------------------------------------------------------------------------
+`files`              the four files of one rank's log, and how bytes are appended to them
+`folders`            the folder of a job's logs, and the note beside the file that names it
+`logged_variables`   how the values and entries of one dataset are written
+`definition_writer`  which datasets a log has defined, and under which header
+`batch`              a part of a data log as a batch of a flush
+`store`              the log as a queue store: posting, cancelling, beginning anew
+`fast_append`        the short path of the most common post
+`integrity`          whether the files of a log that is being written are as they were written
+`hints`              the hints of a burst buffer, as they are in force
+===================  =============================================================================
 
-These six are a codec: bytes in, objects out, no files. ``docs/reference/log-format.md`` has the tables of bytes.
+The first five are a codec: bytes in, objects out, no files. ``docs/reference/log-format.md`` has the tables of bytes.
+What is done with the logs of a job that was killed is in `pnc_vol.recovery`.
 """

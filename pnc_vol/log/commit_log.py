@@ -1,6 +1,6 @@
 """Commit records beside the two logs: which of their bytes are whole, cancelled, or in the file already.
 
-Knows: the bytes of the companion file. Does not know: entries, files, when a record is due.
+Knows: the bytes of the commit log file. Does not know: entries, files, when a record is due.
 
 Rules
 -----
@@ -38,11 +38,11 @@ __all__ = [
     "SUFFIX",
     "TOMBSTONE",
     "WHOLE",
-    "Companion",
-    "CompanionHeader",
-    "decode_companion",
+    "CommitLog",
+    "CommitLogHeader",
+    "decode_commit_log",
     "encode_commit",
-    "encode_companion_header",
+    "encode_commit_log_header",
     "encode_fill",
     "encode_record",
 ]
@@ -75,8 +75,8 @@ _CRC = Struct("<I")
 _MOST_PATH = 1 << 16
 
 
-class CompanionHeader(NamedTuple):
-    """The header of a companion.
+class CommitLogHeader(NamedTuple):
+    """The header of a commit log.
 
     log_id : bytes[16], random, new whenever the logs are begun anew.
     file : bytes[16], identity of the file when the log was begun (`disk.identity`); replay refuses another file.
@@ -92,10 +92,10 @@ class CompanionHeader(NamedTuple):
     path: str
 
 
-class Companion(NamedTuple):
-    """A decoded companion.
+class CommitLog(NamedTuple):
+    """A decoded commit log.
 
-    header : CompanionHeader
+    header : CommitLogHeader
     records : ndarray of `RECORD`, the valid prefix.
     end : int, where it ends in the file.
     torn_bytes : int, bytes after it that are not just reserved.
@@ -103,7 +103,7 @@ class Companion(NamedTuple):
     findings : tuple of Finding
     """
 
-    header: CompanionHeader
+    header: CommitLogHeader
     records: npt.NDArray[np.void]
     end: int
     torn_bytes: int
@@ -114,7 +114,7 @@ class Companion(NamedTuple):
 # ------------------------------------------------------------------------------------------ writing
 
 
-def encode_companion_header(header: CompanionHeader) -> bytes:
+def encode_commit_log_header(header: CommitLogHeader) -> bytes:
     """The bytes of the header: a multiple of 64, so that no record crosses a sector of a disk.
 
     Raises
@@ -124,7 +124,7 @@ def encode_companion_header(header: CompanionHeader) -> bytes:
 
     Examples
     --------
-    >>> len(encode_companion_header(CompanionHeader(bytes(16), bytes(16), 0, 4, "out.nc")))
+    >>> len(encode_commit_log_header(CommitLogHeader(bytes(16), bytes(16), 0, 4, "out.nc")))
     128
     """
     path = header.path.encode("utf-8", "surrogateescape")
@@ -222,8 +222,8 @@ def encode_fill(
 # ------------------------------------------------------------------------------------------ reading
 
 
-def decode_companion(data: Bytes) -> Companion:
-    """Decode a companion file.
+def decode_commit_log(data: Bytes) -> CommitLog:
+    """Decode a commit log file.
 
     Raises
     ------
@@ -232,8 +232,8 @@ def decode_companion(data: Bytes) -> Companion:
 
     Examples
     --------
-    >>> head = encode_companion_header(CompanionHeader(bytes(16), bytes(16), 0, 1, "out.nc"))
-    >>> found = decode_companion(head + encode_record(COMMIT, log_id=bytes(16), sequence=1) + b"torn")
+    >>> head = encode_commit_log_header(CommitLogHeader(bytes(16), bytes(16), 0, 1, "out.nc"))
+    >>> found = decode_commit_log(head + encode_record(COMMIT, log_id=bytes(16), sequence=1) + b"torn")
     >>> found.records["sequence"].tolist(), found.torn_bytes
     ([1], 4)
     """
@@ -258,14 +258,14 @@ def decode_companion(data: Bytes) -> Companion:
         findings.append(Finding("warning", place, f"record[{n + 1}]", torn, text))
     later = int(good[n:].sum())
     if later:
-        text = f"{later} good records stand after one that is not: more than the end of the companion is damaged"
+        text = f"{later} good records stand after one that is not: more than the end of the commit log is damaged"
         findings.append(Finding("error", begin + n * RECORD_BYTES, f"record[{n + 1}]", later, text))
-    return Companion(header, whole[:n], begin + n * RECORD_BYTES, torn, bool(later), tuple(findings))
+    return CommitLog(header, whole[:n], begin + n * RECORD_BYTES, torn, bool(later), tuple(findings))
 
 
-def _header(data: Bytes) -> tuple[CompanionHeader, int]:
+def _header(data: Bytes) -> tuple[CommitLogHeader, int]:
     if len(data) < 2 * RECORD_BYTES:
-        raise LogError(f"a companion of {len(data)} bytes ends inside its header", offset=len(data), field="header")
+        raise LogError(f"a commit log of {len(data)} bytes ends inside its header", offset=len(data), field="header")
     fields: tuple[Any, ...] = _HEADER.unpack_from(data)
     magic, version, size, log_id, file, rank, ranks, length, record = fields
     for offset, field, value, right in (
@@ -277,9 +277,9 @@ def _header(data: Bytes) -> tuple[CompanionHeader, int]:
         (60, "record_bytes", record, record == RECORD_BYTES),
     ):
         if not right:
-            raise LogError(f"{field} of the companion is {value!r}", offset=offset, field=field, value=value)
+            raise LogError(f"{field} of the commit log is {value!r}", offset=offset, field=field, value=value)
     (crc,) = _CRC.unpack_from(data, size - 4)
     if crc32(memoryview(data)[: size - 4]) != crc:
-        raise LogError("the header of the companion has a wrong CRC", offset=size - 4, field="crc", value=crc)
+        raise LogError("the header of the commit log has a wrong CRC", offset=size - 4, field="crc", value=crc)
     path = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "surrogateescape")
-    return CompanionHeader(log_id, file, rank, ranks, path), size
+    return CommitLogHeader(log_id, file, rank, ranks, path), size

@@ -1,7 +1,7 @@
 """The bytes of a log to a `Log`, whoever wrote it.
 
 Knows: the three layouts, what each release of the C library really writes, and how to tell them apart. Does not know:
-files, companions, what is to be replayed.
+files, commit logs, what is to be replayed.
 
 Rules
 -----
@@ -46,7 +46,7 @@ class Log(NamedTuple):
     entries : Entries, all that can be believed, also those beyond the count.
     layout : str, ``"documented"``, ``"c-library"`` or ``"older"``.
     writer : str, who writes such bytes, as far as they tell.
-    findings : tuple of Finding, what is odd. Whether it is damage is for `judging` to say, which knows the companion.
+    findings : tuple of Finding, what is odd. Whether it is damage `recovery.scan` says, which knows the commit log.
     torn_bytes : int, bytes after the last entry, dropped.
     counted : int, entries that the header counts and that are there.
     meta : bytes-like, what was decoded.

@@ -69,7 +69,7 @@ class Definitions(NamedTuple):
     headers : dict of int to int, CRC-32 of headers that were about to be written, without their record count, and the
         epoch: what is defined in an earlier one is in that header under its last name.
     bases : set of int, CRC-32 of the headers that the file had when definitions were made, likewise.
-    files : set of bytes[16], identities that the file had (`disk.identity`), beside that in the companion.
+    files : set of bytes[16], identities that the file had (`disk.identity`), beside that in the commit log.
     """
 
     found: list[Definition]

@@ -1,7 +1,7 @@
 """Many entries of a log as columns, and which of them can be believed.
 
 Knows: where fields stand in an entry, in each of the layouts, and what must hold between them. Does not know: headers,
-companions, what variables are in the file.
+commit logs, what variables are in the file.
 
 Rules
 -----

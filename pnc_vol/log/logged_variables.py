@@ -24,10 +24,10 @@ from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.rows import COLUMNS, Rows
 
-__all__ = ["Known", "cut_to_rounds", "entries_of", "rows_of_request"]
+__all__ = ["LoggedVariable", "cut_to_rounds", "entries_of", "rows_of_request"]
 
 
-class Known:
+class LoggedVariable:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (

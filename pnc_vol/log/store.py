@@ -37,21 +37,21 @@ from pnc_vol.log.batch import DataLog, LogBatch, weight_of
 from pnc_vol.log.commit_log import (
     FLUSHED,
     TOMBSTONE,
-    CompanionHeader,
+    CommitLogHeader,
     encode_commit,
-    encode_companion_header,
+    encode_commit_log_header,
     encode_fill,
     encode_record,
 )
-from pnc_vol.log.defining import Defining, FileOfLog
+from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
 from pnc_vol.log.encoding import DATA_MAGIC, MAX_NDIMS_AT, LogHeader, encode_header
 from pnc_vol.log.fast_append import post_run
 from pnc_vol.log.files import FULL, LogFiles, Share
 from pnc_vol.log.folders import forget_folder
 from pnc_vol.log.hints import hints_in_force
-from pnc_vol.log.intact import what_is_wrong
-from pnc_vol.log.logged_variables import Known, cut_to_rounds, entries_of, rows_of_request
+from pnc_vol.log.integrity import find_damage
+from pnc_vol.log.logged_variables import LoggedVariable, cut_to_rounds, entries_of, rows_of_request
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
@@ -74,7 +74,7 @@ class LogQueue(Queue):
     open_spill : callable, as of `Queue`.
     base : str, path of the log files without suffix.
     path : str, the file that the log is for.
-    file : FileOfLog, the same as it is now.
+    file : LoggedFile, the same as it is now.
     rank, size : int, of the job.
     share : Share, optional, how ranks of the node share the files.
     """
@@ -89,7 +89,7 @@ class LogQueue(Queue):
         *,
         base: str,
         path: str,
-        file: FileOfLog,
+        file: LoggedFile,
         rank: int,
         size: int,
         share: Share | None = None,
@@ -113,7 +113,7 @@ class LogQueue(Queue):
         self.quick = not self._each and not self._limited
         self._work = encode_work(os.path.basename(file.work)) if file.temporary else b""
         self.files = LogFiles(self.system, base, share)
-        self.defining = Defining(self.system, self.files.defs, file)
+        self.defining = DefinitionWriter(self.system, self.files.defs, file)
         self.known = self.defining.known
         try:
             self._begin(file.identity)
@@ -125,8 +125,8 @@ class LogQueue(Queue):
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
-        about = CompanionHeader(self.log_id, file, header.rank_id, header.num_ranks, header.path)
-        files.commit.append(encode_companion_header(about))
+        about = CommitLogHeader(self.log_id, file, header.rank_id, header.num_ranks, header.path)
+        files.commit.append(encode_commit_log_header(about))
         if self._work:
             files.defs.append(self._work)
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
@@ -161,7 +161,7 @@ class LogQueue(Queue):
         known = self.known.get(uid)
         fresh = known is None or (known.version != node.tree.version and not known.holds(node))
         if known is None or fresh:
-            known = Known(node)
+            known = LoggedVariable(node)
         nbytes = values.size * known.itemsize
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
         if (self.rows + count) * ROW_COST > self.budget or (self._limited and files.nbytes + nbytes > self.capacity):
@@ -202,7 +202,7 @@ class LogQueue(Queue):
 
     put_run = post_run
 
-    def _define(self, node: DatasetNode, known: Known) -> None:
+    def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
         """Log what replay must know of a dataset."""
         self.defining.define(node, known, (self.epoch, self.fills))
         self.counters[0] = self.defining.ndims
@@ -264,7 +264,7 @@ class LogQueue(Queue):
             known = self.known.get(node.uid)
             try:
                 if known is None or not known.holds(node):
-                    self._define(node, Known(node))
+                    self._define(node, LoggedVariable(node))
                 first = count // max(1, math.prod((node.shape or ())[1:]))
                 record = encode_fill(
                     node.uid,
@@ -340,7 +340,7 @@ class LogQueue(Queue):
 
     def _check_whole(self) -> None:
         if not self.broken and self.sequence:
-            self.broken = what_is_wrong(self.files, self._begins[-1][1])
+            self.broken = find_damage(self.files, self._begins[-1][1])
             if self.broken:
                 self.files.make_safe()
                 self.stop_logging()

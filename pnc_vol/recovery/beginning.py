@@ -22,7 +22,7 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.identity import UNKNOWN, identify
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, warn_outside
-from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.files import FULL, Share
 from pnc_vol.log.folders import (
     find_folders,
@@ -214,14 +214,14 @@ def begin_log(
     options: Options,
     comm: Comm,
     open_spill: Callable[[], Driver],
-    file: FileOfLog,
+    file: LoggedFile,
 ) -> LogQueue:
     """A queue in a new log, one for each rank (collective).
 
     Parameters
     ----------
     path : str, the file that the log is for.
-    file : FileOfLog, the same as it is now; it gets an identity, which the logs name.
+    file : LoggedFile, the same as it is now; it gets an identity, which the logs name.
 
     Raises
     ------

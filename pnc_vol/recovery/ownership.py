@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, identity_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
-from pnc_vol.log.commit_log import decode_companion
+from pnc_vol.log.commit_log import decode_commit_log
 from pnc_vol.log.definitions import crc_of_header, read_definitions
 from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import System, exists, read_whole, write_whole
@@ -62,9 +62,9 @@ def _mark(folder: str) -> str:
 
 
 def _claim_of_source(system: System, source: LogSource) -> Claim:
-    if source.companion is None:
+    if source.commit_log is None:
         return Claim(frozenset())
-    files = frozenset({source.companion.header.file, *source.defined.files} - {UNKNOWN})
+    files = frozenset({source.commit_log.header.file, *source.defined.files} - {UNKNOWN})
     return Claim(files, source.defined.work, exists(system, _mark(os.path.dirname(source.base))))
 
 
@@ -78,7 +78,7 @@ def claim_of(system: System, folder: str) -> Claim:
             if ".commit" in name:
                 content = read_whole(system, path, flags=os.O_NOFOLLOW)
                 if any(content):
-                    files.add(decode_companion(content).header.file)
+                    files.add(decode_commit_log(content).header.file)
             elif ".defs" in name:
                 told = read_definitions(read_whole(system, path, flags=os.O_NOFOLLOW).rstrip(b"\0"))
                 files |= told.files

@@ -9,7 +9,7 @@ not shown.
 from __future__ import annotations
 
 from pnc_vol.extents.model import Int64
-from pnc_vol.log.commit_log import RECORD_KINDS, Companion
+from pnc_vol.log.commit_log import RECORD_KINDS, CommitLog
 from pnc_vol.log.decoding import Log
 from pnc_vol.log.encoding import KINDS, Entry
 from pnc_vol.log.entries import Entries
@@ -27,14 +27,14 @@ _MOST_FINDINGS = 20
 
 
 def log_text(
-    log: Log, companion: Companion | None = None, verdict: Verdict | None = None, *, limit: int | None = 50
+    log: Log, commit_log: CommitLog | None = None, verdict: Verdict | None = None, *, limit: int | None = 50
 ) -> str:
     """A log as text: header, layout, entries, totals, findings.
 
     Parameters
     ----------
     log : Log
-    companion : Companion or None
+    commit_log : CommitLog or None
     verdict : Verdict or None
         What `committed_entries` said; None: it is asked here, without the data.
     limit : int or None
@@ -43,7 +43,7 @@ def log_text(
     Raises
     ------
     LogError
-        The companion is that of another log.
+        The commit log is that of another log.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def log_text(
     <BLANKLINE>
     1 entry, 56 bytes, 8 bytes of data: 1 committed
     """
-    judged = verdict or committed_entries(log, companion)
+    judged = verdict or committed_entries(log, commit_log)
     shown = len(log.entries) if limit is None else min(max(limit, 0), len(log.entries))
-    lines = [*_head(log, companion), ""]
+    lines = [*_head(log, commit_log), ""]
     if shown:
         lines += _table(log.entries, judged, shown)
     if shown < len(log.entries):
@@ -80,7 +80,7 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
-def _head(log: Log, companion: Companion | None) -> list[str]:
+def _head(log: Log, commit_log: CommitLog | None) -> list[str]:
     h = log.header
     order = "big" if h.big_endian else "little"
     form = "values as in the file" if h.is_external else "values as in memory"
@@ -93,10 +93,10 @@ def _head(log: Log, companion: Companion | None) -> list[str]:
         f"layout      {log.layout}{writer}, magic PnetCDF{h.version}, format {_visible(kind)}",
         f"header      {h.entry_begin} bytes, counts {h.num_entries} entries of at most {h.max_ndims} dimensions",
     ]
-    if companion is not None:
-        kinds = companion.records["kind"].tolist()
+    if commit_log is not None:
+        kinds = commit_log.records["kind"].tolist()
         counts = ", ".join(f"{n} {name}" for code, name in RECORD_KINDS.items() if (n := kinds.count(code)))
-        lines.append(f"companion   log {companion.header.log_id.hex()}, {len(kinds)} records: {counts or 'none'}")
+        lines.append(f"commits     log {commit_log.header.log_id.hex()}, {len(kinds)} records: {counts or 'none'}")
     return lines
 
 

@@ -237,7 +237,7 @@ class Job:
             self.tree.move(node, group, name)
 
     def _node(self, source: LogSource, varid: int) -> DatasetNode:
-        node = (self._by_number if source.companion is None else self.nodes).get(varid)
+        node = (self._by_number if source.commit_log is None else self.nodes).get(varid)
         if node is None:
             raise LogError(
                 f"{source.base}.meta writes to variable {varid}, which the file does not have",
@@ -310,7 +310,7 @@ class Job:
         """Records that entries of logs without definitions need, by variable."""
         need: dict[int, int] = {}
         for source, verdict in zip(self.sources, self.verdicts, strict=True):
-            if source.companion is None:
+            if source.commit_log is None:
                 for rows in source.log.entries.rows(verdict.replay):
                     if not rows.start.shape[1]:
                         continue
@@ -337,10 +337,10 @@ class Job:
         for source, verdict in zip(self.sources, self.verdicts, strict=True):
             for index in verdict.replay.tolist():
                 entry = source.log.entries[index]
-                if source.companion is not None and entry.varid in self._gone:
+                if source.commit_log is not None and entry.varid in self._gone:
                     continue
                 node = self._node(source, entry.varid)
-                most = self._most if source.companion is not None else lengths.get(node.uid, 0)
+                most = self._most if source.commit_log is not None else lengths.get(node.uid, 0)
                 shape = (most, *(node.shape or ())[1:]) if node.is_record else node.shape or ()
                 try:
                     _check_entry(node, entry, shape)
@@ -354,7 +354,7 @@ class Job:
     def _post(self, source: LogSource, indices: Int64) -> None:
         for index in indices.tolist():
             entry = source.log.entries[index]
-            if source.companion is not None and entry.varid in self._gone:
+            if source.commit_log is not None and entry.varid in self._gone:
                 continue
             node = self._node(source, entry.varid)
             dtype = source.log.entries.dtype(index, source.log.header.byteorder)

@@ -26,7 +26,7 @@ from functools import partial as bound
 from pnc_vol.comm import Comm, serial
 from pnc_vol.disk.identity import identity_of
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
-from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import refuse_other_file, refuse_other_header
 from pnc_vol.recovery.redo import Job
@@ -97,7 +97,7 @@ def replay_into(
     ----------
     path : str
     logs : sequence of str
-        Metadata logs; their companions, data and definitions lie beside them.
+        Metadata logs; their commit logs, data and definitions lie beside them.
     options : Options
     comm : Comm, optional
         Ranks that share the work; owned by this call.
@@ -167,7 +167,7 @@ def _replay_jobs(
         # That a header stands alone, or that other jobs left logs too, is why this is done.
         warnings.simplefilter("ignore", PncVolWarning)
         session = open_session(path, "r+", options=options, comm=comm)
-    target = FileOfLog(session.disk)
+    target = LoggedFile(session.disk)
     target.identity = identity_of(options.system, target.work)
     before = session.disk.header_bytes
     try:
@@ -243,7 +243,7 @@ def _by_job(sources: Sequence[LogSource], verdicts: Sequence[Verdict], partial: 
         there = [sources[i].log.header.rank_id for i in mine]
         missing = sorted(set(range(min(ranks, 1 << 20))) - set(there))
         # What a kill left of logs that hold nothing needs no others.
-        wanted = any(sources[i].companion is None or len(verdicts[i].replay) or verdicts[i].fills for i in mine)
+        wanted = any(sources[i].commit_log is None or len(verdicts[i].replay) or verdicts[i].fills for i in mine)
         if missing and wanted and not partial:
             named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
             raise LogRefusedError(

@@ -1,10 +1,10 @@
-"""A log and its companion to a verdict: what is to be replayed, in which order.
+"""A log and its commit log to a verdict: what is to be replayed, in which order.
 
 Knows: what each kind of record means for the entries. Does not know: the file that they go to, how they are replayed.
 
 Rules
 -----
-1. With a companion, its commits decide. Without one (the logs of the C library) the count in the header does.
+1. With a commit log, its commits decide. Without one (the logs of the C library) the count in the header does.
 2. A commit counts if both CRCs hold. The first that does not ends the log: what it vouches for, and all after it, is
    torn. If it was the last, the tail is torn, as a crash leaves it; if others follow, the log is damaged.
 3. What is in the file already is not checked, and not replayed.
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.model import Finding
-from pnc_vol.log.commit_log import COMMIT, FILL, FLUSHED, RESET, TOMBSTONE, WHOLE, Companion
+from pnc_vol.log.commit_log import COMMIT, FILL, FLUSHED, RESET, TOMBSTONE, WHOLE, CommitLog
 from pnc_vol.log.decoding import Log
 from pnc_vol.log.encoding import FIRST_DATA, NUM_ENTRIES_AT
 from pnc_vol.log.entries import Bytes
@@ -46,7 +46,7 @@ __all__ = [
 
 COMMITTED, TORN, CANCELLED, DONE, UNCOUNTED = range(5)
 STATES = ("committed", "torn", "cancelled", "flushed", "uncounted")
-"""Names of the states of an entry. ``"uncounted"``: beyond the count of a log without companion: flushed before, or a
+"""Names of the states of an entry. ``"uncounted"``: beyond the count of a log without commit log: flushed before, or a
 post that never returned; the log does not tell which."""
 
 ReadData = Callable[[int, int], Bytes]
@@ -80,9 +80,9 @@ class Verdict(NamedTuple):
     replay : int64[m], indices of the entries to replay, in order.
     fills : tuple of Fill, to be replayed among them, in order.
     request : int64[n], the request of an entry; -1 if it is not known: a commit names that of its first entry.
-    epoch : int64[n], flushes before the entry, as its writer counted; 0 without companion.
+    epoch : int64[n], flushes before the entry, as its writer counted; 0 without commit log.
     damaged : bool, something is wrong that no crash of the writer explains.
-    findings : tuple of Finding, of the companion and of the two together; those of the log are in the log.
+    findings : tuple of Finding, of the commit log and of the two together; those of the log are in the log.
     """
 
     state: npt.NDArray[np.int8]
@@ -100,23 +100,23 @@ class Verdict(NamedTuple):
 
 
 def committed_entries(
-    log: Log, companion: Companion | None = None, read_data: ReadData | None = None, *, uncounted: bool = False
+    log: Log, commit_log: CommitLog | None = None, read_data: ReadData | None = None, *, uncounted: bool = False
 ) -> Verdict:
     """Judge each entry of a log.
 
     Parameters
     ----------
     log : Log
-    companion : Companion or None
+    commit_log : CommitLog or None
     read_data : callable or None
         ``lambda offset, nbytes: data[offset : offset + nbytes]``, to check the data's CRCs; None: they are not checked.
     uncounted : bool
-        Without companion, also replay entries beyond the header's count.
+        Without commit log, also replay entries beyond the header's count.
 
     Raises
     ------
     LogError
-        The companion is that of another log.
+        The commit log is that of another log.
 
     Examples
     --------
@@ -126,8 +126,8 @@ def committed_entries(
     >>> committed_entries(log).totals(), committed_entries(log, uncounted=True).replay.tolist()
     ({'uncounted': 1}, [0])
     """
-    if companion is not None:
-        return _Judge(log, companion, read_data).verdict()
+    if commit_log is not None:
+        return _Judge(log, commit_log, read_data).verdict()
     return _by_count(log, uncounted)
 
 
@@ -172,20 +172,20 @@ def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
 
 
 class _Judge:
-    """One log, one companion, and what was found so far."""
+    """One log, one commit log, and what was found so far."""
 
-    def __init__(self, log: Log, companion: Companion, read_data: ReadData | None) -> None:
+    def __init__(self, log: Log, commit_log: CommitLog, read_data: ReadData | None) -> None:
         self.log, self.read_data, self.meta = log, read_data, memoryview(log.meta)
-        ours, theirs = log.header, companion.header
+        ours, theirs = log.header, commit_log.header
         for field, a, b in (("rank", theirs.rank, ours.rank_id), ("num_ranks", theirs.num_ranks, ours.num_ranks)):
             if a != b:
-                raise LogError(f"the companion is of another log: its {field} is {a}, not {b}", field=field, value=a)
-        self.findings = list(companion.findings)
-        self.damaged = companion.damaged
+                raise LogError(f"the commit log is of another log: its {field} is {a}, not {b}", field=field, value=a)
+        self.findings = list(commit_log.findings)
+        self.damaged = commit_log.damaged
         # What stands before a reset is in the file, and its bytes may be gone.
-        resets = np.flatnonzero(companion.records["kind"] == RESET)
+        resets = np.flatnonzero(commit_log.records["kind"] == RESET)
         first = int(resets[-1]) if resets.size else 0
-        self.records = companion.records[first:]
+        self.records = commit_log.records[first:]
         self.ends: list[int] = log.entries.end.tolist()
         self.meta_end, self.data_end = ours.entry_begin, FIRST_DATA
         n = len(log.entries)

@@ -24,12 +24,12 @@ from pnc_vol.log.commit_log import (
     FILL,
     FLUSHED,
     RESET,
-    Companion,
-    decode_companion,
+    CommitLog,
+    decode_commit_log,
     encode_record,
 )
 from pnc_vol.log.decoding import Log, count_channels, read_log
-from pnc_vol.log.defining import FileOfLog
+from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.log.files import Share
 from pnc_vol.log.folders import folders_in, logs_in
@@ -128,7 +128,7 @@ def holds_posts(system: System, folder: str) -> bool:
             if not any(content):
                 # Its job had not begun to post.
                 continue
-            records = decode_companion(content).records["kind"].tolist()
+            records = decode_commit_log(content).records["kind"].tolist()
             last = max((i for i, kind in enumerate(records) if kind in (FLUSHED, RESET)), default=-1)
             if any(kind in (COMMIT, FILL) for kind in records[last + 1 :]):
                 return True
@@ -189,11 +189,11 @@ class LogSource:
         try:
             if lock:
                 self._lock()
-            companion = self._beside(".commit")
-            if companion is not None and not any(companion):
+            commit_log = self._beside(".commit")
+            if commit_log is not None and not any(commit_log):
                 # Its header is written last: nothing can have been posted.
                 raise _NotBegunError(f"{base}: the job was stopped before it wrote to this log", field="header")
-            self.companion: Companion | None = None if companion is None else decode_companion(companion)
+            self.commit_log: CommitLog | None = None if commit_log is None else decode_commit_log(commit_log)
             meta = _read(system, base + ".meta")
             if share is not None:
                 meta = share.part_of(meta)
@@ -201,9 +201,9 @@ class LogSource:
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
-            if share is not None and self.companion is not None:
+            if share is not None and self.commit_log is not None:
                 # Behind the last commit stands what an earlier use of the blocks left.
-                ends = self.companion.records["meta_end"].tolist()
+                ends = self.commit_log.records["meta_end"].tolist()
                 self.log = read_log(meta[: max([self.log.header.entry_begin, *ends])], self.data_size)
             told = (self._beside(".defs") or b"").rstrip(b"\0")
             self.defined: Definitions = read_definitions(told)
@@ -266,8 +266,8 @@ class LogSource:
 
     def judge(self, *, uncounted: bool = False) -> Verdict:
         """Which entries are to be replayed: those that count and whose datasets the log explains."""
-        verdict = committed_entries(self.log, self.companion, self.read, uncounted=uncounted)
-        if self.companion is None:
+        verdict = committed_entries(self.log, self.commit_log, self.read, uncounted=uncounted)
+        if self.commit_log is None:
             return verdict
         unknown = self._unexplained(verdict.replay)
         return without_tail(verdict, self.log, unknown) if unknown >= 0 else verdict
@@ -290,9 +290,9 @@ class LogSource:
             first = min(first, int(wrong.min(initial=first)))
         return first if first < len(columns) else -1
 
-    def about_to_write(self, file: FileOfLog, header: bytes) -> None:
+    def about_to_write(self, file: LoggedFile, header: bytes) -> None:
         """Say that a header comes that has all that is defined here under its last name."""
-        if self.companion is None or self._commit < 0 or not self.defined.found:
+        if self.commit_log is None or self._commit < 0 or not self.defined.found:
             return
         file.follow(self.system)
         epoch = 1 + max(definition.epoch for definition in self.defined.found)
@@ -306,19 +306,19 @@ class LogSource:
         self._told_end += len(line)
 
     def mark_flushed(self) -> None:
-        """Say in the companion that the file holds all of the log."""
-        if self.companion is None or self._commit < 0 or self._flushed:
+        """Say in the commit log that the file holds all of the log."""
+        if self.commit_log is None or self._commit < 0 or self._flushed:
             return
-        records = self.companion.records
+        records = self.commit_log.records
         ends = records[(records["kind"] == COMMIT) | (records["kind"] == RESET)][-1:]
         record: Any = encode_record(
             FLUSHED,
-            log_id=self.companion.header.log_id,
+            log_id=self.commit_log.header.log_id,
             sequence=len(records) + 1,
             meta_end=int(ends["meta_end"].sum()),
             data_end=int(ends["data_end"].sum()),
         )
-        write_all(self.system, self._commit, record, self.companion.end)
+        write_all(self.system, self._commit, record, self.commit_log.end)
         self.system.fdatasync(self._commit)
         self._flushed = True
 

@@ -1,4 +1,4 @@
-"""What a companion says of a log: commits, tombstones, fills, flushes, and what a crash leaves of them."""
+"""What a commit log says of a log: commits, tombstones, fills, flushes, and what a crash leaves of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pnc_vol.log.commit_log import (
     FLUSHED,
     RESET,
     TOMBSTONE,
-    CompanionHeader,
-    decode_companion,
-    encode_companion_header,
+    CommitLogHeader,
+    decode_commit_log,
+    encode_commit_log_header,
     encode_fill,
     encode_record,
 )
@@ -45,7 +45,7 @@ class Writer:
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        self.commit = bytearray(encode_companion_header(CompanionHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc")))
+        self.commit = bytearray(encode_commit_log_header(CommitLogHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc")))
         self.begin = self.at = len(self.meta)
         self.data_at, self.waiting = 8, 0
         self.ends: list[int] = []
@@ -89,11 +89,11 @@ class Writer:
 
     def judge(self, *, check: bool = True) -> Verdict:
         log = read_log(bytes(self.meta), len(self.data))
-        companion = decode_companion(bytes(self.commit))
-        return committed_entries(log, companion, (lambda at, n: self.data[at : at + n]) if check else None)
+        commit_log = decode_commit_log(bytes(self.commit))
+        return committed_entries(log, commit_log, (lambda at, n: self.data[at : at + n]) if check else None)
 
     def text(self) -> str:
-        return log_text(read_log(bytes(self.meta), len(self.data)), decode_companion(bytes(self.commit)))
+        return log_text(read_log(bytes(self.meta), len(self.data)), decode_commit_log(bytes(self.commit)))
 
 
 def states(verdict: Verdict) -> str:
@@ -251,16 +251,16 @@ def test_any_prefix_of_the_files_keeps_whole_groups(seed: int, draw: st.DataObje
     assert not verdict.damaged
 
 
-def test_the_companion_cut_at_every_byte() -> None:
+def test_the_commit_log_cut_at_every_byte() -> None:
     w = Writer()
     w.posts(4)
     whole, head = bytes(w.commit), len(w.commit) - 4 * 64
     for cut in range(len(whole)):
         if cut < head:
             with pytest.raises(LogError):
-                decode_companion(whole[:cut])
+                decode_commit_log(whole[:cut])
             continue
-        found = decode_companion(whole[:cut])
+        found = decode_commit_log(whole[:cut])
         assert (len(found.records), found.torn_bytes, found.damaged) == ((cut - head) // 64, (cut - head) % 64, False)
         w.commit = bytearray(whole[:cut])
         assert w.judge().replay.tolist() == list(range((cut - head) // 64))
@@ -311,8 +311,8 @@ def test_large_data_is_checked_piece_by_piece() -> None:
         asked.append(n)
         return bytes(w.data[at : at + n])
 
-    log, companion = read_log(bytes(w.meta), len(w.data)), decode_companion(bytes(w.commit))
-    assert committed_entries(log, companion, read).replay.tolist() == [0]
+    log, commit_log = read_log(bytes(w.meta), len(w.data)), decode_commit_log(bytes(w.commit))
+    assert committed_entries(log, commit_log, read).replay.tolist() == [0]
     assert max(asked) <= 8 << 20
     assert len(asked) == 3
 
@@ -325,7 +325,7 @@ def test_a_record_of_another_life_of_the_file_is_not_valid() -> None:
     w.posts(1)
     old.posts(3)
     w.commit += old.commit[len(w.commit) :]
-    found = decode_companion(bytes(w.commit))
+    found = decode_commit_log(bytes(w.commit))
     assert (len(found.records), found.damaged, found.torn_bytes) == (1, False, 128)
 
 
@@ -335,7 +335,7 @@ def test_a_gap_in_the_sequence_ends_the_prefix(skip: int) -> None:
     w.posts(1)
     w.sequence += skip - 1 if skip else -1
     w.posts(1)
-    found = decode_companion(bytes(w.commit))
+    found = decode_commit_log(bytes(w.commit))
     assert (len(found.records), found.damaged) == (1, True)
     assert "breaks the sequence" in found.findings[0].message
     assert w.judge().replay.tolist() == [0]
@@ -372,11 +372,11 @@ def test_a_fill_in_the_wrong_place_is_damage() -> None:
     assert w.judge().fills == ()
 
 
-def test_the_companion_of_another_log_is_refused() -> None:
+def test_the_commit_log_of_another_log_is_refused() -> None:
     w = Writer()
     log = read_log(bytes(w.meta), 8)
     for rank, ranks, name in ((1, 2, "rank"), (0, 2, "num_ranks")):
-        other = decode_companion(encode_companion_header(CompanionHeader(ID, bytes(16), rank, ranks, "x")))
+        other = decode_commit_log(encode_commit_log_header(CommitLogHeader(ID, bytes(16), rank, ranks, "x")))
         with pytest.raises(LogError, match="another log") as caught:
             committed_entries(log, other)
         assert caught.value.field == name
@@ -388,26 +388,26 @@ def test_the_companion_of_another_log_is_refused() -> None:
      (58, 1, "path_len"), (60, 0, "record_bytes"), (20, 0, "crc")],
 )  # fmt: skip
 def test_a_wrong_header_is_told(at: int, value: int, name: str) -> None:
-    head = bytearray(encode_companion_header(CompanionHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")))
-    assert decode_companion(bytes(head)).header == CompanionHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")
+    head = bytearray(encode_commit_log_header(CommitLogHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")))
+    assert decode_commit_log(bytes(head)).header == CommitLogHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")
     head[at] = value
     with pytest.raises(LogError) as caught:
-        decode_companion(bytes(head))
+        decode_commit_log(bytes(head))
     assert caught.value.field == name
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        CompanionHeader(b"short", bytes(16), 0, 1, ""),
-        CompanionHeader(ID, b"", 0, 1, ""),
-        CompanionHeader(ID, ID, 1, 1, ""),
-        CompanionHeader(ID, ID, 0, 1, "x" * 70000),
+        CommitLogHeader(b"short", bytes(16), 0, 1, ""),
+        CommitLogHeader(ID, b"", 0, 1, ""),
+        CommitLogHeader(ID, ID, 1, 1, ""),
+        CommitLogHeader(ID, ID, 0, 1, "x" * 70000),
     ],
 )
-def test_a_header_that_cannot_be_written(header: CompanionHeader) -> None:
+def test_a_header_that_cannot_be_written(header: CommitLogHeader) -> None:
     with pytest.raises(LogError):
-        encode_companion_header(header)
+        encode_commit_log_header(header)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -476,4 +476,4 @@ def test_the_flag_of_records_is_in_the_crc() -> None:
     at = len(w.commit) - 64
     for value in (1, 2, 3, 4, 5):
         struct.pack_into("<H", w.commit, at + 2, value)
-        assert len(decode_companion(bytes(w.commit)).records) == (value == COMMIT)
+        assert len(decode_commit_log(bytes(w.commit)).records) == (value == COMMIT)

@@ -106,7 +106,7 @@ def test_logs_are_refused_in_a_heap(tmp_path: pathlib.Path) -> None:
 
 
 class Made:
-    """A log in the documented layout without companion, for a file with fixed, record and text variables."""
+    """A log in the documented layout without commit log, for a file with fixed, record and text variables."""
 
     def __init__(self, tmp_path: pathlib.Path) -> None:
         self.path = tmp_path / "x.nc"

@@ -18,17 +18,17 @@ from pnc_vol.disk.identity import by_inode, identity_of
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.log.definitions import encode_base, encode_definition, encode_gone, encode_written, whole_of
 from pnc_vol.log.files import Tail
-from pnc_vol.log.logged_variables import Known
+from pnc_vol.log.logged_variables import LoggedVariable
 from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import System
 
-__all__ = ["Defining", "FileOfLog"]
+__all__ = ["DefinitionWriter", "LoggedFile"]
 
 _When = tuple[int, int]
 
 
-class FileOfLog:
+class LoggedFile:
     """The file of a log, as it is now.
 
     disk : StoredFile
@@ -70,7 +70,7 @@ class FileOfLog:
             self.identity = identity_of(system, self.work)
 
 
-class Defining:
+class DefinitionWriter:
     """The datasets that a log has defined.
 
     Parameters
@@ -78,11 +78,11 @@ class Defining:
     system : System
     defs : Tail
         The definitions file.
-    file : FileOfLog
+    file : LoggedFile
 
     Attributes
     ----------
-    known : dict of int to Known
+    known : dict of int to LoggedVariable
         What was logged of each dataset, by uid; one object for good.
     units : dict of int to int
         Bytes whose order is turned over on the way to the file, by uid.
@@ -90,11 +90,11 @@ class Defining:
         The most dimensions of a dataset so far.
     """
 
-    def __init__(self, system: System, defs: Tail, file: FileOfLog) -> None:
+    def __init__(self, system: System, defs: Tail, file: LoggedFile) -> None:
         self.system = system
         self.defs = defs
         self.file = file
-        self.known: dict[int, Known] = {}
+        self.known: dict[int, LoggedVariable] = {}
         self.units: dict[int, int] = {}
         self.ndims = 0
         self._path_of: dict[str, int] = {}
@@ -102,7 +102,7 @@ class Defining:
         self._names: frozenset[str] = frozenset()
         self._told = False
 
-    def define(self, node: DatasetNode, known: Known, when: _When) -> None:
+    def define(self, node: DatasetNode, known: LoggedVariable, when: _When) -> None:
         """Log what replay must know of a dataset.
 
         Parameters
@@ -120,7 +120,7 @@ class Defining:
             # A part is found by its dataset, which is defined first.
             whole = self.known.get(owner.uid)
             if whole is None or not whole.holds(owner):
-                self.define(owner, Known(owner), when)
+                self.define(owner, LoggedVariable(owner), when)
         stored = self._stored if self._stored is not None else self._begin()
         before = self.known.get(uid)
         # Datasets may have changed names with each other: whoever is met again on the way is being defined.
@@ -157,7 +157,7 @@ class Defining:
             return
         known = self.known.get(node.uid)
         if known is None or not known.holds(node):
-            self.define(node, Known(node), when)
+            self.define(node, LoggedVariable(node), when)
 
     def about_to_flush(self, when: _When, *, logging: bool) -> None:
         """Log which datasets were deleted or renamed: the header may be written and the log not begun anew."""
@@ -170,7 +170,7 @@ class Defining:
                 if node.tree.datasets.get(uid) is not node:
                     self.defs.append(encode_gone(uid))
                 elif node.path != known.path:
-                    self.define(node, Known(node), when)
+                    self.define(node, LoggedVariable(node), when)
             self._told = logging
         self._stored = None
 

@@ -22,13 +22,13 @@ from pnc_vol.log.commit_log import COMMIT, RECORD, RECORD_BYTES
 from pnc_vol.log.encoding import FIRST_DATA
 from pnc_vol.log.files import LogFiles
 
-__all__ = ["what_is_wrong"]
+__all__ = ["find_damage"]
 
 _MOST_BYTES = 4 << 20
 _MOST_POSTS = 4096
 
 
-def what_is_wrong(files: LogFiles, begin: int) -> str:
+def find_damage(files: LogFiles, begin: int) -> str:
     """Why a log cannot be flushed; "" if nothing speaks against it.
 
     Parameters
