@@ -94,7 +94,7 @@ class AttributeManager(MutableMappingHDF5):
         if type(value) in PLAIN_TYPES and type(name) is str and name not in SCALE_NAMES:
             session = oid.check_for_name()
             node = oid.node
-            if session.writable and session.defs.version == 5 and not _ordered(node):
+            if oid.handle.writable and session.defs.version == 5 and not _ordered(node):
                 with session.lock:
                     # What most attributes are: nothing is wrong with the name nor the value.
                     if node.attrs.put_again(name, value):
@@ -109,7 +109,7 @@ class AttributeManager(MutableMappingHDF5):
     def __delitem__(self, name: str | bytes) -> None:
         session, attrs = self._open()
         with session.lock:
-            if not session.writable:
+            if not self._id.handle.writable:
                 raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
             text = text_of(name, stored=True)
             if text in SCALE_NAMES and _scales().remove(self._id.node, text):
@@ -144,7 +144,7 @@ class AttributeManager(MutableMappingHDF5):
         session, attrs = self._open()
         text = _named(name)
         with session.lock:
-            if not session.writable:
+            if not self._id.handle.writable:
                 # in HDF5 an attribute is replaced by deleting it first: that is where h5py's KeyError comes from
                 raise ReadOnlyKeyError(
                     f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
@@ -184,7 +184,7 @@ class AttributeManager(MutableMappingHDF5):
         session, attrs = self._open()
         text = _named(name)
         with session.lock:
-            session.check_writable("modify attribute")
+            self._id.handle.check_writable("modify attribute")
             old = attrs.get(text)
             if old is None:
                 self.create(text, value)

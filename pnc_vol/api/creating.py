@@ -71,12 +71,12 @@ class Creating(HLObject, MutableMappingHDF5):
         tracked = get_config().track_order if track_order is None else track_order
         with session.lock:
             if name is None:
-                session.check_writable("create group")
+                self._id.handle.check_writable("create group")
                 loose = GroupNode(session.defs.tree, "", None, Attributes(), order={} if tracked else None)
                 return self._group(loose)
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
-            session.check_writable("create group")
+            self._id.handle.check_writable("create group")
             made = session.defs.tree.add_group(slot.open(), slot.leaf)
             if tracked:
                 made.order = {}
@@ -152,14 +152,14 @@ class Creating(HLObject, MutableMappingHDF5):
             if name is None:
                 plan = _planned(session, shape, dtype, data, kwds)
                 create.check_version("without a name", plan.element, plan.shape, session.defs.version)
-                session.check_writable("create dataset")
+                self._id.handle.check_writable("create dataset")
                 return self._make(None, plan)
             slot = paths.slot(self._node, name, "create dataset")
             plan = _planned(session, shape, dtype, data, kwds)
             if session.defs.version != 5:
                 create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create dataset")
-            session.check_writable("create dataset")
+            self._id.handle.check_writable("create dataset")
             return self._make(slot, plan)
 
     def _made_plainly(self, session: Session, name: Any, shape: Any, dtype: Any, data: Any) -> DatasetNode | None:
@@ -171,7 +171,7 @@ class Creating(HLObject, MutableMappingHDF5):
             or not name.isascii()
             or name in group.children
             or name in group.links
-            or not session.writable
+            or not self._id.handle.writable
             or session.defs.version != 5
             or _CONFIG.track_order
             or (group.parent is None and group is not session.defs.tree.root)
@@ -292,7 +292,7 @@ class Creating(HLObject, MutableMappingHDF5):
                     from pnc_vol.file.size_limits import check_room
 
                     check_room(session, node)
-                if plan.data is not None and plan.data.size and not session.write_simply(node, (), plan.data):
+                if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
                     session.write(node, select(plan.shape or (), ()), plan.data)
             except Exception:
                 # as if it had never been asked for, the groups made on the way included

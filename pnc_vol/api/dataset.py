@@ -145,7 +145,7 @@ class Dataset(Storage, Posting):
         text = text_of(name)
         session = self._check()
         with session.lock:
-            session.check_writable("make a scale")
+            self._id.handle.check_writable("make a scale")
             node = self._node
             if any(axis.scales for axis in node.axes):
                 raise OperationError(f"{node.path!r} cannot be a scale: scales are attached to it; detach them first")
@@ -171,7 +171,7 @@ class Dataset(Storage, Posting):
             node: DatasetNode = self._id.node
             shape = node.shape
             if dtype is None and not self._id.handle.collective:
-                found = session.read_simply(node, args)
+                found = session.read_run(node, args)
                 if found is not None:
                     return found if found.shape else found[()]
             if node.element.kind == "composite":
@@ -260,7 +260,7 @@ class Dataset(Storage, Posting):
         session = self._id.check()
         with session.lock:
             node: DatasetNode = self._id.node
-            if session.writable and session.write_simply(node, args, value):
+            if self._id.handle.writable and session.posted.write_run(node, args, value):
                 return
             try:
                 self._write(session, node, args, value)
@@ -274,7 +274,7 @@ class Dataset(Storage, Posting):
                 raise
 
     def _write(self, session: Session, node: DatasetNode, args: Any, value: Any) -> None:
-        session.check_writable("write data")
+        self._id.handle.check_writable("write data")
         fields: tuple[str, ...] = ()
         if node.element.kind == "composite":
             from pnc_vol.api.fields import fields_of, split_names
@@ -339,7 +339,7 @@ class Dataset(Storage, Posting):
             new = _new_shape(shape, size, axis)
             if any(limit is not None and n > limit for n, limit in zip(new, limits, strict=True)):
                 raise OperationError(f"Unable to resize {node.path!r} from {shape} to {new}: its maxshape is {limits}")
-            session.check_writable("change a dataset's dimensions")
+            self._id.handle.check_writable("change a dataset's dimensions")
             if new != shape:
                 session.resize(node, new)
 

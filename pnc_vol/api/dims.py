@@ -55,7 +55,7 @@ class DimensionProxy:
         label = text_of(text)
         session, axis = self._open()
         with session.lock:
-            session.check_writable("label an axis")
+            self._id.handle.check_writable("label an axis")
             axis.label = label
             self._id.node.tree.touch()
 
@@ -102,7 +102,7 @@ class DimensionProxy:
         session, axis = self._open()
         with session.lock:
             node = self._scale_node(dset)
-            session.check_writable("attach a scale")
+            self._id.handle.check_writable("attach a scale")
             mine: DatasetNode = self._id.node
             if node is mine:
                 raise OperationError(f"{mine.path!r} cannot be a scale of itself")
@@ -129,7 +129,7 @@ class DimensionProxy:
         session, axis = self._open()
         with session.lock:
             node = self._scale_node(dset)
-            session.check_writable("detach a scale")
+            self._id.handle.check_writable("detach a scale")
             if not any(scale is node for scale in axis.scales):
                 raise OperationError(f"{node.path!r} is not attached to axis {self._dimension}")
             axis.scales = [scale for scale in axis.scales if scale is not node]

@@ -186,7 +186,8 @@ class File(Group):
     @property
     def mode(self) -> str:
         """``"r"`` or ``"r+"``."""
-        return "r+" if self._check().writable else "r"
+        self._check()
+        return "r+" if self._id.handle.writable else "r"
 
     @property
     def driver(self) -> str:
@@ -227,7 +228,7 @@ class File(Group):
         from pnc_vol.api.opening import start_swmr
 
         session = self._check()
-        start_swmr(session, self._id.handle.libver, value)
+        start_swmr(session, self._id.handle, value)
 
     @property
     def atomic(self) -> bool:
@@ -235,7 +236,7 @@ class File(Group):
 
         It is MPI's atomic mode; by default writes wait for the flush.
         """
-        return self._check().atomic
+        return self._check().posted.at_once
 
     @atomic.setter
     def atomic(self, value: bool) -> None:
@@ -368,13 +369,14 @@ class File(Group):
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        session = self._id.handle.session
-        if session.closed:
+        handle = self._id.handle
+        session = handle.session
+        if handle.closed:
             return
         if kind is not None and session.comm.size > 1:
             session.abort(f"{kind.__name__}: {error}")
         else:
-            self._id.handle.close()
+            handle.close()
 
     def __repr__(self) -> str:
         if not self:
@@ -437,7 +439,7 @@ def _opened(ranks: Any, mode: str, path: str, wish: Wish, real: str, target: Any
     from pnc_vol.file.registry import open_shared
 
     root, target = root_of(target, mode, wish.options.system)
-    hold = open_shared(path, real, mode, options=wish.options, comm=ranks or serial(), root=root, target=target)
-    handle = Handle(hold.session, path, wish.driver, wish.libver, real, hold=hold, swmr=wish.swmr)
-    watch(handle, hold, path)
+    ref = open_shared(path, real, mode, options=wish.options, comm=ranks or serial(), root=root, target=target)
+    handle = Handle(ref.session, ref, path, wish.driver, wish.libver, real, writable=ref.writable, swmr=wish.swmr)
+    watch(handle, ref, path)
     return handle

@@ -197,7 +197,7 @@ class Group(Creating):
             plan = create.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})
             create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create link", as_link=True)
-            session.check_writable("create dataset")
+            self._id.handle.check_writable("create dataset")
             self._make(slot, plan)
 
     def __delitem__(self, name: str | bytes) -> None:
@@ -217,7 +217,7 @@ class Group(Creating):
             place = paths.link_of(self._node, name)
             if place is None:
                 raise paths.missing(self._node, name, f"Couldn't delete link ({name!r} doesn't exist)")
-            if not session.writable:
+            if not self._id.handle.writable:
                 raise ReadOnlyKeyError(f"Couldn't delete link {name!r} (no write intent on file)")
             above, leaf = place
             if leaf in above.links:
@@ -294,7 +294,7 @@ class Group(Creating):
             if place[1] in place[0].links:
                 from pnc_vol.api.linking import moved_link
 
-                session.check_writable("move link")
+                self._id.handle.check_writable("move link")
                 moved_link(self, source, slot)
                 return
             node = place[0].children[place[1]]
@@ -303,7 +303,7 @@ class Group(Creating):
                 if above is node:
                     raise DefinitionError(f"Unable to move link: {dest!r} is inside {source!r}")
                 above = above.parent
-            session.check_writable("move link")
+            self._id.handle.check_writable("move link")
             session.defs.tree.move(node, slot.open(), slot.leaf)
 
     def copy(
@@ -372,7 +372,7 @@ class Group(Creating):
             taken = not slot.missing and (slot.leaf in slot.group.children or slot.leaf in slot.group.links)
             if not slot.leaf or taken:
                 raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
-            writing.check_writable("copy object")
+            target.id.handle.check_writable("copy object")
             expand = None
             if expand_soft or expand_external:
                 from pnc_vol.api.linking import expander

@@ -8,7 +8,7 @@ Rules
 1. Two ids are equal if they name the same object of the same file, whatever handles they came from.
 2. An id is true while its file is open and the object has not been deleted.
 3. `Handle` is one opening of a file. When the last object that came from it is gone, it is closed; see `file.py`.
-   Several may share a session (`file.registry`): one that is closed has a closed session in its place.
+   Several may share a session (`file.registry`); each knows by itself whether it is closed, and whether it writes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError
+from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnlyError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.stored import CreationProperties, GroupProperties, Space, StoredType
-    from pnc_vol.file.registry import Hold
+    from pnc_vol.file.registry import SessionRef
     from pnc_vol.file.session import Session
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
@@ -35,35 +35,63 @@ __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID"
 class Handle:
     """An open file, with what `File` was asked for.
 
-    session : Session, what this handle may do with the file.
+    session : Session, shared with the other handles of the same file.
+    ref : SessionRef, the share in the session that this handle releases when it is closed.
     filename : str, as it was given.
     driver : str, the word given for the driver.
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
     collective : dict of uid to int, how many ``with ds.collective:`` are active.
-    hold : Hold or None, its share in the session.
+    writable : bool, False for a handle that was opened for reading, though another one may write.
     swmr : bool, what ``File(swmr=True)`` asked for.
+    released : bool, this handle was closed; the session may be open for others.
     """
 
     session: Session
+    ref: SessionRef
     filename: str
     driver: str
     libver: tuple[str, str]
     real: str = ""
     collective: dict[int, int] = field(default_factory=dict)
-    hold: Hold | None = None
+    writable: bool = True
     swmr: bool = False
+    released: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """True if the file cannot be used through this handle any more."""
+        return self.released or self.session.closed
+
+    def check_open(self) -> None:
+        """Raise if the file cannot be used through this handle.
+
+        Raises
+        ------
+        ClosedFileError, ForkedFileError
+        """
+        if self.released:
+            raise self.session.closed_error()
+        self.session.check_open()
+
+    def check_writable(self, what: str) -> None:
+        """Raise if the file is open for reading.
+
+        Raises
+        ------
+        ReadOnlyError
+        """
+        if not self.writable:
+            raise ReadOnlyError(
+                f"Unable to {what} (no write intent on file {self.session.disk.path}); open it with mode 'r+' or 'a'"
+            )
 
     def close(self) -> None:
         """Let go of the file; the last handle closes it (collective). A second call does nothing."""
-        hold = self.hold
-        if hold is None:
-            return
         try:
-            hold.release()
+            self.ref.release()
         finally:
-            if not self.session.closed:
-                self.session = hold.left()
+            self.released = True
 
 
 class AttributeID(NamedTuple):
@@ -115,7 +143,7 @@ class ObjectID:
     @property
     def valid(self) -> bool:
         """True while the file is open and the object exists."""
-        return not self.handle.session.closed and attached(self.node)
+        return not self.handle.closed and attached(self.node)
 
     @property
     def id(self) -> int:
@@ -142,11 +170,10 @@ class ObjectID:
         ClosedFileError
             The file is closed, or the object was deleted.
         """
-        session = self.handle.session
-        session.check_open()
+        self.handle.check_open()
         if not attached(self.node):
             raise ClosedFileError(f"{self.node.name!r} was deleted from the file; open it again by name")
-        return session
+        return self.handle.session
 
     def check_for_name(self) -> Session:
         """The session, if a name can be looked up in the object.
@@ -188,14 +215,16 @@ class GroupID(ObjectID):
 
     def check(self) -> Session:
         """As `ObjectID.check`, with fewer calls for the root, where most names are looked up."""
-        session = self.handle.session
-        if self.node is session.defs.tree.root and not (session.closed or session.forked):
+        handle = self.handle
+        session = handle.session
+        if self.node is session.defs.tree.root and not (handle.released or session.closed or session.forked):
             return session
         return super().check()
 
     def check_for_name(self) -> Session:
-        session = self.handle.session
-        if self.node is session.defs.tree.root and not (session.closed or session.forked):
+        handle = self.handle
+        session = handle.session
+        if self.node is session.defs.tree.root and not (handle.released or session.closed or session.forked):
             return session
         return super().check_for_name()
 
@@ -226,7 +255,7 @@ class FileID(GroupID):
 
     def get_mpi_atomicity(self) -> bool:
         """Whether writes are carried out at once."""
-        return self.check().atomic
+        return self.check().posted.at_once
 
     def get_file_image(self) -> bytes:
         """The bytes of the whole file, as they are after a flush; `File.in_memory` opens them.
@@ -335,15 +364,15 @@ class DatasetID(ObjectID):
 
     def check(self) -> Session:
         """As `ObjectID.check`, with a call less: every read and write begins here."""
-        session = self.handle.session
-        session.check_open()
-        node = self.node
-        if node.tree.datasets.get(node.uid) is not node:
+        handle, node = self.handle, self.node
+        session = handle.session
+        if handle.released or session.closed or session.forked or node.tree.datasets.get(node.uid) is not node:
             return super().check()
         return session
 
     def check_for_name(self) -> Session:
-        session, node = self.handle.session, self.node
-        if not (session.closed or session.forked) and node.tree.datasets.get(node.uid) is node:
-            return session
-        return super().check_for_name()
+        handle, node = self.handle, self.node
+        session = handle.session
+        if handle.released or session.closed or session.forked or node.tree.datasets.get(node.uid) is not node:
+            return super().check_for_name()
+        return session

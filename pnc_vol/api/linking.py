@@ -57,7 +57,7 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
     node = group.id.node
     slot = paths.slot(node, name, "create link")
     slot.check_free("create link", as_link=True)
-    session.check_writable("create link")
+    group.id.handle.check_writable("create link")
     if isinstance(obj, SoftLink):
         entry: Any = Soft(_short(obj.path))
     elif isinstance(obj, ExternalLink):
@@ -128,7 +128,7 @@ def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> 
         Another mode than ``"r"`` and ``"r+"``.
     """
     handle = oid.handle
-    own = "r+" if handle.session.writable else "r"
+    own = "r+" if handle.writable else "r"
     if own == "r" and mode == "r+":
         raise DefinitionError(f"elink_mode={mode!r}: the file that has the link is open for reading")
     flag = handle.session.swmr or handle.swmr

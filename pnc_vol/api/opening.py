@@ -27,6 +27,7 @@ from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, Operatio
 from pnc_vol.system import System
 
 if TYPE_CHECKING:
+    from pnc_vol.api.ids import Handle
     from pnc_vol.file.session import Session
 
 __all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name", "refuse_remote"]
@@ -212,18 +213,18 @@ def root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any]
     return FileObjectDriver(target, writable=mode != "r", system=system), target
 
 
-def start_swmr(session: Session, libver: tuple[str, str], value: bool) -> None:
+def start_swmr(session: Session, handle: Handle, value: bool) -> None:
     """Note that others read a file while it is written (collective); see `File.swmr_mode`."""
     if not value:
         raise DefinitionError("It is not possible to forcibly switch SWMR mode off.")
-    if not session.writable:
+    if not handle.writable:
         raise OperationError("Unable to start swmr writing (no write intent on file)")
     if session.swmr:
         raise OperationError("Unable to start swmr writing (file already in SWMR writing mode)")
-    if session.disk.created and libver[0] in ("earliest", "v108"):
+    if session.disk.created and handle.libver[0] in ("earliest", "v108"):
         raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
     session.flush(what="swmr_mode")
-    session.swmr = True
+    session.start_swmr()
 
 
 def _integer(value: Any) -> int:

@@ -125,7 +125,7 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
-            session.check_writable("write data")
+            self._id.handle.check_writable("write data")
             try:
                 chosen = _decomposed(self._id.node.shape, args) or target(self._id.node.shape, args)
                 return session.iput(self._id.node, chosen, value)
@@ -175,7 +175,7 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
-            session.check_writable("write data")
+            self._id.handle.check_writable("write data")
             try:
                 return session.iput_many(self._id.node, starts, counts, values)
             except SelectionError as error:

@@ -89,6 +89,10 @@ class StoredFile:
         """True if somebody could need what the header in the file knows: the file has its name, or has none at all."""
         return self.location is None or self.location.published
 
+    def publish_at_flush(self) -> None:
+        """The next flush gives the file its name, whatever the option ``publish`` says."""
+        self.keep_unpublished = False
+
     def begins_with(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""
         self.header, self.header_bytes, self.uids = header, encoded, self.layout.uids

@@ -30,7 +30,7 @@ def close(session: Session) -> None:
         return
     unread = _read_last(session)
     try:
-        session.disk.keep_unpublished = False
+        session.disk.publish_at_flush()
         with session.comm.errors_shared():
             if session.writable:
                 composite.settle(session, closing=True)

@@ -29,7 +29,7 @@ from pnc_vol.options import Options
 from pnc_vol.recovery.beginning import look_after_leftovers
 
 if TYPE_CHECKING:
-    from pnc_vol.file.registry import Claim
+    from pnc_vol.file.registry import OpenAttempt
 
 __all__ = ["Found", "Mine", "find"]
 
@@ -99,7 +99,7 @@ def find(
     mode: str,
     keeps_file: bool,
     root: Driver | None,
-    claim: Claim | None,
+    claim: OpenAttempt | None,
     mine: Mine,
 ) -> bytes:
     """Find the session to join, open the file, or make one; on rank 0."""

@@ -1,6 +1,6 @@
 """Files that nobody closed: let go of when their last object is gone, or when the interpreter exits.
 
-Knows: holds, Python's collector of cycles. Does not know: users' objects.
+Knows: references to sessions, Python's collector of cycles. Does not know: users' objects.
 
 Rules
 -----
@@ -30,52 +30,52 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.errors import warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.file.registry import Hold
+    from pnc_vol.file.registry import SessionRef
 
 __all__ = ["close_forgotten", "watch"]
 
-_held: dict[Hold, tuple[str, weakref.ref[Any]]] = {}
+_held: dict[SessionRef, tuple[str, weakref.ref[Any]]] = {}
 """What was opened and is not let go of, with the path for messages and the reference that tells when its owner goes."""
-_waiting: deque[Hold] = deque()
+_waiting: deque[SessionRef] = deque()
 """What the collector found."""
 _collecting = 0
 """The thread in which the collector runs, or 0."""
 
 
-def watch(owner: object, hold: Hold, path: str) -> None:
-    """Let go of a hold when its owner is gone, at the latest when the interpreter exits."""
+def watch(owner: object, ref: SessionRef, path: str) -> None:
+    """Release a reference when its owner is gone, at the latest when the interpreter exits."""
 
     def gone(_: object) -> None:
         if _collecting == get_ident():
-            _waiting.append(hold)
+            _waiting.append(ref)
         else:
-            _let_go(hold)
+            _let_go(ref)
 
     if _collector not in gc.callbacks:
         gc.callbacks.append(_collector)
-    _held[hold] = path, weakref.ref(owner, gone)
+    _held[ref] = path, weakref.ref(owner, gone)
 
 
 def close_forgotten() -> None:
     """Close the files that the collector found since the last call."""
     while _waiting:
-        hold = _waiting.popleft()
-        path, _ = _held.get(hold, ("", None))
+        ref = _waiting.popleft()
+        path, _ = _held.get(ref, ("", None))
         try:
-            _let_go(hold)
+            _let_go(ref)
         except Exception as error:
             # It is not the fault of who calls: say it, and go on.
             warn_outside(f"{path!r} was not closed before its last object was gone, and could not be: {error}")
 
 
-def _let_go(hold: Hold) -> None:
-    path, _ = _held.pop(hold, ("", None))
-    session = hold.session
+def _let_go(ref: SessionRef) -> None:
+    path, _ = _held.pop(ref, ("", None))
+    session = ref.session
     if session.closed or session.comm.size == 1:
-        hold.release()
+        ref.release()
         return
-    if not hold.last:
-        hold.drop()
+    if not ref.last:
+        ref.drop()
         return
     lost = session.unflushed
     # What nobody caught is printed before the interpreter exits, and kept here.
@@ -97,9 +97,9 @@ def _collector(phase: str, _: dict[str, int]) -> None:
 @atexit.register
 def _at_exit() -> None:
     close_forgotten()
-    for hold in list(_held):
+    for ref in list(_held):
         try:
-            _let_go(hold)
+            _let_go(ref)
         except Exception:
             # One that cannot be closed does not keep the others from it.
             sys.excepthook(*sys.exc_info())

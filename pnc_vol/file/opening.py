@@ -48,7 +48,7 @@ from pnc_vol.recovery.beginning import begin_log, missing_folder
 from pnc_vol.system import System, is_folder, scratch_folder
 
 if TYPE_CHECKING:
-    from pnc_vol.file.registry import Claim
+    from pnc_vol.file.registry import OpenAttempt
     from pnc_vol.file.session import Session
 
 __all__ = ["Opened", "open_copy", "open_driver", "open_file", "open_queue", "open_spill"]
@@ -107,7 +107,7 @@ def open_file(
     options: Options,
     comm: Comm,
     root: Driver | None = None,
-    claim: Claim | None = None,
+    claim: OpenAttempt | None = None,
 ) -> Opened | None:
     """Open or create a file (collective), or None if there is a session to join; see `session.open_session`."""
     spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
@@ -197,7 +197,7 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
     return records - max(ends, default=nbytes) >= _LEAST_GAP
 
 
-def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: Claim | None) -> None:
+def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) -> None:
     """Compare what ranks ask for, and whether it clashes with what they have open (collective).
 
     Raises

@@ -24,7 +24,6 @@ import numpy.typing as npt
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
-from pnc_vol.extents.one_run import one_run
 from pnc_vol.extents.place import place, runs
 from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
@@ -41,7 +40,7 @@ from pnc_vol.queue.run_lists import LIST_COST, MOST_RUNS, RUN_COST
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
 
-__all__ = ["lend", "write", "write_simply"]
+__all__ = ["lend", "write"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -105,28 +104,6 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
         # What went by the log is to outlive the process as the log does: the header counts it before the post returns.
         session.flush()
     return number
-
-
-def write_simply(session: Session, node: DatasetNode, args: Any, values: Any) -> bool:
-    """Post ``node[args] = values`` in few steps, if that is one run of numbers of the variable's own type; else False.
-
-    What most writes of programs are. What is wrong with one is found, and told, by `write`.
-    """
-    element, shape, queue = node.element, node.shape, session.posted.queue
-    if type(values) is not np.ndarray or element.kind != "number" or values.dtype != element.dtype:
-        return False
-    one = one_run(shape, args) if shape else None
-    if one is None or one[2] != values.shape or not one[1]:
-        return False
-    start, nelems, _ = one
-    if node.maxshape is not None and node.is_record:
-        inner = math.prod(shape[1:])  # type: ignore[index]
-        if start // inner != (start + nelems - 1) // inner:
-            return False
-    if not queue.put_run(node, session.posted.next_number, values, start):
-        return False
-    session.posted.next_number += 1
-    return True
 
 
 def _many_runs(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> int:

@@ -48,8 +48,7 @@ def refresh(session: Session) -> bool:
     OSError
         The file is gone, or cannot be read, or is no NetCDF file any more.
     """
-    # of the session itself, also where a handle only reads of it
-    if vars(session)["writable"]:
+    if session.writable:
         return False
     session.complete_reads()
     for _ in range(ATTEMPTS):

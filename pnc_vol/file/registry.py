@@ -5,9 +5,9 @@ Knows: open sessions, the file of each (its device and inode, or the object that
 Rules
 -----
 1. A process has one session for a file, however its path is spelled, so that all handles see the same, flushed or not.
-   Each opening is a `Hold`; the last one that goes closes the session, the last writing one flushes it.
-2. What h5py refuses is refused: to replace a file that is open, or to write one that is open for reading alone. A hold
-   that was taken for reading writes nothing, though the session under it may.
+   Each opening is a `SessionRef`; the last one that goes closes the session, the last writing one flushes it.
+2. What h5py refuses is refused: to replace a file that is open, or to write one that is open for reading alone. A
+   handle that was opened for reading writes nothing, though its session may.
 3. The first opening's options are in force; another driver is refused, any other difference is a warning. Two that
    only read, with different options, are two sessions.
 4. Rank 0 looks, as it does for files; all ranks then join the session of the same token, or none does. A session is
@@ -33,14 +33,14 @@ from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session, open_session
 from pnc_vol.options import Options
 
-__all__ = ["Claim", "Hold", "open_shared", "refuse_open"]
+__all__ = ["Entry", "OpenAttempt", "SessionRef", "enter", "open_shared", "refuse_open"]
 
-_open: dict[bytes, tuple[Session, Any, tuple[Any, ...]]] = {}
-"""Sessions by token, each with the object that its file is, if it is one, and its keys in `_places`."""
+_open: dict[bytes, Entry] = {}
+"""What is open, by token."""
 _places: dict[Any, dict[bytes, None]] = {}
 """Tokens by real path, by device and inode as they were at the opening, and by the id of the object."""
 _lock = threading.RLock()
-"""Held while a file is opened by one process, and while holds come and go; never while a session is closed."""
+"""Held while a file is opened by one process, and while references come and go; never while a session is closed."""
 _numbers = itertools.count()
 _DEFAULTS = Options()
 _SILENT = frozenset(("driver", "system", "collective_timeout", "recover", "burst_buf_overwrite"))
@@ -54,33 +54,52 @@ def _forget() -> None:
     _places.clear()
 
 
-def enter(token: bytes, session: Session, target: Any = None) -> None:
+class Entry:
+    """A session, and who uses it.
+
+    Attributes
+    ----------
+    token : bytes, names the session on all ranks; empty for one that nobody else can join.
+    session : Session
+    target : object or None, what the file is, if it is an object.
+    refs : set of SessionRef
+    keys : tuple, what it is found by in `_places`.
+    """
+
+    __slots__ = ("keys", "refs", "session", "target", "token")
+
+    def __init__(self, token: bytes, session: Session, target: Any = None) -> None:
+        self.token, self.session, self.target = token, session, target
+        self.refs: set[SessionRef] = set()
+        location = session.disk.location
+        self.keys: tuple[Any, ...] = (id(target),) if location is None else (location.path, location.key)
+
+
+def enter(entry: Entry) -> None:
     """Let others find a session, until it is closed."""
-    location = session.disk.location
-    keys = (id(target),) if location is None else (location.path, location.key)
     with _lock:
-        _leave(token)
-        _open[token] = session, target, keys
-        for key in keys:
-            _places.setdefault(key, {})[token] = None
+        _leave(entry.token)
+        _open[entry.token] = entry
+        for key in entry.keys:
+            _places.setdefault(key, {})[entry.token] = None
 
 
 def _leave(token: bytes) -> None:
     with _lock:
-        _, _, keys = _open.pop(token, (None, None, ()))
-        for key in keys:
+        entry = _open.pop(token, None)
+        for key in () if entry is None else entry.keys:
             tokens = _places.get(key, {})
             tokens.pop(token, None)
             if not tokens:
                 _places.pop(key, None)
 
 
-def _at(*keys: Any) -> list[tuple[bytes, Session, Any]]:
+def _at(*keys: Any) -> list[Entry]:
     """The open sessions that are entered under one of these keys."""
     with _lock:
         tokens = {token: None for key in keys if key is not None for token in _places.get(key, ())}
-        found = [(token, *_open[token][:2]) for token in tokens]
-    return [one for one in found if not (one[1].closed or one[1].forked)]
+        found = [_open[token] for token in tokens]
+    return [one for one in found if not (one.session.closed or one.session.forked)]
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -93,82 +112,52 @@ class _Closing(Exception):
         self.session = session
 
 
-class Hold:
-    """One opening of a session.
+class SessionRef:
+    """One opening of a session: the last reference that is released closes it.
 
-    session : Session, as this opening may use it.
-    writable : bool
+    session : Session
+    writable : bool, False if it was opened for reading, though the session may write.
     """
 
-    __slots__ = ("_shared", "_token", "session", "writable")
+    __slots__ = ("_entry", "session", "writable")
 
-    def __init__(self, session: Session, token: bytes, *, writable: bool) -> None:
-        self._shared = session
-        self._token = token
+    def __init__(self, entry: Entry, *, writable: bool) -> None:
+        self._entry = entry
+        self.session = entry.session
         self.writable = writable
-        self.session = session if writable or not session.writable else _Reading(session)
-        session.holds.add(self)
+        entry.refs.add(self)
 
     @property
     def last(self) -> bool:
-        """True if nobody else holds the session."""
-        return self._shared.holds <= {self}
+        """True if nobody else uses the session."""
+        return self._entry.refs <= {self}
 
     def release(self) -> None:
         """Close the session, or leave it to others, flushed if they only read (collective); see `Session.close`."""
         close_forgotten()
-        session = self._shared
+        session, refs = self.session, self._entry.refs
         with _lock:
-            if self not in session.holds:
+            if self not in refs:
                 return
-            session.holds.discard(self)
-            idle = not any(hold.writable for hold in session.holds)
-        if session.holds and not (session.closed or session.forked):
+            refs.discard(self)
+            idle = not any(ref.writable for ref in refs)
+        if refs and not (session.closed or session.forked):
             if self.writable and idle:
-                session.disk.keep_unpublished = False
+                session.disk.publish_at_flush()
                 session.flush()
             return
         try:
             session.close()
         finally:
-            _leave(self._token)
+            _leave(self._entry.token)
 
     def drop(self) -> None:
         """Leave the session to others as it is."""
         with _lock:
-            self._shared.holds.discard(self)
-
-    def left(self) -> Session:
-        """What stands for the session when this opening is over and others go on: it is closed."""
-        made = object.__new__(Session)
-        made.__dict__.update(self._shared.__dict__, closed=True)
-        return made
+            self._entry.refs.discard(self)
 
 
-class _Reading(Session):
-    """A session that others write, as one sees it who opened the file for reading: the same state, of another class."""
-
-    __slots__ = ("_whole",)
-
-    def __init__(self, whole: Session) -> None:
-        self._whole = whole
-        self.__dict__ = whole.__dict__
-
-    @property
-    def writable(self) -> bool:  # type: ignore[override]
-        return False
-
-    def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
-        self._whole.flush(durable=durable, what=what)
-
-    def wait(self, requests: Any = None) -> None:
-        self._whole.wait(requests)
-
-    def abort(self, reason: str) -> None:
-        self._whole.abort(reason)
-
-
-class Claim:
+class OpenAttempt:
     """One opening, until it is known whether the file is open already.
 
     Parameters
@@ -206,18 +195,17 @@ class Claim:
         """
         if there is not None:
             self.key = there.st_dev, there.st_ino
-        for token, session, target in _at(
-            self.real or None, self.key, None if self.target is None else id(self.target)
-        ):
-            if self._is_of(session, target):
-                if not session.holds:
+        for entry in _at(self.real or None, self.key, None if self.target is None else id(self.target)):
+            session = entry.session
+            if self._is_of(session, entry.target):
+                if not entry.refs:
                     if self.comm.size == 1:
                         raise _Closing(session)
                     _wait_for(session)
                 elif not self._shares(session):
                     continue
                 else:
-                    self.token = token
+                    self.token = entry.token
                     return True
         return False
 
@@ -272,8 +260,8 @@ class Claim:
         """What is wrong with this opening by several ranks because of a file that this rank has open by itself."""
         if self.comm.rank == 0 or self.mode == "r" or not _open:
             return None
-        for _, session, _ in _at(os.path.abspath(self.path)):
-            if session.comm.size == 1:
+        for entry in _at(os.path.abspath(self.path)):
+            if entry.session.comm.size == 1:
                 return self._refused(f"has it open already by itself on rank {self.comm.rank}; close it first")
         return None
 
@@ -285,7 +273,8 @@ class Claim:
         OSError
             A rank has it no more.
         """
-        session = _open.get(self.token, (None,))[0]
+        entry = _open.get(self.token)
+        session = None if entry is None else entry.session
         error = None
         if session is None or session.closed or not _same_ranks(session.comm, self.comm):
             error = self._refused(f"has it open on other ranks, and not on rank {self.comm.rank}; close it there first")
@@ -332,7 +321,7 @@ def _same_ranks(one: Comm, other: Comm) -> bool:
 
 def open_shared(
     path: str, real: str, mode: str, *, options: Options, comm: Comm, root: Driver | None = None, target: Any = None
-) -> Hold:
+) -> SessionRef:
     """Open or create a file, or join the session that has it open (collective).
 
     Parameters
@@ -352,17 +341,19 @@ def open_shared(
         It is open with another driver.
     """
     close_forgotten()
-    claim = Claim(path, real, mode, options, comm, target) if real or target is not None else None
+    claim = OpenAttempt(path, real, mode, options, comm, target) if real or target is not None else None
     while True:
         try:
             # Ranks that wait for each other must hold nothing that their other threads may wait for.
             with _lock if comm.size == 1 else contextlib.nullcontext():
                 session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                token = claim.token if claim is not None else b""
-                hold = Hold(session, token, writable=mode != "r")
-                if claim is not None and not claim.joins:
-                    enter(token, session, target)
-                return hold
+                if claim is not None and claim.joins:
+                    entry = _open[claim.token]
+                else:
+                    entry = Entry(b"" if claim is None else claim.token, session, target)
+                    if claim is not None:
+                        enter(entry)
+                return SessionRef(entry, writable=mode != "r")
         except _Closing as found:
             _wait_for(found.session)
 
@@ -375,7 +366,8 @@ def refuse_open(real: str, path: str, *, replaced: bool = False) -> None:
     OSError
     """
     close_forgotten()
-    for _, session, _ in _at(real):
+    for entry in _at(real):
+        session = entry.session
         if session.writable or replaced:
             mode = "r+" if session.writable else "r"
             raise OSError(

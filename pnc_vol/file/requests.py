@@ -5,9 +5,13 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pnc_vol.extents.decomposition import Recent
+from pnc_vol.extents.one_run import one_run
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
@@ -34,9 +38,11 @@ class Posted:
         Arrays of varying length that were written since the last flush.
     rows_before : dict of uid to (DatasetNode, ...)
         The rows of those that are not in the file yet as it has them, for `cancel`.
+    at_once : bool, writes are carried out when they are posted: MPI's atomic mode.
     """
 
     __slots__ = (
+        "at_once",
         "decompositions",
         "first_number",
         "handles",
@@ -55,8 +61,35 @@ class Posted:
         self.reads: list[PostedRead] = []
         self.handles: dict[int, Request] = {}
         self.kept: set[int] = set()
+        self.at_once = False
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
+
+    def write_run(self, node: DatasetNode, args: Any, values: Any) -> bool:
+        """Post ``node[args] = values`` in few steps; False if that is no run of numbers of its own type.
+
+        What most writes of programs are, so that it has a way of its own: a third of the time of `post.write`. What is
+        wrong with a write is found, and told, there; and writes that are carried out at once go that way, too.
+        """
+        element, shape = node.element, node.shape
+        if type(values) is not np.ndarray or element.kind != "number" or values.dtype != element.dtype or self.at_once:
+            return False
+        one = one_run(shape, args) if shape else None
+        if one is None or one[2] != values.shape or not one[1]:
+            return False
+        start, nelems, _ = one
+        if node.maxshape is not None and node.is_record:
+            inner = math.prod(shape[1:])  # type: ignore[index]
+            if start // inner != (start + nelems - 1) // inner:
+                return False
+        if not self.queue.put_run(node, self.next_number, values, start):
+            return False
+        self.next_number += 1
+        return True
+
+    def write_at_once(self, value: bool) -> None:
+        """Let writes be carried out when they are posted, or when the file is flushed."""
+        self.at_once = value
 
     @property
     def waiting(self) -> dict[int, Request]:

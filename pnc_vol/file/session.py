@@ -21,7 +21,7 @@ from weakref import WeakSet
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import ClosedFileError, ForkedFileError, NotYetError, ReadOnlyError, RequestPendingError
+from pnc_vol.errors import ClosedFileError, ForkedFileError, NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file import post, resizing
 from pnc_vol.file.cancelling import cancel
@@ -32,8 +32,7 @@ from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.opening import Opened, open_file, open_queue
-from pnc_vol.file.reads import composite, fetch
-from pnc_vol.file.reads import contiguous as direct
+from pnc_vol.file.reads import composite, contiguous, fetch
 from pnc_vol.file.report import FlushReport
 from pnc_vol.file.requests import Posted
 from pnc_vol.flush.transport import Transport
@@ -46,7 +45,7 @@ from pnc_vol.options import Options
 from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
-    from pnc_vol.file.registry import Claim, Hold
+    from pnc_vol.file.registry import OpenAttempt
 
 __all__ = ["Session", "open_session"]
 
@@ -73,7 +72,7 @@ def open_session(
     options: Options,
     comm: Comm,
     root: Driver | None = None,
-    claim: Claim | None = None,
+    claim: OpenAttempt | None = None,
 ) -> Session:
     """Open or create a file, or join the session of it that `claim` finds (collective).
 
@@ -110,9 +109,6 @@ def open_session(
 class Session:
     """An open file; see the module."""
 
-    read_simply, iget_run = direct.read_simply, direct.iget_run
-    write_simply = post.write_simply
-
     def __init__(self, opened: Opened, options: Options, comm: Comm) -> None:
         self.options = options
         self.comm = comm
@@ -125,10 +121,8 @@ class Session:
         self.closed = False
         self.forked = False
         """True in a child of the process that opened the file."""
-        self.holds: set[Hold] = set()
-        """Who has the file open: none if that is not the registry's business."""
-        self.atomic = self.swmr = False
-        """What handles were told: that writes are carried out at once (`api.atomic`); that others read meanwhile."""
+        self.swmr = False
+        """Whether a handle said that others read the file while it is written; see `start_swmr`."""
         tree = opened.tree
         self.defs = Definitions(tree, opened.header.version)
         layout = CanonicalLayout(options)
@@ -162,23 +156,19 @@ class Session:
         ClosedFileError, ForkedFileError
         """
         if self.closed:
-            raise ClosedFileError(f"{self.disk.path}: the file is closed; open it again to use its objects")
+            raise self.closed_error()
         if self.forked:
             raise ForkedFileError(
                 f"{self.disk.path}: the file was opened before a fork; open it again in the child process"
             )
 
-    def check_writable(self, what: str) -> None:
-        """Raise if the file is open for reading.
+    def closed_error(self) -> ClosedFileError:
+        """What using the file raises when it is closed."""
+        return ClosedFileError(f"{self.disk.path}: the file is closed; open it again to use its objects")
 
-        Raises
-        ------
-        ReadOnlyError
-        """
-        if not self.writable:
-            raise ReadOnlyError(
-                f"Unable to {what} (no write intent on file {self.disk.path}); open it with mode 'r+' or 'a'"
-            )
+    def start_swmr(self) -> None:
+        """Note that others read the file while it is written, which changes nothing; see `File.swmr_mode`."""
+        self.swmr = True
 
     # -------------------------------------------------------------------------------------- requests
 
@@ -186,8 +176,15 @@ class Session:
         """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
         if node.element.kind == "composite":
             composite.write(self, node, selection, values, fields)
-            return self.posted.next_number
-        return post.write(self, node, selection, values)
+            number = self.posted.next_number
+        else:
+            number = post.write(self, node, selection, values)
+        if self.posted.at_once:
+            if self.posted.queue.logged:
+                self.drain()
+            else:
+                write_out(self)
+        return number
 
     def resize(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
         """Give a dataset another shape. See `resizing.resize`."""
@@ -201,6 +198,14 @@ class Session:
         if node.element.kind == "composite":
             return composite.read(self, node, selection, fields)
         return fetch.read(self, node, selection, collective=collective and self.comm.size > 1)
+
+    def read_run(self, node: DatasetNode, args: Any) -> Any:
+        """``node[args]`` if that is one run of numbers in the file that nobody posted to; else None."""
+        return contiguous.read_simply(self, node, args)
+
+    def iget_run(self, node: DatasetNode, args: Any, out: Any = None) -> Request | None:
+        """Post the reading of ``node[args]`` if that is one run of numbers; else None. See `iget`."""
+        return contiguous.iget_run(self, node, args, out)
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""

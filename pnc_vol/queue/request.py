@@ -96,7 +96,7 @@ class Request:
 
     def of(self, session: Any) -> bool:
         """Whether it was posted to this session; another handle of the same file shares what is posted."""
-        return self._session.__dict__ is session.__dict__
+        return self._session is session
 
     def __repr__(self) -> str:
         return f"<{self.kind} request {self.id}: {self.status}, {self.nbytes} bytes>"

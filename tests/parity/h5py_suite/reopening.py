@@ -27,7 +27,7 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.group import Group
 from pnc_vol.file import forgotten
 from pnc_vol.file import registry as sharing
-from pnc_vol.file.registry import Hold
+from pnc_vol.file.registry import Entry, SessionRef
 from pnc_vol.file.session import Session, open_session
 from pnc_vol.mapping.links import TypeNode
 from pnc_vol.mapping.references import Reference
@@ -49,17 +49,18 @@ def reopen(session: Session) -> None:
         return
     busy.append(1)
     try:
-        holders = [handle for handle in handles if vars(handle.session) is vars(session)]
+        holders = [handle for handle in handles if handle.session is session and not handle.released]
         old = session.defs.tree
         session.close()
         new = open_session(session.disk.path, "r+", options=session.options, comm=comm.serial())
         assert not new.tree.findings, new.tree.findings
         follow(old, new.tree)
+        for entry in {handle.ref._entry for handle in holders}:
+            sharing.enter(Entry(entry.token, new))
         for handle in holders:
-            handle.hold = Hold(new, handle.hold._token, writable=handle.hold.writable)
-            handle.session = handle.hold.session
-            forgotten.watch(handle, handle.hold, handle.filename)
-            sharing.enter(handle.hold._token, new)
+            handle.ref = SessionRef(sharing._open[handle.ref._entry.token], writable=handle.ref.writable)
+            handle.session = new
+            forgotten.watch(handle, handle.ref, handle.filename)
         counts["reopened"] += 1
     finally:
         busy.pop()
