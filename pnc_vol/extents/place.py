@@ -123,7 +123,7 @@ def place(runs: Runs, *, begin: int, itemsize: int, inner: int | None, record_si
 
 
 def place_many(
-    begin: Int64, itemsize: Int64, inner: Int64, record_size: int, start: Int64, length: Int64
+    begin: Int64, itemsize: Int64, inner: Int64, record_size: Int64, start: Int64, length: Int64
 ) -> tuple[Int64, Int64]:
     """`place` for runs of many variables at once, one row a run.
 
@@ -132,7 +132,7 @@ def place_many(
     begin : int64[n], bytes, of the run's variable.
     itemsize : int64[n], bytes of an element in the file.
     inner : int64[n], elements of one record, 0 for a variable without the record dimension.
-    record_size : int, bytes from one record to the next.
+    record_size : int64[n], bytes from one record to the next.
     start, length : int64[n], elements; no run of a record variable crosses a record.
 
     Returns
@@ -143,7 +143,7 @@ def place_many(
     Examples
     --------
     >>> one = np.ones(2, np.int64)
-    >>> place_many(one * 100, one * 8, np.array([0, 2]), 24, one * 3, one)[0].tolist()
+    >>> place_many(one * 100, one * 8, np.array([0, 2]), one * 24, one * 3, one)[0].tolist()
     [124, 132]
     """
     nbytes = length * itemsize
@@ -151,6 +151,6 @@ def place_many(
     records = np.flatnonzero(inner)
     if records.size:
         record, within = np.divmod(start[records], inner[records])
-        offset[records] = record * record_size + within * itemsize[records]
+        offset[records] = record * record_size[records] + within * itemsize[records]
     offset += begin
     return offset, nbytes

@@ -59,7 +59,7 @@ def write_out(session: Session) -> None:
     places = session.disk.layout.writable(session.defs.tree, uids)
     if places:
         room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
-        done = carry(batches, places, session.disk.layout.record_size, session.disk.driver, room, write=writer(session))
+        done = carry(batches, places, session.disk.driver, room, write=writer(session))
         session.disk.layout.note_written(session.defs.tree, list(places))
         session.posted.queue.replace(done.left)
         session.counts["drains"] += 1

@@ -354,9 +354,7 @@ def _fill(
                 spans.append((lost[uid][0], min(there, records)))
             nbytes = at.inner * at.itemsize
             tasks += [
-                _fill_task(driver, node, at.begin, nbytes, *span, target.record_size)
-                for span in spans
-                if span[0] < span[1]
+                _fill_task(driver, node, at.begin, nbytes, *span, at.record_size) for span in spans if span[0] < span[1]
             ]
         elif zeros:
             continue
@@ -410,7 +408,7 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
                 batches = queue.batches()
                 room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
                 places = target.places if batches else {}
-                done = carry(batches, places, target.record_size, session.disk.driver, room, write=write)
+                done = carry(batches, places, session.disk.driver, room, write=write)
             queue.replace(done.left)
         if session.options.ordered:
             comm.exchange("flush turn")

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
-from pnc_vol.extents.place import place, runs
+from pnc_vol.extents.place import runs
 from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format.convert import to_file
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.dtypes import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.long_lists import put_parts
@@ -182,18 +182,15 @@ def _check_all(session: Session, node: DatasetNode, selection: Selection, values
         to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
 
 
-def _stream(session: Session, node: DatasetNode, at: Place, selection: Selection, values: Array) -> None:
+def _stream(session: Session, node: DatasetNode, at: ElementMap, selection: Selection, values: Array) -> None:
     """Convert and write block by block, without the queue."""
-    element, record_size = node.element, session.disk.layout.record_size
+    element = node.element
 
     def task(found: Runs, part: Array) -> Callable[[Bytes], None]:
         def run(memory: Bytes) -> None:
             room = memory[: part.size * element.itemsize]
             to_file(part, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
-            extents = place(
-                found, begin=at.begin, itemsize=at.itemsize, inner=at.inner or None, record_size=record_size
-            )
-            session.disk.driver.write(extents, room)
+            session.disk.driver.write(at.extents(found), room)
 
         return run
 

@@ -102,10 +102,10 @@ def planned(session: Session) -> FlushReport:
 def _extents(batch: Batch, target: CanonicalLayout) -> list[tuple[int, int, int]]:
     uids = [uid for uid in batch.uids() if uid in target.places]
     if not isinstance(batch, LentBatch):
-        return extents_of(batch, uids, target.places, target.record_size)
+        return extents_of(batch, uids, target.places)
     found = []
     for uid in uids:
         rows = batch.rows(uid)
-        extents = last_wins(unmerged([target.places[uid]], [rows], target.record_size)[0])
+        extents = last_wins(unmerged([target.places[uid]], [rows])[0])
         found.append((len(rows), len(extents.offset), extents.nbytes))
     return found

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.plan import Plan, Relative, unmerged
 from pnc_vol.flush.stream import write_lent
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.queue.batches import Batch, LentBatch, MemoryBatch
 from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
@@ -77,7 +78,7 @@ def meeting(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
     ::
 
         with meeting(comm, together, agreed.rounds) as write:
-            carry(batches, places, record_size, driver, room, write=write)
+            carry(batches, maps, driver, room, write=write)
     """
     met = 0
 
@@ -139,15 +140,15 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
 
 
 def extents_of(
-    batch: Batch, uids: list[int], places: Mapping[int, Place], record_size: int
+    batch: Batch, uids: list[int], maps: Mapping[int, ElementMap], *, affine: bool = True
 ) -> list[tuple[int, int, int]]:
     """Of each write that `carry` would make of a batch in memory: posted runs, extents, bytes."""
     found = []
     known: Relative = {}
     for group in _groups(batch, uids):
-        items: list[tuple[Place, Item]] = []
+        items: list[tuple[ElementMap, Item]] = []
         for uid, i in group:
-            at, item = places[uid], batch.items(uid)[i]
+            at, item = maps[uid], batch.items(uid)[i]
             rows = item.rows() if isinstance(item, Listed) and item.itemsize != at.itemsize else item
             if isinstance(rows, Listed) or bool((rows[:, 4] == at.itemsize).all()):
                 items.append((at, rows))
@@ -156,53 +157,53 @@ def extents_of(
             wide = rows.copy()
             nbytes = wide[:, 2] * at.itemsize
             wide[:, 3], wide[:, 4] = np.cumsum(nbytes) - nbytes, at.itemsize
-            found.append(Plan.of([at], [wide], record_size))
+            found.append(Plan.of([at], [wide], affine=affine))
         if items:
-            found.append(Plan.of([at for at, _ in items], [item for _, item in items], record_size, known))
+            found.append(Plan.of([at for at, _ in items], [item for _, item in items], known, affine=affine))
     return [(plan.requests, len(plan.extents.offset), plan.extents.nbytes) for plan in found]
 
 
-def _all_even(items: list[tuple[int, Item]], places: Mapping[int, Place]) -> bool:
+def _all_even(items: list[tuple[int, Item]], maps: Mapping[int, ElementMap]) -> bool:
     """Whether all are rows with elements as wide as the file has them, which most variables' are: one look at all."""
     tables = [item for _, item in items if not isinstance(item, Listed)]
     if not tables or len(tables) < len(items):
         return False
     counts = np.fromiter(map(len, tables), np.int64, len(tables))
-    widths = np.fromiter((places[uid].itemsize for uid, _ in items), np.int64, len(items))
+    widths = np.fromiter((maps[uid].itemsize for uid, _ in items), np.int64, len(items))
     return bool((np.concatenate(tables)[:, 4] == np.repeat(widths, counts)).all())
 
 
 def carry(
     batches: list[Batch],
-    places: Mapping[int, Place],
-    record_size: int,
+    maps: Mapping[int, ElementMap],
     driver: Driver,
     room: Bytes,
     *,
     write: Write | None = None,
+    affine: bool = True,
 ) -> Carried:
     """Write the rows of all variables that have a place; the others stay.
 
     Parameters
     ----------
     batches : list of Batch, in the order of posting.
-    places : mapping of uid to Place, of the variables to write.
-    record_size : int, bytes from one record to the next.
+    maps : mapping of uid to ElementMap, of the variables to write.
     driver : Driver
     room : uint8[n], memory for a batch that is not in memory.
     write : function of extents and memory, optional
         What is left to a `meeting`; called `rounds_of` times at most.
+    affine : bool, all of `maps` are `Place`.
 
     Returns
     -------
     Carried
     """
     result = Carried()
-    work = _Work(places, record_size, driver, write or driver.write, room, result)
+    work = _Work(maps, affine, driver, write or driver.write, room, result)
     held: dict[int, Rows] = {}
     for batch in batches:
         uids = batch.uids()
-        mine = [uid for uid in uids if uid in places]
+        mine = [uid for uid in uids if uid in maps]
         failed = work.lent(batch, mine) if isinstance(batch, LentBatch) else work.groups(batch, mine)
         result.failed.update(failed)
         if not failed and not held and len(mine) == len(uids):
@@ -247,8 +248,8 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
 class _Work:
     """What is the same for all batches."""
 
-    places: Mapping[int, Place]
-    record_size: int
+    maps: Mapping[int, ElementMap]
+    affine: bool
     driver: Driver
     write: Write
     room: Bytes
@@ -260,7 +261,7 @@ class _Work:
         tables = {uid: batch.rows(uid) for uid in uids}
         try:
             for uid, rows in tables.items():
-                extents, _ = unmerged([self.places[uid]], [rows], self.record_size)
+                extents, _ = unmerged([self.maps[uid]], [rows], affine=self.affine)
                 write_lent(batch, extents, self.driver)
                 self.count(len(rows), extents)
         except OSError as error:
@@ -273,9 +274,11 @@ class _Work:
         failed: Failed = {}
         memory: Bytes | None = None
         tables = _in_one(batch)
-        if tables is not None and len(uids) == len(tables):
-            where = np.fromiter(chain.from_iterable(map(self.places.__getitem__, uids)), np.int64, 3 * len(uids))
-            plan = Plan.at_once(where.reshape(-1, 3), tables, self.record_size)
+        if tables is not None and self.affine and len(uids) == len(tables):
+            # All numbers of all places in one pass: with 1,000 variables of one row each this is most of the planning.
+            places = cast("Iterator[Place]", map(self.maps.__getitem__, uids))
+            where = np.fromiter(chain.from_iterable(places), np.int64, 4 * len(uids))
+            plan = Plan.at_once(where.reshape(-1, 4), tables)
             if plan is not None:
                 try:
                     self.write(plan.extents, batch.load(self.room))
@@ -298,10 +301,10 @@ class _Work:
     def plan(self, batch: Batch, items: list[tuple[int, Item]]) -> Plan:
         """Plan what can be joined with other ranks' data; strings that grew are written."""
         even: list[tuple[int, Item]] = []
-        if _all_even(items, self.places):
+        if _all_even(items, self.maps):
             even, items = items, []
         for uid, item in items:
-            at = self.places[uid]
+            at = self.maps[uid]
             if isinstance(item, Listed) and item.itemsize == at.itemsize:
                 even.append((uid, item))
                 continue
@@ -310,12 +313,13 @@ class _Work:
                 even.append((uid, rows))
                 continue
             wide, padded = same_width(batch, uid, rows, at.itemsize)
-            plan = Plan.of([at], [wide], self.record_size)
+            plan = Plan.of([at], [wide], affine=self.affine)
             self.driver.write(plan.extents, padded.load(self.room))
             self.count(plan.requests, plan.extents)
         if not even:
             return _NO_PLAN
-        return Plan.of([self.places[uid] for uid, _ in even], [item for _, item in even], self.record_size, self.known)
+        maps, even_items = [self.maps[uid] for uid, _ in even], [item for _, item in even]
+        return Plan.of(maps, even_items, self.known, affine=self.affine)
 
     def count(self, requests: int, extents: Extents) -> None:
         self.result.requests += requests
@@ -331,10 +335,10 @@ class _Work:
         except OSError as unreadable:
             return {(int(r), uid): unreadable for uid, rows in tables for r in np.unique(rows[:, 0])}
         for uid, rows in tables:
-            at = self.places[uid]
+            at = self.maps[uid]
             wide, source = same_width(batch, uid, rows, at.itemsize)
             bytes_of = memory if source is batch else source.load(self.room)
-            extents, requests = unmerged([at], [wide], self.record_size)
+            extents, requests = unmerged([at], [wide], affine=self.affine)
             for request in np.unique(requests).tolist():
                 chosen = requests == request
                 part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs
-from pnc_vol.extents.place import place, place_many
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.places import ElementMap, Place, extents_of_rows, place_rows, table_of
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
 
 __all__ = ["Plan", "Relative", "unmerged"]
 
-Relative = dict[tuple[int, int, int], tuple[Runs, Extents]]
-"""Plans of lists of runs of a variable that begins at byte 0, by the list, the width and the elements of a record."""
+Relative = dict[tuple[int, Place], tuple[Runs, Extents]]
+"""Plans of lists of runs of a variable that begins at byte 0, by the list and that place."""
 
 _MOST_KNOWN = 1 << 19
 """Extents of lists from which on their plans are not kept any more for other posts: they take 24 bytes each."""
+
+
+_NOTHING = Extents(*np.empty((3, 0), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,54 +46,54 @@ class Plan:
 
     @classmethod
     def of(
-        cls, places: Sequence[Place], items: Sequence[Item], record_size: int, known: Relative | None = None
+        cls, maps: Sequence[ElementMap], items: Sequence[Item], known: Relative | None = None, *, affine: bool = True
     ) -> Plan:
         """Plan what was posted for some variables.
 
         Parameters
         ----------
-        places : sequence of Place
+        maps : sequence of ElementMap
         items : sequence of Rows or Listed
-            What was posted for the variable of the same position in `places`. A variable may come more than once; then
+            What was posted for the variable of the same position in `maps`. A variable may come more than once; then
             all its items are rows, or all are lists, in the order of posting.
-        record_size : int, bytes from one record to the next.
         known : Relative, optional
-            Plans of lists that were made before for the same record size; those made now are added.
+            Plans of lists that were made before; those made now are added.
+        affine : bool, all of `maps` are `Place`, so that all rows are placed in one operation.
         """
         tables = [item for item in items if not isinstance(item, Listed)]
         if len(tables) == len(items):
-            extents, _ = unmerged(places, tables, record_size)
-            return cls(last_wins(extents), len(extents.offset), len(places), extents.nbytes)
+            extents, _ = unmerged(maps, tables, affine=affine)
+            return cls(last_wins(extents), sum(map(len, tables)), len(maps), extents.nbytes)
         known = {} if known is None else known
         chunks = [
-            _moved(at, item, record_size, known)
-            for at, item in zip(places, items, strict=True)
+            _extents_of_list(at, item, known, affine=affine)
+            for at, item in zip(maps, items, strict=True)
             if isinstance(item, Listed)
         ]
         requests = sum(len(item.runs.start) for item in items if isinstance(item, Listed))
         if tables:
-            others = [at for at, item in zip(places, items, strict=True) if not isinstance(item, Listed)]
-            extents, _ = unmerged(others, tables, record_size)
-            requests += len(extents.offset)
+            others = [at for at, item in zip(maps, items, strict=True) if not isinstance(item, Listed)]
+            extents, _ = unmerged(others, tables, affine=affine)
+            requests += sum(map(len, tables))
             chunks.insert(0, extents)
         nbytes = sum(chunk.nbytes for chunk in chunks)
         columns = zip(*_in_order(chunks), strict=True)
-        return cls(last_wins(Extents(*map(np.concatenate, columns))), requests, len(places), nbytes)
+        return cls(last_wins(Extents(*map(np.concatenate, columns))), requests, len(maps), nbytes)
 
     @classmethod
-    def at_once(cls, where: Int64, tables: Tables, record_size: int) -> Plan | None:
+    def at_once(cls, where: Int64, tables: Tables) -> Plan | None:
         """As `of`, for all rows of some variables; None if an element is not as wide as the file has it.
 
         Parameters
         ----------
-        where : int64[variables, 3], the `Place` of each.
+        where : int64[variables, 4], the `Place` of each.
         """
         rows = tables.rows
         if tables.counts is not None:
             where = np.repeat(where, tables.counts, axis=0)
         if not np.array_equal(rows[:, 4], where[:, 1]):
             return None
-        offset, nbytes = place_many(where[:, 0], rows[:, 4], where[:, 2], record_size, rows[:, 1], rows[:, 2])
+        offset, nbytes = place_rows(where, rows[:, 1], rows[:, 2])
         extents = Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3]))
         return cls(last_wins(extents), len(rows), len(tables), extents.nbytes)
 
@@ -107,31 +110,43 @@ class Plan:
         return "\n".join(lines)
 
 
-def unmerged(places: Sequence[Place], tables: Sequence[Rows], record_size: int) -> tuple[Extents, Int64]:
+def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool = True) -> tuple[Extents, Int64]:
     """The extents of all rows, as they were posted, and the request of each."""
     if len(tables) == 1:
         rows, counts = tables[0], None
     else:
         rows = np.concatenate(tables) if tables else np.empty((0, COLUMNS), np.int64)
         counts = np.fromiter(map(len, tables), np.int64, len(tables))
-    where = np.array(places, np.int64).reshape(-1, 3)
-    spread = np.repeat(where, counts if counts is not None else len(rows), axis=0)
-    offset, nbytes = place_many(spread[:, 0], rows[:, 4], spread[:, 2], record_size, rows[:, 1], rows[:, 2])
-    return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), rows[:, 0]
+    if affine:
+        spread = np.repeat(table_of(cast("Sequence[Place]", maps)), counts if counts is not None else len(rows), axis=0)
+        offset, nbytes = place_rows(spread, rows[:, 1], rows[:, 2])
+        return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), rows[:, 0]
+    parts: list[Extents] = [_NOTHING]
+    requests = [_NOTHING.offset]
+    for of, table in zip(maps, tables, strict=True):
+        extents, run = extents_of_rows(of, table[:, 1], table[:, 2], table[:, 3])
+        parts.append(extents)
+        requests.append(table[run, 0])
+    return Extents(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(requests)
 
 
-def _moved(at: Place, item: Listed, record_size: int, known: Relative) -> Extents:
+def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: bool) -> Extents:
     """The extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
-    key = (id(item.runs), at.itemsize, at.inner)
+    if not affine:
+        offset, length, where = last_wins(at.extents(item.runs))
+        return Extents(offset, length, where + item.address)
+    begin = cast(Place, at).begin
+    from_zero = cast(Place, at)._replace(begin=0)
+    key = (id(item.runs), from_zero)
     found = known.get(key)
     if found is None:
-        extents = place(item.runs, begin=0, itemsize=at.itemsize, inner=at.inner or None, record_size=record_size)
+        extents = from_zero.extents(item.runs)
         if sum(len(plan.offset) for _, plan in known.values()) > _MOST_KNOWN:
             known.clear()
         # The runs are kept with it, so that their identity stays theirs.
         found = known[key] = item.runs, last_wins(extents)
     offset, length, where = found[1]
-    return Extents(offset + at.begin, length, where + item.address)
+    return Extents(offset + begin, length, where + item.address)
 
 
 def _in_order(chunks: list[Extents]) -> list[Extents]:

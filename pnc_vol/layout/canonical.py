@@ -99,11 +99,12 @@ class CanonicalLayout:
         """Made when somebody first asks: whoever only looks at definitions never does."""
         if self._places is None:
             begins, inner = [var[4] for var in self.header.vars], [0] * len(self.uids)
+            strides = inner.copy()
             if self.record_uids:
                 sizes = inner_sizes(self.header)
                 for i in record_vars(self.header):
-                    inner[i] = max(1, sizes[i] // self._itemsizes[i])
-            columns = zip(begins, self._itemsizes, inner, strict=True)
+                    inner[i], strides[i] = max(1, sizes[i] // self._itemsizes[i]), self.record_size
+            columns = zip(begins, self._itemsizes, inner, strides, strict=True)
             self._places = dict(zip(self.uids, map(tuple.__new__, repeat(Place), columns), strict=True))
         return self._places
 
@@ -146,7 +147,7 @@ class CanonicalLayout:
                 continue
             self._pins[node.uid] = begin
             self._cursor = begin + nbytes
-            self.places.setdefault(node.uid, Place(begin, itemsize, 0))
+            self.places.setdefault(node.uid, Place(begin, itemsize, 0, 0))
 
     def with_early_places(self, tree: Tree) -> tuple[Header, tuple[int, ...]]:
         """The header in force with the pinned variables as if they were in it: what a flush must not move lightly.

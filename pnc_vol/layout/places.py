@@ -1,23 +1,127 @@
-"""Where a variable lies in the file, as three integers.
+"""Where the elements of one variable lie: in general, and in the affine form that the fast paths use.
 
-Knows: nothing. Does not know: headers, files.
+Knows: runs, extents, arithmetic. Does not know: headers, files, which variable it is.
+
+Rules
+-----
+1. An `ElementMap` answers for any layout. A `Place` is the affine one: element ``e`` of record ``r`` begins at byte
+   ``begin + r * record_size + e * itemsize``. What is computed from begins, element sizes and record sizes is computed
+   here and in `extents.place`, and nowhere else.
+2. No extent holds bytes of two runs: who plans finds the run of an extent by its ``place``.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-__all__ = ["Place"]
+import numpy as np
+
+from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.extents.place import place, place_many
+from pnc_vol.extents.ragged import before
+
+__all__ = ["ElementMap", "Place", "extents_of_rows", "place_rows", "table_of"]
+
+
+class ElementMap(Protocol):
+    """Where the elements of one variable lie.
+
+    itemsize : int, bytes of an element.
+    inner : int, elements of one record; 0 for a variable without the record dimension.
+    """
+
+    @property
+    def itemsize(self) -> int: ...
+
+    @property
+    def inner(self) -> int: ...
+
+    def extents(self, runs: Runs) -> Extents:
+        """Where runs of the variable lie.
+
+        Parameters
+        ----------
+        runs : Runs, in any order; of a variable with records, no run goes from one record into the next.
+
+        Returns
+        -------
+        Extents
+            ``offset`` is an address (see `Layout`), ``place`` counts bytes of the elements one after another from 0.
+        """
+        ...
 
 
 class Place(NamedTuple):
-    """Where a variable lies in the file.
+    """The affine form: a variable that begins somewhere, with its records at equal distances.
 
     begin : int, bytes from the start of the file.
     itemsize : int, bytes of an element.
     inner : int, elements of one record; 0 for a variable without the record dimension.
+    record_size : int, bytes from one record to the next; 0 without records.
+
+    Examples
+    --------
+    >>> Place(100, 8, 2, 24).extents(Runs(np.array([3]), np.array([1]))).offset.tolist()
+    [132]
+    >>> Place(100, 8, 2, 24).offset_of(3)
+    132
     """
 
     begin: int
     itemsize: int
     inner: int
+    record_size: int
+
+    def extents(self, runs: Runs) -> Extents:
+        """See `ElementMap.extents`."""
+        return place(
+            runs, begin=self.begin, itemsize=self.itemsize, inner=self.inner or None, record_size=self.record_size
+        )
+
+    def offset_of(self, element: int) -> int:
+        """Where an element begins, in bytes."""
+        if not self.inner:
+            return self.begin + element * self.itemsize
+        record, within = divmod(element, self.inner)
+        return self.begin + record * self.record_size + within * self.itemsize
+
+
+def table_of(places: Sequence[Place]) -> Int64:
+    """int64[n, 4]: the places of n variables, as `place_rows` takes them."""
+    return np.array(places, np.int64).reshape(-1, 4)
+
+
+def place_rows(table: Int64, start: Int64, length: Int64) -> tuple[Int64, Int64]:
+    """Where runs of many variables lie, in one operation.
+
+    Parameters
+    ----------
+    table : int64[n, 4], the `Place` of the variable of each run.
+    start, length : int64[n], elements; no run goes from one record into the next.
+
+    Returns
+    -------
+    offset : int64[n], bytes from the start of the file.
+    nbytes : int64[n]
+    """
+    return place_many(table[:, 0], table[:, 1], table[:, 2], table[:, 3], start, length)
+
+
+def extents_of_rows(of: ElementMap, start: Int64, length: Int64, memory: Int64) -> tuple[Extents, Int64]:
+    """Where runs of one variable lie, whose values are anywhere in memory.
+
+    Parameters
+    ----------
+    start, length : int64[n], elements, at least one in each run.
+    memory : int64[n], the byte of the memory where the values of each run begin.
+
+    Returns
+    -------
+    extents : Extents, ``place`` is a byte of the memory.
+    run : int64[m], the run of each extent.
+    """
+    found = of.extents(Runs(start, length))
+    first = before(length * of.itemsize)
+    run = np.searchsorted(first, found.place, side="right") - 1
+    return Extents(found.offset, found.length, found.place - first[run] + memory[run]), run

@@ -104,7 +104,7 @@ def test_many_variables_are_placed_as_one_by_one(cases):
         for column, values in zip(columns, [*full, *made, each.offset, each.length], strict=True):
             column.append(values)
     begin, itemsize, inner, start, length, offset, nbytes = map(np.concatenate, columns)
-    found = place_many(begin, itemsize, inner, record_size, start, length)
+    found = place_many(begin, itemsize, inner, np.full_like(begin, record_size), start, length)
     np.testing.assert_array_equal(found[0], offset)
     np.testing.assert_array_equal(found[1], nbytes)
 

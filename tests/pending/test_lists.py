@@ -143,8 +143,8 @@ def test_a_plan_of_lists_is_the_plan_of_their_rows(seed: int, places: list[tuple
     for number, (begin, inner) in enumerate(places):
         items.append(Listed(number, found, 1000 * number, 4))
         twins.append(make_rows(number, found, 1000 * number, 4))
-        where.append(Place(4 * begin, 4, inner))
-    got, expected = Plan.of(where, items, 320), Plan.of(where, twins, 320)
+        where.append(Place(4 * begin, 4, inner, 320))
+    got, expected = Plan.of(where, items), Plan.of(where, twins)
     assert written(got.extents) == written(expected.extents)
     assert (got.requests, got.variables, got.nbytes) == (expected.requests, expected.variables, expected.nbytes)
 

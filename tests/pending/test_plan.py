@@ -27,7 +27,7 @@ def test_all_rows_at_once_are_planned_as_table_by_table(
     places, request, address = [], 0, 0
     for (uid, runs), itemsize in zip(posted.items(), sizes, strict=False):
         tables[uid] = array("q")
-        places.append(Place(1000 * (len(places) + 1), itemsize, inner))
+        places.append(Place(1000 * (len(places) + 1), itemsize, inner, 20_000))
         for start, count in runs:
             address += -address % itemsize
             tables[uid].extend((request, start, count, address, itemsize))
@@ -38,17 +38,17 @@ def test_all_rows_at_once_are_planned_as_table_by_table(
     assert len(joined) == len(tables)
     for uid, table in tables.items():
         np.testing.assert_array_equal(joined[uid], np.array(table).reshape(-1, COLUMNS))
-    where = np.array(places, np.int64).reshape(-1, 3)
-    made = Plan.at_once(where, joined, 20_000)
+    where = np.array(places, np.int64).reshape(-1, 4)
+    made = Plan.at_once(where, joined)
     assert made is not None
-    wanted = Plan.of(places, [joined[uid] for uid in joined], 20_000)
+    wanted = Plan.of(places, [joined[uid] for uid in joined])
     assert [column.tolist() for column in made.extents] == [column.tolist() for column in wanted.extents]
     assert (made.requests, made.variables, made.nbytes) == (wanted.requests, wanted.variables, wanted.nbytes)
 
 
 def test_elements_of_another_width_are_not_planned_at_once() -> None:
     tables = Tables({5: array("q", (0, 0, 3, 0, 2)), 7: array("q", (1, 0, 3, 6, 4))})
-    assert Plan.at_once(np.array([[0, 2, 0], [100, 8, 0]]), tables, 0) is None
+    assert Plan.at_once(np.array([[0, 2, 0, 0], [100, 8, 0, 0]]), tables) is None
 
 
 def test_tables_of_several_rows_and_of_none() -> None:
