@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import random
-import sys
 import time
 import tracemalloc
-from pathlib import Path
-from types import ModuleType
 
+import malformed
 import pytest
 
 from pnc_vol import errors
@@ -20,18 +17,6 @@ from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.types import attr_values
 
-
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("malformed", Path(__file__).with_name("malformed.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["malformed"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-malformed = _generator()
 CASES = malformed.cases()
 CLASSES = {
     "NotCDF": errors.NotCDFError,

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
+import deep
 import h5py
 import numpy as np
 import pytest
+from origins import ORIGINS
 
 import pnc_vol
 from pnc_vol.cli.comparing import Comparison
 from pnc_vol.interop.hdf5 import convert
 
 pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it writes one of the files")
-HERE = Path(__file__).parent
-
-
-def beside(name: str) -> Any:
-    """A module of this folder."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
-    spec.loader.exec_module(module)
-    return module
-
-
-deep, ORIGINS = beside("deep"), beside("origins").ORIGINS
 
 
 def there_and_back(source: Path) -> tuple[Path, Path, list[Any]]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import runpy
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import everything
 import numpy as np
 import pytest
 
@@ -24,8 +23,6 @@ from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.system import System
 from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem, TraceSystem
-
-everything = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "mapping/everything.py")))
 
 
 def tool(name: str, *args: Any) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from everything import portrait
 
 import pnc_vol as h5py
 from pnc_vol.format.decode import decode
@@ -22,17 +21,6 @@ from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import dump_marker
 from pnc_vol.mapping.names import FORMER_MARKER, MARKER
 
-
-def _portrait() -> Any:
-    spec = importlib.util.spec_from_file_location("everything", Path(__file__).with_name("everything.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.portrait
-
-
-portrait = _portrait()
 FORMER = Path(__file__).with_name("former_marker.nc")
 
 

@@ -6,20 +6,19 @@ prime to the number of lies about a value, so that each kind of lie is met, and 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import resource
-import sys
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import everything
+import lying
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,19 +36,6 @@ from pnc_vol.mapping.index import from_header, to_header
 from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode, Tree, walk
-
-
-def _module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-everything, lying = _module("everything"), _module("lying")
 
 ALL = bool(os.environ.get("PNC_VOL_LIES"))
 SLOWEST = 20.0

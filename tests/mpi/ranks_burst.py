@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import os
 import pathlib
@@ -21,28 +20,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+import ranks_identity as identity
+from ranks_identity import Ranks, values
 
 import pnc_vol as h5py
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
-
-
-def load(name: str) -> ModuleType:
-    """A program beside this one."""
-    spec = importlib.util.spec_from_file_location(name, pathlib.Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-identity = load("ranks_identity")
-values, Ranks = identity.values, identity.Ranks
 
 LOGGED: dict[str, dict[str, Any]] = {
     "private": {},

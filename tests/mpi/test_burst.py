@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import ranks_burst as ranks
 
 import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
@@ -29,16 +28,6 @@ LITTLE = ["capacity", "capacity-shared"]
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.timeout(900)]
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ranks_burst", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-ranks = load()
 NAMES = [program.__name__ for program in ranks.PROGRAMS]
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import netCDF4
 import numpy as np
 import pytest
+import ranks_identity as programs
 
 from pnc_vol.testing.mpi import missing, run_mpi
 
@@ -30,16 +29,6 @@ PACKED = {"drains", "uneven"}
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ranks_identity", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-programs = load()
 NAMES = [program.__name__ for program in programs.PROGRAMS]
 
 

@@ -12,15 +12,14 @@ Rules
 from __future__ import annotations
 
 import os
-import runpy
 import shutil
 import tempfile
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import h5py
+import modelling as m
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -28,8 +27,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import pnc_vol
 
-# a module of this folder, which is no package
-m = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("modelling.py"))))
 EXAMPLES = int(os.environ.get("PNC_VOL_MODEL_EXAMPLES", "50"))
 STEPS = int(os.environ.get("PNC_VOL_MODEL_STEPS", "30"))
 

@@ -7,17 +7,15 @@ in the reports.
 from __future__ import annotations
 
 import importlib.util
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import h5py
 import pytest
+from deep import differences
 
 from pnc_vol.interop.hdf5 import convert
-
-DEEP = runpy.run_path(str(Path(__file__).parents[2] / "interop/deep.py"))
 
 PYTABLES = """
 import sys, numpy as np, tables
@@ -117,4 +115,4 @@ def test_a_file_there_and_back(origin: str, tmp_path: Path) -> None:
     assert told_by(code, back) == before
     told = {entry[0] for report in reports for entry in (*report.dropped, *report.by_convention)}
     with h5py.File(source) as first, h5py.File(back) as second:
-        assert [(path, what) for path, what in DEEP["differences"](first, second) if path not in told] == []
+        assert [(path, what) for path, what in differences(first, second) if path not in told] == []

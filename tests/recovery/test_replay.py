@@ -25,7 +25,7 @@ from pnc_vol.log.encoding import (
     encode_vars,
 )
 
-SAMPLES = pathlib.Path(__file__).parents[3] / "../shared/data/burst_buffer"
+SAMPLES = pathlib.Path(__file__).parents[2] / "../shared/data/burst_buffer"
 needs_samples = pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/data/burst_buffer is not there")
 
 A = np.array([range(6), range(6, 12), [0] * 6, [9000, 0, 9001, 0, 9002, 0]], float)

@@ -21,7 +21,7 @@ from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara
 from pnc_vol.recovery.printing import log_text
 from pnc_vol.recovery.scan import committed_entries
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "burst_buffer"
+SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "burst_buffer"
 
 KINDS = {"var": -1, "var1": -2, "vara": -3, "vars": -4}
 

@@ -12,8 +12,6 @@ import tempfile
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -345,7 +343,3 @@ class Machine(RuleBasedStateMachine):
     def bounded(self) -> None:
         if hasattr(self, "f") and self.f:
             assert self.f.id.handle.session.posted.queue.used <= BUDGET
-
-
-TestProgramOrder = pytest.mark.timeout(300)(Machine.TestCase)
-TestProgramOrder.settings = settings(max_examples=60, stateful_step_count=60)

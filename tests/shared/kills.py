@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from programs import Program, Run, after, complaint, mixed
+from log_programs import Program, Run, after, complaint, mixed
 
 import pnc_vol
 

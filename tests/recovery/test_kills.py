@@ -17,7 +17,7 @@ PARTS = 3
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_had_returned_survives_a_kill(part: int, tmp_path: pathlib.Path) -> None:
     first, last = (KILLS * n // PARTS for n in (part, part + 1))
-    script = pathlib.Path(__file__).with_name("kills.py")
+    script = pathlib.Path(__file__).parents[1] / "shared/kills.py"
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path), str(first), str(last)],
         capture_output=True,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import log_programs
 import numpy as np
 import pytest
+import workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +24,7 @@ def logged(logs: pathlib.Path, rounds: int = 0, **more: Any) -> dict[str, Any]:
     return {"burst_buf": True, "burst_buf_dirname": str(logs), "burst_buf_flush_buffer_size": rounds, **more}
 
 
-def run(workloads: Any, work: Any, path: pathlib.Path, **options: Any) -> None:
+def run(work: Any, path: pathlib.Path, **options: Any) -> None:
     before = workloads.Context(path, REAL, "w")
     for step in work.before:
         step(before)
@@ -33,39 +35,37 @@ def run(workloads: Any, work: Any, path: pathlib.Path, **options: Any) -> None:
 
 @pytest.mark.parametrize("rounds", [0, 1])
 @pytest.mark.parametrize("number", range(19))
-def test_works(number: int, rounds: int, workloads: Any, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+def test_works(number: int, rounds: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     works = list(workloads.works())
     assert len(works) == 19
     plain, other = tmp_path / "plain.nc", tmp_path / "log.nc"
-    run(workloads, works[number], plain, buffer_size=WIDE)
-    run(workloads, works[number], other, buffer_size=WIDE, **logged(logs, rounds))
+    run(works[number], plain, buffer_size=WIDE)
+    run(works[number], other, buffer_size=WIDE, **logged(logs, rounds))
     assert plain.read_bytes() == other.read_bytes()
     assert not list(logs.iterdir())
 
 
 @pytest.mark.parametrize("number", range(19))
-def test_works_within_little_memory_and_room(
-    number: int, workloads: Any, tmp_path: pathlib.Path, logs: pathlib.Path
-) -> None:
+def test_works_within_little_memory_and_room(number: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     work = list(workloads.works())[number]
     plain, other = tmp_path / "plain.nc", tmp_path / "log.nc"
-    run(workloads, work, plain)
-    run(workloads, work, other, **logged(logs, 1, burst_buf_capacity=40_000))
+    run(work, plain)
+    run(work, other, **logged(logs, 1, burst_buf_capacity=40_000))
     assert workloads.contents(plain).equals(workloads.contents(other))
     assert not list(logs.iterdir())
 
 
 @pytest.mark.parametrize("seed", range(1000, 1040))
-def test_random_programs(seed: int, programs: Any, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+def test_random_programs(seed: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     files = []
     for name, options in (("plain", {}), ("log", logged(logs, ROUNDS[seed % 4]))):
         path = tmp_path / f"{name}.nc"
-        run, program = programs.Run(str(path), options), programs.Program(seed)
+        run, program = log_programs.Run(str(path), options), log_programs.Program(seed)
         for _ in range(60):
             program.step()(run)
         run.f.close()
         files.append(path.read_bytes())
-        assert programs.complaint(str(path), program.state) == ""
+        assert log_programs.complaint(str(path), program.state) == ""
     assert files[0] == files[1]
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,24 +19,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import workloads as w
 
 import pnc_vol
 from pnc_vol.errors import SyncError
 from pnc_vol.system import CALLS, REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem, TraceSystem
 
-
-def _workloads() -> Any:
-    spec = importlib.util.spec_from_file_location("workloads", pathlib.Path(__file__).with_name("workloads.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["workloads"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-w = _workloads()
 WORKS = {work.name: work for work in w.works()}
 points: Counter[str] = Counter()
 

@@ -1,6 +1,6 @@
 """Processes that write, replace, grow, read and refresh one file at the same time; every value says where it is from.
 
-``python tests/pending/processes.py FOLDER --mix everything --seconds 120 --seed 1`` runs a mix and prints what each
+``python tests/shared/processes.py FOLDER --mix everything --seconds 120 --seed 1`` runs a mix and prints what each
 process did, and every value or exception that was wrong. The exit code is 1 if there was one.
 
 A file belongs to a *generation*, a number that no other file has, in the attribute ``generation``. An element of its

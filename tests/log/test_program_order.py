@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-import sys
 import warnings
 from typing import Any
 
+import posting_machine as order
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,14 +14,6 @@ from hypothesis.stateful import initialize, invariant, rule
 import pnc_vol
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
-
-spec = importlib.util.spec_from_file_location(
-    "machine_in_memory", pathlib.Path(__file__).parents[1] / "test_program_order.py"
-)
-assert spec is not None
-assert spec.loader is not None
-sys.modules["machine_in_memory"] = order = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(order)
 
 
 class LogMachine(order.Machine):
