@@ -2,22 +2,27 @@
 
 Reads and writes are posted as requests and completed together at a flush, which is collective under MPI.
 
-A map of the package, in the order in which data go through it:
+A map of the package, in the order in which data pass through it:
 
-==============  =====================================================================================
-`api`           what users hold: files, groups, datasets, attributes, dimension scales
-`pending`       promises until the flush: requests, the queue, the plan of a flush, the session
-`mapping`       how HDF5's words are spelled in a NetCDF header
-`extents`       indices to elements to ranges of bytes
-`format`        bytes of a header to objects and back
-`drivers`       who carries the bytes: posix, mpio, memory, and what stands on them
-`interop`       other people's formats
-`cli`, `bench`  the command ``pnc-vol``, and measurements
-`testing`       suites and faults for those who write a driver
-==============  =====================================================================================
+================  ===================================================================================
+`api`             what users hold: files, groups, datasets, attributes, dimension scales
+`queue`, `log`    what was posted and waits for a flush: in memory, or in a write-ahead log
+`flush`           the plan of a flush and its execution; how ranks write together
+`file`            one open file: definitions, what is on disk, requests; open, close, refresh, relocate
+`recovery`        logs of jobs that were killed
+`layout`, `disk`  where the elements of a variable lie; signatures, locks, publishing of files
+`mapping`         how HDF5's objects are represented in a NetCDF header
+`extents`         indices to elements to ranges of bytes
+`format`          the bytes of a header to objects and back
+`drivers`         what reads and writes bytes: posix, mpio, memory, and drivers stacked on them
+`interop`         other formats and tools
+`cli`, `bench`    the command ``pnc-vol``, and measurements
+`testing`         test suites and faults for those who write a driver
+================  ===================================================================================
 
-`errors` has every exception, `options` every knob of a file, `comm` the seam to MPI, `system` the door to the
-operating system's files. Importing this package imports neither h5py nor mpi4py.
+`errors` has every exception, `warn` issues warnings, `options` has every option of a file, `comm` is the only way to
+MPI, `system` the only way to the operating system's files. Importing this package imports neither h5py nor mpi4py;
+h5py is needed only to read and write HDF5 files (the extra ``hdf5``).
 
 Examples
 --------
@@ -45,10 +50,13 @@ from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import (
     AlreadyDoneError,
     AlreadyFlushedError,
+    BlockedPathError,
     ClosedFileError,
+    ClosedKeyError,
     CollectiveMismatchError,
     CollectiveTimeout,
     ConversionError,
+    CorruptHeaderError,
     DefinitionError,
     DefinitionMismatchError,
     FlushError,
@@ -56,8 +64,11 @@ from pnc_vol.errors import (
     FormatError,
     FormatWarning,
     LimitError,
+    LinkExistsError,
     LockedError,
     LogError,
+    LogRefusedError,
+    MissingPackageError,
     NameExistsError,
     NotCDFError,
     NotFoundError,
@@ -68,8 +79,12 @@ from pnc_vol.errors import (
     RangeError,
     RankError,
     ReadOnlyError,
+    ReadOnlyKeyError,
     RequestPendingError,
     SelectionError,
+    SelectionIndexError,
+    SelectionTypeError,
+    SelectionValueError,
     ShortFileError,
     ShortFileWarning,
     SyncError,
@@ -104,6 +119,7 @@ if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.interop.checking import check
     from pnc_vol.interop.repack import repack
+    from pnc_vol.interop.report import LossError
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
 __version__ = "0.1.0"
@@ -113,10 +129,13 @@ __all__ = [
     "AlreadyDoneError",
     "AlreadyFlushedError",
     "AttributeManager",
+    "BlockedPathError",
     "ClosedFileError",
+    "ClosedKeyError",
     "CollectiveMismatchError",
     "CollectiveTimeout",
     "ConversionError",
+    "CorruptHeaderError",
     "Dataset",
     "Datatype",
     "Decomposition",
@@ -133,8 +152,12 @@ __all__ = [
     "HLObject",
     "HardLink",
     "LimitError",
+    "LinkExistsError",
     "LockedError",
     "LogError",
+    "LogRefusedError",
+    "LossError",
+    "MissingPackageError",
     "MultiBlockSlice",
     "NameExistsError",
     "NotCDFError",
@@ -146,11 +169,15 @@ __all__ = [
     "RangeError",
     "RankError",
     "ReadOnlyError",
+    "ReadOnlyKeyError",
     "Reference",
     "RegionReference",
     "Request",
     "RequestPendingError",
     "SelectionError",
+    "SelectionIndexError",
+    "SelectionTypeError",
+    "SelectionValueError",
     "ShortFileError",
     "ShortFileWarning",
     "SoftLink",
@@ -190,6 +217,7 @@ __all__ = [
 _LATER = {
     "Datatype": "api.datatype",
     "Decomposition": "extents.decomposition",
+    "LossError": "interop.report",
     "MultiBlockSlice": "api.blocks",
     "check": "interop.checking",
     "filters": "api.filters",

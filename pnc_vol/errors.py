@@ -1,20 +1,17 @@
 """Every error and warning of pnc_vol, in one tree.
 
-Knows: nothing of the package. Rules:
+Knows: nothing of the package.
 
-1. Every error is a `PncVolError` *and* the builtin that h5py raises in the same place, so that code
-   written for h5py catches it.
+Rules
+-----
+1. Every error is a `PncVolError` *and* the builtin that h5py raises in the same place: code for h5py catches it.
 2. The text says what was asked, what is wrong, and what to do.
 3. What a program needs to act on is an attribute (`offset`, `field`, `errors`, `ranks`), never only text.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -39,6 +36,7 @@ __all__ = [
     "LockedError",
     "LogError",
     "LogRefusedError",
+    "MissingPackageError",
     "NameExistsError",
     "NeedBytes",
     "NotCDFError",
@@ -59,6 +57,7 @@ __all__ = [
     "SelectionValueError",
     "ShortFileError",
     "ShortFileWarning",
+    "SyncError",
     "TruncatedHeaderError",
 ]
 
@@ -80,9 +79,12 @@ def printable(text: str) -> str:
 
 
 class PncVolError(Exception):
-    """Base of every error of pnc_vol; what it says is `printable`."""
+    """Base of every error of pnc_vol; its text is `printable`."""
 
     def __str__(self) -> str:
+        if isinstance(self, KeyError):
+            # KeyError shows the repr of its argument; a sentence should be shown as a sentence.
+            return printable(str(self.args[0])) if self.args else ""
         return printable(super().__str__())
 
 
@@ -96,7 +98,17 @@ class PncVolWarning(UserWarning):
 # ---------------------------------------------------------------------------------- the file's bytes
 
 
-class FormatError(PncVolError, OSError):
+class _Located:
+    """What errors and warnings about bytes have in common: the place of the field that is wrong."""
+
+    def __init__(self, message: str, *, offset: int | None = None, field: str = "", value: Any = None) -> None:
+        super().__init__(message)  # type: ignore[call-arg]
+        self.offset = offset
+        self.field = field
+        self.value = value
+
+
+class FormatError(_Located, PncVolError, OSError):
     """The bytes of a file break the format.
 
     Attributes
@@ -108,12 +120,6 @@ class FormatError(PncVolError, OSError):
     value : object
         What was found there.
     """
-
-    def __init__(self, message: str, *, offset: int | None = None, field: str = "", value: Any = None) -> None:
-        super().__init__(message)
-        self.offset = offset
-        self.field = field
-        self.value = value
 
 
 class NotCDFError(FormatError):
@@ -141,11 +147,10 @@ class LogError(FormatError):
 
 
 class LogRefusedError(LogError):
-    """Logs are not replayed, though they may be good: their job still runs, logs of other ranks are missing, or they
-    do not belong to this file."""
+    """Logs that may be good are not replayed: their job runs, other ranks' logs are missing, or it is another file."""
 
 
-class FormatWarning(PncVolWarning):
+class FormatWarning(_Located, PncVolWarning):
     """The file is readable, but a field is not what the format asks for.
 
     Attributes
@@ -153,12 +158,6 @@ class FormatWarning(PncVolWarning):
     offset, field, value
         As in `FormatError`.
     """
-
-    def __init__(self, message: str, *, offset: int | None = None, field: str = "", value: Any = None) -> None:
-        super().__init__(message)
-        self.offset = offset
-        self.field = field
-        self.value = value
 
 
 class ShortFileWarning(FormatWarning):
@@ -189,7 +188,7 @@ class NotFoundError(PncVolError, KeyError):
     ----------
     message : str
     name : str, what was asked for.
-    among : iterables of str, what there is; looked at when the text is shown, which most programs never do.
+    among : iterables of str, the existing names; compared when the text is shown, which most programs never do.
     """
 
     def __init__(self, message: str = "", *, name: str = "", among: Sequence[Iterable[str]] = ()) -> None:
@@ -197,7 +196,6 @@ class NotFoundError(PncVolError, KeyError):
         self._name, self._among = name, among
 
     def __str__(self) -> str:
-        # KeyError shows the repr of its argument; a sentence should be shown as a sentence.
         return printable(f"{self.args[0]}{did_you_mean(self._name, *self._among)}") if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -213,14 +211,11 @@ class LinkExistsError(NameExistsError, OSError, RuntimeError):
 
 
 class BlockedPathError(LinkExistsError, TypeError):
-    """On the way to a new object is something that is no group: a dataset, or a link that leads nowhere.
-
-    h5py raises any of these for it, by what is in the way, how deep, and what is to be made.
-    """
+    """A part of the path to a new object is not a group: it is a dataset, or a link that leads nowhere."""
 
 
 class OperationError(PncVolError, RuntimeError):
-    """The object does not allow the operation: h5py raises RuntimeError there (copy, resize, scales)."""
+    """The object does not allow the operation (copy, resize, scales)."""
 
 
 class DefinitionError(PncVolError, ValueError):
@@ -267,9 +262,6 @@ class ReadOnlyError(PncVolError, OSError, ValueError, RuntimeError):
 class ReadOnlyKeyError(ReadOnlyError, KeyError):
     """A deletion was asked of a file that is open for reading."""
 
-    def __str__(self) -> str:
-        return printable(str(self.args[0])) if self.args else ""
-
 
 class ClosedFileError(PncVolError, ValueError, RuntimeError):
     """The file, or the file of this object, is closed.
@@ -281,16 +273,13 @@ class ClosedFileError(PncVolError, ValueError, RuntimeError):
 class ClosedKeyError(ClosedFileError, KeyError):
     """The same, where a name was looked up: ``file["x"]``, ``obj.attrs["x"]``."""
 
-    def __str__(self) -> str:
-        return printable(str(self.args[0])) if self.args else ""
-
 
 class AlreadyDoneError(PncVolError, ValueError):
     """A request was carried out already and cannot be cancelled (NC_EFLUSHED)."""
 
 
 AlreadyFlushedError = AlreadyDoneError
-"""The same under the name that PnetCDF gives it."""
+"""PnetCDF's name for it."""
 
 
 class LockedError(PncVolError, BlockingIOError):
@@ -317,6 +306,10 @@ class ForkedFileError(PncVolError, RuntimeError):
 
 class NotYetError(PncVolError, NotImplementedError):
     """A part of h5py that pnc_vol does not have; the text names it and says what to do instead."""
+
+
+class MissingPackageError(PncVolError, ImportError):
+    """An optional package is not installed; the text says which extra of pnc_vol brings it."""
 
 
 # ------------------------------------------------------------------------------------ flush and ranks
@@ -387,10 +380,8 @@ class CollectiveTimeout(RankError, TimeoutError):
     """Ranks did not come to a collective call in time; `ranks` names them."""
 
 
-# ------------------------------------------------------------------------------------------- near matches
-
 _MOST_NAMES = 10_000
-"""Names that are compared, at most: of more the first ones."""
+"""At most so many names are compared: the first ones."""
 
 
 def did_you_mean(name: str, *among: Iterable[str]) -> str:
@@ -406,42 +397,3 @@ def did_you_mean(name: str, *among: Iterable[str]) -> str:
     by_folded = {other.casefold(): other for other in islice(chain(*among), _MOST_NAMES)}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=3) if name else []
     return f"; did you mean {' or '.join(repr(by_folded[one]) for one in near)}?" if near else ""
-
-
-# ------------------------------------------------------------------------------------------------- warning
-
-_warned: set[str] = set()
-
-
-def warn_once(kind: str, text: str) -> None:
-    """Warn, at the line outside of this package, unless this kind was warned about before in this process."""
-    if kind in _warned:
-        return
-    _warned.add(kind)
-    warn_outside(f"{kind}: {text}")
-
-
-_holding = threading.local()
-
-
-@contextmanager
-def held_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
-    """What this package warns of inside, in this thread, is kept for the caller instead of being shown."""
-    held: list[tuple[str, type[Warning]]] = []
-    before, _holding.into = getattr(_holding, "into", None), held
-    try:
-        yield held
-    finally:
-        _holding.into = before
-
-
-def warn_outside(warning: str | Warning, category: type[Warning] = PncVolWarning) -> None:
-    """Warn at the line outside of this package."""
-    held: list[tuple[str, type[Warning]]] | None = getattr(_holding, "into", None)
-    if held is not None:
-        held.append((str(warning), type(warning) if isinstance(warning, Warning) else category))
-        return
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pnc_vol."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(printable(warning) if isinstance(warning, str) else warning, category, stacklevel=level)

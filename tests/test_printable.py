@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pnc_vol
-from pnc_vol import errors
+from pnc_vol import errors, warn
 from pnc_vol.cli.dump import _for_terminal
 from pnc_vol.errors import printable
 
@@ -58,7 +58,7 @@ def test_errors_and_warnings_are_printable() -> None:
         assert str(made).isprintable(), kind
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        errors.warn_outside(EVIL)
+        warn.warn_outside(EVIL)
     assert str(caught[0].message).isprintable()
 
 

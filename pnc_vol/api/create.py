@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.echo import OPTIONS, check_storage
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, warn_outside
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers, plain_element
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
+from pnc_vol.warn import warn_outside
 
 __all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plain", "plan"]
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.errors import DefinitionError, warn_once
+from pnc_vol.errors import DefinitionError
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.warn import warn_once
 
 __all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_of_storage"]
 

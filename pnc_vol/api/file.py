@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.module import get_config
-from pnc_vol.errors import PncVolError, held_warnings, printable, warn_outside
+from pnc_vol.errors import PncVolError, printable
 from pnc_vol.queue.request import Request
+from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.api.opening import Wish

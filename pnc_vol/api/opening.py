@@ -23,8 +23,9 @@ from pnc_vol.api.absent import registered_drivers
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.stack import knows, root_keeps_file
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, did_you_mean, warn_outside
+from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, did_you_mean
 from pnc_vol.system import System
+from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.api.ids import Handle

@@ -68,11 +68,11 @@ def write_example(path: str, h5py: Any) -> None:
 
 
 def _steps(hdf5: str, netcdf: str) -> Iterator[str]:
-    import h5py
-
     from pnc_vol.cli.ls import tree
     from pnc_vol.interop.hdf5 import convert, open_either
+    from pnc_vol.interop.optional import require_h5py
 
+    h5py = require_h5py("The demo, which converts an HDF5 file,")
     write_example(hdf5, h5py)
     yield f"1. h5py wrote {hdf5}: groups, scales, strings, attributes, an unlimited axis"
     report = convert(hdf5, netcdf)

@@ -29,9 +29,9 @@ from typing import Literal
 
 import numpy as np
 
-from pnc_vol.errors import warn_outside
 from pnc_vol.format.decode import MAX_HEADER_BYTES
 from pnc_vol.system import System, read_at, write_all
+from pnc_vol.warn import warn_outside
 
 __all__ = ["content_of", "forget_journal", "journal_path", "neighbour", "recover"]
 

@@ -16,8 +16,8 @@ import os
 from contextlib import suppress
 
 from pnc_vol.disk.identity import ATTRIBUTE
-from pnc_vol.errors import warn_outside
 from pnc_vol.system import System
+from pnc_vol.warn import warn_outside
 
 __all__ = ["make_alike", "own"]
 

@@ -32,9 +32,10 @@ import zlib
 from contextlib import suppress
 from weakref import WeakSet
 
-from pnc_vol.errors import LockedError, warn_once
+from pnc_vol.errors import LockedError
 from pnc_vol.options import launched
 from pnc_vol.system import System
+from pnc_vol.warn import warn_once
 
 __all__ = ["Held", "Key"]
 

@@ -27,7 +27,7 @@ from collections import deque
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.errors import warn_outside
+from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.file.registry import SessionRef

@@ -25,12 +25,7 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file, root_takes_descriptor
-from pnc_vol.errors import (
-    CollectiveMismatchError,
-    FormatWarning,
-    ShortFileWarning,
-    warn_outside,
-)
+from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarning
 from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.format.check import short_data
@@ -46,6 +41,7 @@ from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.recovery.beginning import begin_log, missing_folder
 from pnc_vol.system import System, is_folder, scratch_folder
+from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.file.registry import OpenAttempt

@@ -28,10 +28,11 @@ from typing import Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import DefinitionError, warn_outside
+from pnc_vol.errors import DefinitionError
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session, open_session
 from pnc_vol.options import Options
+from pnc_vol.warn import warn_outside
 
 __all__ = ["Entry", "OpenAttempt", "SessionRef", "enter", "open_shared", "refuse_open"]
 

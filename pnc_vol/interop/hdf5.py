@@ -28,6 +28,7 @@ from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place, mode_of_new, name_new
 from pnc_vol.errors import NotCDFError
 from pnc_vol.interop import inspect_hdf5, space
+from pnc_vol.interop.optional import require_h5py
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.options import resolve
@@ -86,14 +87,14 @@ def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> An
     ------
     NotCDFError, OSError
         As `kind_of`, and what opening raises.
+    MissingPackageError
+        It is an HDF5 file, and h5py is not installed.
     """
     if (kind or kind_of(path)) == "netcdf":
         from pnc_vol.api.file import File
 
         return File(os.fspath(path), "r")
-    import h5py
-
-    return h5py.File(os.fspath(path), "r")
+    return require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
 
 
 @contextlib.contextmanager
@@ -202,6 +203,8 @@ def convert(
         There is no source, or no folder for the target.
     NotCDFError
         The source is neither HDF5 nor classic NetCDF.
+    MissingPackageError
+        h5py, which reads and writes the HDF5 file, is not installed; the extra `hdf5` brings it.
     LossError
         Something cannot be kept and `strict` is True.
     LimitError
@@ -295,10 +298,8 @@ def _new_file(path: str, source: Any, source_kind: Kind, system: System, options
 
         ordered = {"track_order": tracked and not inspect_hdf5.is_netcdf4(source)}
         return File(path, "w", system=system, **ordered | options)
-    import h5py
-
     # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.
-    return h5py.File(path, "w", track_order=tracked, libver=("v108", "latest"))
+    return require_h5py("Writing an HDF5 file").File(path, "w", track_order=tracked, libver=("v108", "latest"))
 
 
 def _peak_bytes() -> int:

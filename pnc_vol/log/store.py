@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import LogError, warn_outside
+from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
@@ -58,6 +58,7 @@ from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.queue import ROW_COST, Queue
 from pnc_vol.queue.rows import COLUMNS
 from pnc_vol.system import System, exists
+from pnc_vol.warn import warn_outside
 
 __all__ = ["LogQueue"]
 

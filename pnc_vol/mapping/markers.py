@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from pnc_vol.errors import warn_outside
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.names import FORMER_MARKER, MARKER, MARKERS
+from pnc_vol.warn import warn_outside
 
 __all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "no_collections", "shown"]
 

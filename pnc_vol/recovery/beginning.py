@@ -21,7 +21,7 @@ from typing import NamedTuple
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.identity import UNKNOWN, identify
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import CollectiveMismatchError, LogRefusedError, warn_outside
+from pnc_vol.errors import CollectiveMismatchError, LogRefusedError
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.files import FULL, Share
 from pnc_vol.log.folders import (
@@ -41,6 +41,7 @@ from pnc_vol.recovery.ownership import claim_of, is_of, part
 from pnc_vol.recovery.replay import ReplayReport, replay_into
 from pnc_vol.recovery.sources import holds_posts, metas_of
 from pnc_vol.system import exists, is_folder
+from pnc_vol.warn import warn_outside
 
 __all__ = ["abandoned_logs", "begin_log", "leftovers_of", "look_after_leftovers", "missing_folder", "recover_logs"]
 

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol import errors
+from pnc_vol import warn
 
 
 @pytest.fixture(autouse=True)
 def warned_already(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test starts as if every kind of option had been warned about; a test of warnings empties the set."""
     kinds = {"chunks", "compression", "shuffle", "fletcher32", "scaleoffset", "track_times", "track_order"}
-    monkeypatch.setattr(errors, "_warned", kinds)
+    monkeypatch.setattr(warn, "_warned", kinds)
 
 
 class Impl:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol import errors
+from pnc_vol import warn
 from pnc_vol.api import echo
 from pnc_vol.errors import PncVolWarning
 
@@ -216,7 +216,7 @@ def test_fill_values_are_read_where_nothing_was_written(both: Any) -> None:
     ],
 )
 def test_one_warning_per_kind(monkeypatch: pytest.MonkeyPatch, kind: str, keywords: Any) -> None:
-    monkeypatch.setattr(errors, "_warned", set())
+    monkeypatch.setattr(warn, "_warned", set())
     with pnc_vol.File("w.nc", "w", driver="memory") as f:
         with pytest.warns(PncVolWarning, match=kind) as caught:
             f.create_dataset("a", (3,), "i4", **keywords)

@@ -344,3 +344,17 @@ def test_check_says_what_pncvol_lies_about(tmp_path, verb):
         f"{tmp_path}/x.nc: warning: pnc_vol_hdf5: variable 'g_a': attribute 'm': its marker does not fit its 4 values",
         f"{tmp_path}/x.nc: valid, 0 errors, 2 warnings",
     ]
+
+
+# ----------------------------------------------------------------------------------------------- the reference
+
+
+def test_the_reference_has_every_verb() -> None:
+    import re
+
+    from pnc_vol.cli.app import app
+
+    verbs = {command.name for command in app.registered_commands}
+    text = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
+    assert set(re.findall(r"(?m)^\| \[`([\w-]+)", text)) == verbs
+    assert set(re.findall(r"(?m)^## ([\w-]+)$", text)) == verbs

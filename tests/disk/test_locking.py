@@ -262,7 +262,7 @@ class NoLocks(HookedSystem):
 
 
 def test_where_there_are_no_locks(monkeypatch: pytest.MonkeyPatch, path: pathlib.Path) -> None:
-    monkeypatch.setattr("pnc_vol.errors._warned", set())
+    monkeypatch.setattr("pnc_vol.warn._warned", set())
     with pytest.warns(PncVolWarning, match="the file system has no locks"):
         pnc_vol.File(path, "r+", system=NoLocks()).close()
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import NotYetError, SelectionTypeError, warn_once
+from pnc_vol.errors import NotYetError, SelectionTypeError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import Selection, select, whole
@@ -30,6 +30,7 @@ from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.warn import warn_once
 
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session

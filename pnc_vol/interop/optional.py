@@ -1,0 +1,37 @@
+"""Optional packages: one place that imports them, and one message that names the extra which installs them.
+
+Knows: which extra of pnc_vol brings which package. Does not know: what the package is used for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from pnc_vol.errors import MissingPackageError
+
+__all__ = ["require_h5py"]
+
+
+def require_h5py(purpose: str) -> ModuleType:
+    """Import h5py, which pnc_vol itself does not need.
+
+    Parameters
+    ----------
+    purpose : str
+        What it is needed for, as the beginning of the message: ``"Reading in.h5"``.
+
+    Returns
+    -------
+    module
+        h5py.
+
+    Raises
+    ------
+    MissingPackageError
+        h5py is not installed; it is an ImportError.
+    """
+    try:
+        return importlib.import_module("h5py")
+    except ImportError as error:
+        raise MissingPackageError(f'{purpose} needs h5py: pip install "pnc-vol[hdf5]"', name="h5py") from error
