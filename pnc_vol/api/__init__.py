@@ -1,15 +1,22 @@
 """What users hold: h5py's objects over a session.
 
-=============  ==================================================================================
-`file`         `File`, and how long a file stays open; `opening`: what its keywords mean
-`group`        `Group`; `creating`: making things; `copying`; `paths`: how a name leads to an object
-`dataset`      `Dataset`; `posting`: iput and iget; `storage`: chunks and filters; `views`: astype, asstr
-`create`       what ``create_dataset`` accepts; `echo`: options that CDF cannot hold; `blocks`, `filters`
-`attrs`        `AttributeManager`
-`dims`         labels and scales
-`objects`      what all have in common; `ids`: what ``.id`` is; `links`
-`module`       is_hdf5, get_config, version, patch; `absent`, `virtual`: what has no use for CDF
-=============  ==================================================================================
+===================  ==============================================================================
+`file`               `File`; `opening`: the checks of its keywords; `atomic`: ``f.atomic``
+`group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
+                     `referring` for the references in a copy; `paths`: from a name to an object; `linking`: links
+`dataset`            `Dataset`; `posting`: iput, iget; `views`: astype, asstr; `fields`: parts of a compound;
+                     `regions`: ``regionref``; `blocks`: `MultiBlockSlice`
+`create`             the checks of ``create_dataset``; `filling`: fill values of a compound;
+                     `ignored_options`: chunks and filters, which CDF does not have; `filters`: ``h5py.filters``
+`attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
+`dims`               labels and dimension scales of axes
+`objects`            what all objects have in common; `ids`: ``obj.id``; `links`: h5py's link classes; `datatype`
+`stored`             answers of ``ds.id``: type, space, creation properties
+`explaining`         what an error message adds: the dataset, the value, what to do instead
+`module`             is_hdf5, get_config, version; `absent`: register_driver; `virtual`: VirtualLayout
+`patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides
+`recovery`           ``replay()``
+===================  ==============================================================================
 
 Knows: the tree, the session. Does not know: headers, bytes, how a request is carried out.
 

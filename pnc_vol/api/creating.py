@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
-from pnc_vol.api.echo import warn_of_storage
 from pnc_vol.api.ids import GroupID
+from pnc_vol.api.ignored_options import warn_of_storage
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, MutableMappingHDF5
 from pnc_vol.errors import NotYetError

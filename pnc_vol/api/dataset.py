@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from pnc_vol.api.create import fill_value
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
+from pnc_vol.api.ignored_options import Storage
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, has_text, source, target
-from pnc_vol.api.storage import Storage
 from pnc_vol.api.views import AsStrView, AsTypeView, cast
 from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
 from pnc_vol.extents.selection import select

@@ -56,6 +56,6 @@ class Gzip(FilterRefBase):
 
 def guess_chunk(shape: tuple[int, ...], maxshape: tuple[int | None, ...] | None, typesize: int) -> tuple[int, ...]:
     """A useful chunk shape, as ``create_dataset(chunks=True)`` has it."""
-    from pnc_vol.api.echo import guess_chunks
+    from pnc_vol.api.ignored_options import guess_chunks
 
     return guess_chunks(shape, maxshape, typesize)

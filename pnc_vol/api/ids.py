@@ -322,7 +322,7 @@ class DatasetID(ObjectID):
     def get_create_plist(self) -> CreationProperties:
         """How the dataset was asked to be stored."""
         from pnc_vol.api.dataset import Dataset
-        from pnc_vol.api.echo import filters_of
+        from pnc_vol.api.ignored_options import filters_of
         from pnc_vol.api.stored import CreationProperties
 
         shown, node = Dataset(self), self.check_node()

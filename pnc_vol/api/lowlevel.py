@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pnc_vol.api import ids, stored
-from pnc_vol.api.echo import FILTER_IDS
+from pnc_vol.api.ignored_options import FILTER_IDS
 from pnc_vol.mapping import special
 from pnc_vol.mapping.references import Reference, RegionReference
 

@@ -11,7 +11,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol import warn
-from pnc_vol.api import echo
+from pnc_vol.api import ignored_options
 from pnc_vol.errors import PncVolWarning
 
 SHOWN = (
@@ -244,9 +244,9 @@ def test_guessed_chunks_are_small_and_fit() -> None:
         ((0,), (None,), 1),
         ((7, 0), None, 8),
     ):
-        chunks = echo.guess_chunks(shape, maxshape, itemsize)
+        chunks = ignored_options.guess_chunks(shape, maxshape, itemsize)
         assert len(chunks) == len(shape)
-        assert np.prod(chunks) * itemsize <= echo.CHUNK_BYTES
+        assert np.prod(chunks) * itemsize <= ignored_options.CHUNK_BYTES
         assert all(n >= 1 for n in chunks)
 
 

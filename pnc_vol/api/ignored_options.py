@@ -1,4 +1,4 @@
-"""Storage options that CDF cannot hold: checked as h5py checks them, remembered, warned about once.
+"""Storage options that CDF ignores: checked as h5py checks them, remembered, shown, and warned about once.
 
 Knows: h5py's rules for chunks, filters and creation flags. Does not know: the tree, files.
 
@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.errors import DefinitionError
+from pnc_vol.errors import DefinitionError, OperationError
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
-__all__ = ["check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_of_storage"]
+__all__ = ["Storage", "check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_of_storage"]
 
 Shape = tuple[int, ...]
 
@@ -281,3 +281,87 @@ def iter_chunks(shape: Shape, chunks: Shape | None, sel: Any = None) -> Iterator
         first = range(start - start % chunk, stop, chunk)
         axes.append([slice(max(start, at), min(stop, at + chunk), 1) for at in first])
     return itertools.product(*axes)
+
+
+class Storage:
+    """The part of `Dataset` that shows chunks, filters and other storage that was asked for; CDF has none of it."""
+
+    _id: Any
+
+    @property
+    def _node(self) -> DatasetNode:
+        return self._id.check_node()  # type: ignore[no-any-return]
+
+    @property
+    def chunks(self) -> Shape | None:
+        """The chunk shape that was asked for (CDF has none), or a useful one for a dataset that can grow."""
+        return chunks_of(self._node)
+
+    @property
+    def compression(self) -> str | None:
+        """The compression that was asked for; nothing is compressed."""
+        name = self._node.echo.get("compression")
+        return name if name is None or isinstance(name, str) else "unknown"
+
+    @property
+    def compression_opts(self) -> Any:
+        """The setting that was asked for."""
+        return self._node.echo.get("compression_opts")
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether it was asked for."""
+        return "shuffle" in self._node.echo
+
+    @property
+    def fletcher32(self) -> bool:
+        """Whether it was asked for."""
+        return "fletcher32" in self._node.echo
+
+    @property
+    def scaleoffset(self) -> int | None:
+        """The setting that was asked for; values are stored whole."""
+        return self._node.echo.get("scaleoffset")
+
+    @property
+    def filter_ids(self) -> tuple[int, ...]:
+        """HDF5's numbers of the filters that were asked for."""
+        return tuple(filters_of(self._node).values())
+
+    @property
+    def filter_names(self) -> tuple[str, ...]:
+        """Names of the filters that were asked for."""
+        return tuple(filters_of(self._node))
+
+    @property
+    def external(self) -> None:
+        """None: data are never in other files."""
+        self._id.check()
+
+    @property
+    def is_virtual(self) -> bool:
+        """False."""
+        self._id.check()
+        return False
+
+    def virtual_sources(self) -> Any:
+        """Not for this dataset.
+
+        Raises
+        ------
+        RuntimeError
+            Always.
+        """
+        raise OperationError("Not a virtual dataset")
+
+    def iter_chunks(self, sel: Any = None) -> Iterator[tuple[slice, ...]]:
+        """The pieces of `chunks` that cover the dataset, or the selection, as tuples of slices.
+
+        Raises
+        ------
+        TypeError
+            `chunks` is None.
+        ValueError
+            The selection is not within the dataset.
+        """
+        return iter_chunks(self._node.shape or (), self.chunks, sel)
