@@ -93,9 +93,16 @@ def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place:
         t, s = int(target_place[0]), int(source_place[0])
         target[t : t + n] = source[s : s + n]
         return
-    if bool((length == n).all()) and n <= ELEMENT:
+    if n <= ELEMENT and bool((length == n).all()):
         if n:
-            _windows(target, n)[target_place] = _windows(source, n)[source_place]
+            # Pieces that lie one behind another on a side are not indexed there, which halves the time of small ones.
+            values, into_row = _row(source, source_place, n), _row(target, target_place, n)
+            if values is None:
+                values = _windows(source, n)[source_place]
+            if into_row is None:
+                _windows(target, n)[target_place] = values
+            else:
+                into_row[...] = values
         return
     if int(length.max()) <= ELEMENT:
         sizes = np.flatnonzero(np.bincount(length)).tolist()
@@ -121,6 +128,14 @@ def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place:
     into, out = target.data, source.data
     for t, s, m in zip(target_place.tolist(), source_place.tolist(), length.tolist(), strict=True):
         into[t : t + m] = out[s : s + m]
+
+
+def _row(memory: Bytes, place: Int64, n: int) -> npt.NDArray[np.void] | None:
+    """Pieces of `n` bytes that lie one behind another, as items of that size; None if they do not."""
+    first, last = int(place[0]), int(place[-1])
+    if last - first != (len(place) - 1) * n or not bool((place[1:] - place[:-1] == n).all()):
+        return None
+    return memory[first : last + n].view(np.dtype((np.void, n)))
 
 
 def _windows(memory: Bytes, n: int) -> npt.NDArray[np.void]:

@@ -31,7 +31,6 @@ from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces
 from pnc_vol.drivers.mmap_guard import GuardedMap
 from pnc_vol.drivers.vectored_io import get_extents
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.packing import scatter
 from pnc_vol.extents.ragged import before
 from pnc_vol.system import REAL, System, read_at, write_all
 
@@ -130,7 +129,7 @@ class Descriptor:
             if not self.look(int((part.offset + part.length).max()), part.nbytes, use):
                 nbytes, calls = get_extents(Extents(*(column[first:] for column in extents)), memory, self.get)
                 return int(extents.length[:first].sum()) + nbytes, first // step + calls
-            scatter(part, packed, memory)
+            copy_pieces(memory, part.place, packed, before(part.length), part.length)
         return extents.nbytes, -(-len(extents.offset) // step)
 
     def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:

@@ -1,4 +1,4 @@
-"""Extents made few, disjoint and sorted, met with each other, cut and packed: the hot path of a flush.
+"""Extents made few, disjoint and sorted, met with each other and cut: the hot path of a flush.
 
 Knows: extents. Does not know: variables, requests, files.
 
@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.extents.packing import gather, scatter
 from pnc_vol.extents.ragged import spread
 
-__all__ = ["coalesce", "gather", "intersect", "last_wins", "scatter", "split"]
+__all__ = ["coalesce", "intersect", "last_wins", "split"]
 
 
 def coalesce(extents: Extents) -> Extents:

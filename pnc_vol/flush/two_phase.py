@@ -33,7 +33,6 @@ from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, Int64, one_extent
-from pnc_vol.extents.packing import gather
 from pnc_vol.extents.ragged import before
 from pnc_vol.flush.node_shared_memory import shared_memory
 
@@ -311,7 +310,10 @@ class _Round:
                 n = len(part.offset)
                 if n:
                     head = np.concatenate(([n], part.offset - window.base, part.length)).astype(np.int64)
-                    found[rank] = np.concatenate((head.view(np.uint8), gather(part, self.memory)))
+                    parcel = np.empty(head.nbytes + part.nbytes, np.uint8)
+                    parcel[: head.nbytes] = head.view(np.uint8)
+                    copy_pieces(parcel, head.nbytes + before(part.length), self.memory, part.place, part.length)
+                    found[rank] = parcel
 
         self.attempt(do)
         return found if self.failure is None else [_NOTHING] * self.of.comm.size

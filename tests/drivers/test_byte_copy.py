@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnc_vol.drivers import vectored_io
@@ -159,3 +159,57 @@ def test_moves_move_what_loops_move(
         count, _ = vectored_io.get_extents(extents, found, get, gap=gap)
         assert count == model.read(extents, expected)
         assert np.array_equal(found, expected)
+
+
+@st.composite
+def disjoint_pieces(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places and lengths of pieces that are disjoint in a memory, in any order, and the memory."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.sampled_from([0, 1, 2, 5, 23, 24, 25, 26, 60, 300]))
+    kind = draw(st.sampled_from(["equal", "mixed", "aligned", "large"]))
+    length = {
+        "equal": np.full(n, draw(st.sampled_from([1, 3, 8, 24, 100]))),
+        "mixed": rng.integers(0, 40, n),
+        "aligned": rng.integers(1, 9, n) * 8,
+        "large": np.where(rng.random(n) < 0.1, rng.integers(16000, 20000, n), rng.integers(0, 10, n)),
+    }[kind]
+    gap, lead = draw(st.sampled_from([0, 0, 1, 7])), draw(st.integers(0, 3))
+    place = np.cumsum(length + gap) - (length + gap) + lead
+    size = int(length.sum() + gap * n + lead) + draw(st.integers(0, 3))
+    order = rng.permutation(n) if draw(st.booleans()) else np.arange(n)
+    return place[order], length[order], rng.integers(0, 256, size).astype(np.uint8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(disjoint_pieces())
+def test_pieces_are_packed_in_order_and_put_back_and_nothing_else_is_touched(
+    case: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
+    place, length, memory = case
+    first = np.cumsum(length) - length
+    packed = np.zeros(int(length.sum()), np.uint8)
+    copy_pieces(packed, first, memory, place, length)
+    expected = [memory[p : p + n] for n, p in zip(length, place, strict=True)]
+    np.testing.assert_array_equal(packed, np.concatenate([np.empty(0, np.uint8), *expected]))
+    found, wanted = np.zeros_like(memory), np.zeros_like(memory)
+    for n, p in zip(length, place, strict=True):
+        wanted[p : p + n] = memory[p : p + n]
+    copy_pieces(found, place, packed, first, length)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("length", [3, 5])
+def test_a_memory_that_is_read_only_or_a_slice_can_be_copied_from(length: int) -> None:
+    memory = np.arange(250, dtype=np.uint8)[1:]
+    memory.flags.writeable = False
+    place = np.arange(40, dtype=np.int64)[::-1] * 4
+    sizes = np.full(40, 3) if length == 3 else np.where(place % 8, 3, 2)
+    packed = np.zeros(int(sizes.sum()), np.uint8)
+    copy_pieces(packed, np.cumsum(sizes) - sizes, memory, place, sizes)
+    assert packed[:3].tolist() == memory[156:159].tolist()
+
+
+@pytest.mark.parametrize(("length", "place"), [([4], [7]), ([4] * 40, [0] * 39 + [7]), ([1] * 40, [-1] + [0] * 39)])
+def test_places_outside_of_the_memory_are_refused(length: list[int], place: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"memory of 10 bytes|negative"):
+        check(Extents(*(np.array(c, np.int64) for c in (length, length, place))), np.zeros(10, np.uint8))
