@@ -51,6 +51,7 @@ class Options:
     collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
     durable : bool, every flush and close is ``durable=True``.
     separator : str, between the names of a path in a variable's name.
+    layout : str, where the elements of variables live: "canonical", or a layout of another package.
     transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
     aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
     burst_buf : bool, keep posted writes in a log on fast storage until a flush (``nc_burst_buf``).
@@ -83,6 +84,7 @@ class Options:
     collective_timeout: float | None = 300.0
     durable: bool = False
     separator: str = "_"
+    layout: str = "canonical"
     transport: str = "auto"
     aggrs_per_node: int = 0
     burst_buf: bool = False
@@ -217,6 +219,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "collective_timeout": _seconds,
     "durable": _flag,
     "separator": _separator,
+    "layout": _text,
     "transport": _choice("auto", "collective", "independent", "aggregate"),
     "aggrs_per_node": _count,
     "burst_buf": _flag,
@@ -245,6 +248,7 @@ _HINT_NAMES = {
     "pnc_collective_timeout": "collective_timeout",
     "pnc_durable": "durable",
     "pnc_separator": "separator",
+    "pnc_layout": "layout",
     "pnc_transport": "transport",
     "pnc_driver": "driver",
     "pnc_locking": "locking",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.format.model import Header
-from pnc_vol.layout.canonical import CanonicalLayout
+from pnc_vol.layout.base import Layout
 
 __all__ = ["StoredFile"]
 
@@ -28,7 +28,7 @@ class StoredFile:
         None for a driver that keeps no file.
     copy : Location or None
         Where the copy is that a new layout is made in.
-    layout : CanonicalLayout, the layout in force.
+    layout : Layout, the layout in force.
     header : Header, as it is in the file.
     header_bytes : bytes, the same, encoded.
     uids : tuple of int, the dataset of each variable of `header`.
@@ -66,7 +66,7 @@ class StoredFile:
         "uids",
     )
 
-    def __init__(self, path: str, driver: Driver, location: Location | None, layout: CanonicalLayout) -> None:
+    def __init__(self, path: str, driver: Driver, location: Location | None, layout: Layout) -> None:
         self.path = path
         self.driver = driver
         self.location = location

@@ -59,8 +59,9 @@ def write_out(session: Session) -> None:
     places = session.disk.layout.writable(session.defs.tree, uids)
     if places:
         room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
-        done = carry(batches, places, session.disk.driver, room, write=writer(session))
-        session.disk.layout.note_written(session.defs.tree, list(places))
+        layout = session.disk.layout
+        done = carry(batches, places, session.disk.driver, room, write=writer(session), affine=layout.affine)
+        layout.note_written(session.defs.tree, list(places))
         session.posted.queue.replace(done.left)
         session.counts["drains"] += 1
         failures, _ = settle(session, done)
@@ -103,7 +104,7 @@ def settle(session: Session, done: Carried) -> tuple[list[RequestFailure], int]:
         if request in session.posted.handles:
             session.posted.handles[request]._fail(error)
         lost = rows_left.get((request, uid))
-        at = session.disk.layout.places.get(uid)
+        at = session.disk.layout.maps.get(uid)
         if lost is not None and len(lost) and at is not None and at.inner:
             lowest = min(lowest, int(lost[:, 1].min()) // at.inner)
         text = error.strerror or str(error)

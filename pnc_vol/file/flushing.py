@@ -24,7 +24,7 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FlushError, PncVolError, RequestFailure
-from pnc_vol.extents.model import Extents
+from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.file.changed_attributes import with_changed_attributes
 from pnc_vol.file.drain import settle, writer
 from pnc_vol.file.gc_pause import without_collector
@@ -38,8 +38,8 @@ from pnc_vol.flush.transport import wish_of
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header
-from pnc_vol.format.placing import Alignment, grow, place
-from pnc_vol.layout.canonical import CanonicalLayout, LostRecords
+from pnc_vol.layout.base import Layout, LostRecords
+from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -134,7 +134,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
 
 def _header(
     session: Session,
-    target: CanonicalLayout,
+    target: Layout,
     lowest: int,
     failures: list[RequestFailure],
     *,
@@ -159,7 +159,7 @@ def _live_lost(session: Session, lost: LostRecords) -> LostRecords:
     return {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
 
 
-def _all_or_nothing(session: Session, target: CanonicalLayout) -> bool:
+def _all_or_nothing(session: Session, target: Layout) -> bool:
     """Whether the old header has to stay after a failure, since the new one lacks data that the old one knows."""
     location = session.disk.location
     return replaces_live(session, target.uids) and (location is None or not location.unseen)
@@ -272,22 +272,14 @@ def _anew(session: Session, *, common: bool) -> Flat:
     return flat
 
 
-def _target(session: Session, header: Header, uids: tuple[int, ...]) -> CanonicalLayout:
+def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Layout:
     """The layout of `header`; the one in force if that is the same."""
     placed = session.disk.layout
-    if not placed.drained and header == placed.header and uids == placed.uids:
-        return placed
-    if header is placed.same_places_header and not placed.drained and uids is placed.uids:
-        return placed.under_header(header)
-    made = CanonicalLayout(session.options)
-    # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
-    deleted = not placed.places.keys() <= set(uids)
-    # Without variables the file ends with its header.
-    shorter = not header.vars and header_size(header) < len(session.disk.header_bytes)
-    session.disk.shrunk |= deleted or shorter
-    made.unwritten_reads_zero = placed.unwritten_reads_zero and not deleted
-    made.stale_gaps = placed.stale_gaps or deleted
-    made.adopt(header, uids, session.defs.tree.datasets)
+    made = placed.successor(header, uids, session.defs.tree.datasets)
+    if not made.same_places(placed):
+        # Without variables the file ends with its header.
+        shorter = not header.vars and header_size(header) < len(session.disk.header_bytes)
+        session.disk.shrunk |= shorter or not placed.maps.keys() <= set(uids)
     return made
 
 
@@ -295,19 +287,13 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     """The definitions with begins: what the file's header will be."""
     if session.defs.laid_out is not None and session.defs.laid_out[0] is flat and not session.disk.layout.drained:
         return session.defs.laid_out[1]
-    options = session.options
-    alignment = Alignment(var_align=options.var_align, record_align=options.record_align)
-    size = header_size(flat.header)
-    reserve = options.header_reserve
+    size, reserve = header_size(flat.header), session.options.header_reserve
     if reserve is None:
         reserve = 0 if closing else max(_LEAST_RESERVE, size)
-    base, base_uids = session.disk.layout.with_early_places(session.defs.tree)
-    if base.vars:
-        at = {uid: i for i, uid in enumerate(base_uids)}
-        new = grow(base, flat.header, [at.get(uid) for uid in flat.uids], alignment, reserve=max(reserve, size))
-    else:
-        # Never where a longer header was: its bytes would shine through.
-        new = place(flat.header, alignment, header_extent=max(size + reserve, len(session.disk.header_bytes)))
+    # Never where a longer header was: its bytes would be read as data.
+    least = max(size + reserve, len(session.disk.header_bytes))
+    layout, tree = session.disk.layout, session.defs.tree
+    new = layout.with_begins(flat.header, flat.uids, tree, reserve=max(reserve, size), least=least)
     new = new.with_numrecs(numrecs_of(session.defs.tree))
     session.defs.laid_out = (flat, new)
     return new
@@ -316,9 +302,7 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
 # ----------------------------------------------------------------------------------------- filling
 
 
-def _fill(
-    session: Session, target: CanonicalLayout, driver: Driver, lost: LostRecords, *, only_lost: bool = False
-) -> None:
+def _fill(session: Session, target: Layout, driver: Driver, lost: LostRecords, *, only_lost: bool = False) -> None:
     """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
 
     lost : records that variables were left with, before others came again; see `Layout.lost_records`.
@@ -344,7 +328,7 @@ def _fill(
         zeros = clean and (pattern is None or not pattern.strip(b"\0"))
         if zeros and uid not in lost:
             continue
-        at = target.places[uid]
+        at = target.maps[uid]
         if at.inner:
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
@@ -352,15 +336,12 @@ def _fill(
             if old and uid in lost:
                 there = placed.records if zeros else first
                 spans.append((lost[uid][0], min(there, records)))
-            nbytes = at.inner * at.itemsize
-            tasks += [
-                _fill_task(driver, node, at.begin, nbytes, *span, at.record_size) for span in spans if span[0] < span[1]
-            ]
+            tasks += [_fill_task(driver, node, at, at.inner, *span) for span in spans if span[0] < span[1]]
         elif zeros:
             continue
-        elif not old and not (pattern is None and placed.drained and placed.early_reads_zero and uid in placed.places):
-            nbytes = at.itemsize * (1 if node.is_placeholder else math.prod(node.shape or ()))
-            tasks.append(_fill_task(driver, node, at.begin, nbytes, 0, 1, 0))
+        elif not old and not (pattern is None and placed.has_early_place(uid)):
+            nelems = 1 if node.is_placeholder else math.prod(node.shape or ())
+            tasks.append(_fill_task(driver, node, at, nelems, 0, 1))
     if not tasks:
         return
     _run(tasks[session.comm.rank :: session.comm.size])
@@ -373,22 +354,23 @@ def _run(tasks: Iterable[Callable[[], None]]) -> None:
 
 
 def _fill_task(
-    driver: Driver, node: DatasetNode, begin: int, nbytes: int, first: int, last: int, record_size: int
+    driver: Driver, node: DatasetNode, at: ElementMap, nelems: int, first: int, last: int
 ) -> Callable[[], None]:
-    """Writes `nbytes` of the node's fill value at `begin`, in the records from `first` to `last`."""
+    """Writes the node's fill value to the `nelems` elements of each record from `first` to `last`."""
 
     def run() -> None:
         width = node.element.itemsize
         pattern = (node.fillvalue or b"").ljust(width, b"\0")[:width]
-        block = max(1, min(_FILL_BYTES, nbytes) // width) * width
-        memory = np.frombuffer(pattern * (block // width), np.uint8)
-        starts = begin + np.arange(first, last, dtype=np.int64) * record_size
-        for at in range(0, nbytes, block):
-            n = min(block, nbytes - at)
-            for some in range(0, len(starts), _FILL_BYTES // 64):
-                offset = starts[some : some + _FILL_BYTES // 64] + at
-                zeros = np.zeros(len(offset), np.int64)
-                driver.write(Extents(offset, zeros + n, zeros), memory)
+        block = max(1, min(_FILL_BYTES // width, nelems))
+        memory = np.frombuffer(pattern * block, np.uint8)
+        begins = np.arange(first, last, dtype=np.int64) * nelems
+        for low in range(0, nelems, block):
+            n = min(block, nelems - low)
+            for some in range(0, len(begins), _FILL_BYTES // 64):
+                starts = begins[some : some + _FILL_BYTES // 64] + low
+                offset, length, place = at.extents(Runs(starts, np.full_like(starts, n)))
+                # All elements are alike, so each extent takes the first ones of the memory.
+                driver.write(Extents(offset, length, np.zeros_like(place)), memory)
 
     return run
 
@@ -407,8 +389,8 @@ def _data(session: Session, agreed: Agreement) -> tuple[list[RequestFailure], in
             with transport.writing(session.disk.driver, agreed, writer(session)) as write:
                 batches = queue.batches()
                 room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
-                places = target.places if batches else {}
-                done = carry(batches, places, session.disk.driver, room, write=write)
+                maps = target.maps if batches else {}
+                done = carry(batches, maps, session.disk.driver, room, write=write, affine=target.affine)
             queue.replace(done.left)
         if session.options.ordered:
             comm.exchange("flush turn")

@@ -23,7 +23,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import encode, numrecs_bytes
 from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import data_end, record_vars
+from pnc_vol.format.sizes import record_vars
 from pnc_vol.mapping.index import to_header
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         if comm.rank == 0 and (encoded != old or unnamed):
             if new.numrecs or len(record_vars(new)) < len(new.vars):
                 # Without data a file ends with its header.
-                _extend(session.disk.driver, data_end(new))
+                _extend(session.disk.driver, session.disk.layout.data_end(new))
             if location is None:
                 write_bytes(session.disk.driver, 0, encoded)
             elif location.published and len(encoded) == len(old) and encoded[4 + len(count) :] == old[4 + len(count) :]:
@@ -135,7 +135,7 @@ def cut_what_failed(session: Session) -> None:
 
 def _length(session: Session) -> int:
     """Bytes that the header in the file says it has."""
-    return max(data_end(session.disk.header), len(session.disk.header_bytes))
+    return max(session.disk.layout.data_end(session.disk.header), len(session.disk.header_bytes))
 
 
 def _publish(session: Session, *, durable: bool) -> None:

@@ -32,6 +32,7 @@ from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
+from pnc_vol.layout.registry import layout_class
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.store import LogQueue
 from pnc_vol.mapping.index import from_header
@@ -63,6 +64,7 @@ _SHARED = (
     "ordered",
     "durable",
     "separator",
+    "layout",
     "transport",
     "burst_buf",
     "burst_buf_shared_logs",
@@ -112,6 +114,7 @@ def open_file(
     keeps_file = root is None and root_keeps_file(spec)
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
+    _check_layout(options, comm)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
     for _ in range(ATTEMPTS):
@@ -168,7 +171,8 @@ def _opened(
     tree = from_header(header)
     tree.separator = options.separator
     if comm.rank == 0 and not found.created:
-        _warn(path or "", header, found.size, findings, tree)
+        whole = layout_class(options.layout).self_contained
+        _warn(path or "", header, found.size if whole else data_end(header), findings, tree)
     return Opened(
         path=path if path is not None else "<memory>",
         driver=driver,
@@ -191,6 +195,21 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
         return False
     ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
     return records - max(ends, default=nbytes) >= _LEAST_GAP
+
+
+def _check_layout(options: Options, comm: Comm) -> None:
+    """Refuse a layout that cannot be used.
+
+    Raises
+    ------
+    ValueError
+        There is none of this name, or it does not go with another option or with several ranks; the same on all ranks.
+    """
+    layout = layout_class(options.layout)
+    if comm.size > 1 and not layout.several_ranks:
+        raise ValueError(f"the ranks of a communicator cannot share a file with the layout {options.layout!r}")
+    if options.burst_buf and not layout.self_contained:
+        raise ValueError(f"a file with the layout {options.layout!r} cannot have a burst buffer log (nc_burst_buf)")
 
 
 def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) -> None:

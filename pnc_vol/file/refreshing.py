@@ -21,7 +21,6 @@ from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, 
 from pnc_vol.disk.publish import Location
 from pnc_vol.file.opening import open_driver
 from pnc_vol.format.decode import decode
-from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.renewing import renew
 from pnc_vol.system import read_at
@@ -64,7 +63,7 @@ def refresh(session: Session) -> bool:
         raise session.comm.on_all(replaced_too_often(session.disk.path))
     header = decode(content, file_size=size).header
     renew(session.defs.tree, from_header(header, separator=session.defs.tree.separator))
-    session.disk.layout = CanonicalLayout(session.options)
+    session.disk.layout = session.disk.layout.anew()
     session.disk.layout.adopt(header, tuple(session.defs.tree.datasets), session.defs.tree.datasets)
     session.adopt_header(header, content)
     return True
@@ -87,7 +86,10 @@ def _other(session: Session, found: list[Existing], inode: int) -> bool:
         return False
     session.disk.driver.close()
     session.disk.location.held.release()
-    session.disk.driver, session.disk.location = driver, location
+    session.disk.driver = session.disk.layout.over(
+        driver, location.path, writable=False, created=False, system=session.options.system
+    )
+    session.disk.location = location
     return True
 
 

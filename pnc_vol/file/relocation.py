@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.opening import memory_copy, open_copy
 from pnc_vol.flush.stream import blocks_of
-from pnc_vol.format.moving import moves, needs_move, overwrites
-from pnc_vol.layout.canonical import CanonicalLayout, LostRecords
+from pnc_vol.layout.base import Layout, LostRecords
 
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
@@ -32,27 +32,30 @@ __all__ = ["drop_copy", "moved", "replaces_live", "use_copy"]
 _BLOCK = 8 << 20
 
 
-def moved(session: Session, target: CanonicalLayout, lost: LostRecords) -> Driver | None:
+def moved(session: Session, target: Layout, lost: LostRecords) -> Driver | None:
     """A new file with the data where the new layout has it; None if nothing has to move (collective).
 
     lost : what datasets lost since the last flush; see `Layout.lost_records`.
     """
-    if target is session.disk.layout and not lost:
+    layout, tree = session.disk.layout, session.defs.tree
+    if (target is layout and not lost) or not layout.with_early_places(tree)[0].vars:
         return None
-    base, base_uids = session.disk.layout.with_early_places(session.defs.tree)
-    if not base.vars or (target.layout is session.disk.layout.layout and not _harms(session, target, lost)):
+    stays = layout.same_places(target) or not layout.needs_move(target, tree)
+    if stays and not _harms(session, target, lost):
         return None
-    origin = _origin(base_uids, target.uids)
-    # Only records that are in the file are carried along.
-    new = target.header.with_numrecs(base.numrecs)
-    if not (needs_move(base, new, origin) or _harms(session, target, lost)):
-        return None
+    if not layout.relocates:
+        raise session.comm.on_all(
+            DefinitionError(
+                f"{session.disk.path}: these changes of definitions need data to be moved, which the layout "
+                f"{layout.name!r} cannot do; write the datasets to a new file"
+            )
+        )
     driver = _copy_driver(session)
     comm = session.comm
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
-            found = moves(base, new, origin)
+            found = layout.moves(target, tree)
             _copy(session.disk.driver, driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
             comm.exchange("flush move")
     except BaseException:
@@ -68,19 +71,14 @@ def replaces_live(session: Session, uids: tuple[int, ...]) -> bool:
     return session.disk.uids is not uids and not set(session.disk.uids) <= set(uids)
 
 
-def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
-    at = {uid: i for i, uid in enumerate(uids)}
-    return [at.get(uid) for uid in new]
-
-
-def _harms(session: Session, target: CanonicalLayout, lost: LostRecords) -> bool:
+def _harms(session: Session, target: Layout, lost: LostRecords) -> bool:
     """Whether live data would be overwritten if `target` were written into the file as it is."""
     if not session.disk.at_stake:
         return False
     if any(first < min(live, wanted) for first, live, wanted in _regrown(session, lost)):
         return True
-    return replaces_live(session, target.uids) and overwrites(
-        session.disk.header, target.header, _origin(session.disk.uids, target.uids)
+    return replaces_live(session, target.uids) and session.disk.layout.overwrites(
+        session.disk.header, session.disk.uids, target
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.flush.execute import extents_of
 from pnc_vol.flush.plan import unmerged
-from pnc_vol.layout.canonical import CanonicalLayout
+from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.index import to_header
 from pnc_vol.queue.batches import Batch, LentBatch
 
@@ -89,8 +89,8 @@ def planned(session: Session) -> FlushReport:
     from pnc_vol.file.flushing import laid_out
 
     flat = to_header(session.defs.tree, version=session.defs.version)
-    target = CanonicalLayout(session.options)
-    target.adopt(laid_out(session, flat, closing=False), flat.uids, session.defs.tree.datasets)
+    header = laid_out(session, flat, closing=False)
+    target = session.disk.layout.successor(header, flat.uids, session.defs.tree.datasets)
     runs = extents = nbytes = 0
     for batch in session.posted.queue.batches():
         for more in _extents(batch, target):
@@ -99,13 +99,13 @@ def planned(session: Session) -> FlushReport:
     return FlushReport(session.disk.path, requests, runs, extents, nbytes, 0, "", {})
 
 
-def _extents(batch: Batch, target: CanonicalLayout) -> list[tuple[int, int, int]]:
-    uids = [uid for uid in batch.uids() if uid in target.places]
+def _extents(batch: Batch, target: Layout) -> list[tuple[int, int, int]]:
+    uids = [uid for uid in batch.uids() if uid in target.maps]
     if not isinstance(batch, LentBatch):
-        return extents_of(batch, uids, target.places)
+        return extents_of(batch, uids, target.maps, affine=target.affine)
     found = []
     for uid in uids:
         rows = batch.rows(uid)
-        extents = last_wins(unmerged([target.places[uid]], [rows])[0])
+        extents = last_wins(unmerged([target.maps[uid]], [rows], affine=target.affine)[0])
         found.append((len(rows), len(extents.offset), extents.nbytes))
     return found

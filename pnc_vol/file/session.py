@@ -38,7 +38,8 @@ from pnc_vol.file.requests import Posted
 from pnc_vol.flush.transport import Transport
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
-from pnc_vol.layout.canonical import CanonicalLayout
+from pnc_vol.layout.base import Layout
+from pnc_vol.layout.registry import layout_class
 from pnc_vol.log.store import LogQueue
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
@@ -125,11 +126,14 @@ class Session:
         """Whether a handle said that others read the file while it is written; see `start_swmr`."""
         tree = opened.tree
         self.defs = Definitions(tree, opened.header.version)
-        layout = CanonicalLayout(options)
+        layout = layout_class(options.layout)(options)
         layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
         layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
         tree.history.clear()
-        self.disk = disk = StoredFile(opened.path, opened.driver, opened.location, layout)
+        driver = layout.over(
+            opened.driver, opened.path, writable=self.writable, created=opened.created, system=options.system
+        )
+        self.disk = disk = StoredFile(opened.path, driver, opened.location, layout)
         disk.created, disk.collective = opened.created, opened.collective
         disk.lasting = not opened.created
         disk.keep_unpublished = options.publish == "close"
@@ -335,7 +339,7 @@ class Session:
             else:
                 self.complete_reads()
 
-    def adopt_layout(self, target: CanonicalLayout) -> None:
+    def adopt_layout(self, target: Layout) -> None:
         """Data lies where `target` has it from now on."""
         self.disk.layout = target
         self.defs.tree.history.clear()

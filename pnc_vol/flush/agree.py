@@ -24,7 +24,7 @@ from pnc_vol.errors import RequestFailure
 from pnc_vol.flush.differences import Entry, raise_difference
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
-from pnc_vol.layout.canonical import LostRecords
+from pnc_vol.layout.base import LostRecords
 from pnc_vol.mapping.tree import Tree
 
 __all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "digest", "share_failures"]

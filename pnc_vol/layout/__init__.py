@@ -1,0 +1,11 @@
+"""Where a variable's elements live.
+
+| module | what it does |
+|---|---|
+| `base` | `Layout`: what every layout answers, what it declares, and the layout in force |
+| `canonical` | `CanonicalLayout`: all data in the file with the header, as the NetCDF classic format has it |
+| `early_places` | places that variables get before the flush that puts them in the header |
+| `places` | `ElementMap` and its affine form, `Place`: from runs of elements to byte extents |
+| `registry` | the names that ``layout=`` takes, and the entry points of other packages |
+| `subfiles` | `Subfiles`: several files below one space of addresses |
+"""

@@ -45,9 +45,7 @@ _GROUP = 8 << 20
 class Facts(NamedTuple):
     """What a read of a variable of numbers needs to know.
 
-    begin : int, bytes from the start of the file.
-    itemsize : int, bytes of an element.
-    inner : int, elements of one record; 0 for a variable without the record dimension.
+    begin, itemsize, inner, record_size : int, as in `Place`, which they are looked up in once instead of at each read.
     dtype : dtype of the result.
     swaps : bool, the file has another byte order than that.
     file_dtype : dtype of an element in the file.
@@ -56,6 +54,7 @@ class Facts(NamedTuple):
     begin: int
     itemsize: int
     inner: int
+    record_size: int
     dtype: np.dtype[Any]
     swaps: bool
     file_dtype: np.dtype[Any]
@@ -74,22 +73,20 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
             at = None
         if at is not None and element.kind == "number" and at.itemsize == element.itemsize:
             swaps = at.itemsize > 1 and element.dtype != element.file_dtype
-            found = Facts(at.begin, at.itemsize, at.inner, element.dtype, swaps, element.file_dtype)
+            found = Facts(*at, element.dtype, swaps, element.file_dtype)
         known[node.uid] = found
     return found
 
 
 def offset_of(session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int) -> int:
     """Where a run begins in the file, in bytes; -1 if the file does not hold it in one piece."""
-    begin, itemsize, inner = facts[:3]
+    begin, itemsize, inner, record_size = facts[:4]
     if not inner:
         return begin + start * itemsize
-    from pnc_vol.file.reads.fetch import records_in_file
-
     record, within = divmod(start, inner)
-    if within + nelems > inner or record >= records_in_file(session, node):
+    if within + nelems > inner or record >= session.disk.layout.stored_records(node):
         return -1
-    return begin + record * session.disk.layout.record_size + within * itemsize
+    return begin + record * record_size + within * itemsize
 
 
 def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
@@ -239,14 +236,12 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
 
 def _offsets(session: Session, node: DatasetNode, facts: Facts, starts: Int64, counts: Int64) -> Int64:
     """As `offset_of`, for many runs."""
-    from pnc_vol.file.reads.fetch import records_in_file
-
     there = counts > 0
     offsets = starts * facts.itemsize
     if facts.inner:
         record, within = np.divmod(starts, facts.inner)
-        there &= (within + counts <= facts.inner) & (record < records_in_file(session, node))
-        offsets = record * session.disk.layout.record_size + within * facts.itemsize
+        there &= (within + counts <= facts.inner) & (record < session.disk.layout.stored_records(node))
+        offsets = record * facts.record_size + within * facts.itemsize
     return np.where(there, offsets + facts.begin, -1)
 
 

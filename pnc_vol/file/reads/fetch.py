@@ -22,14 +22,14 @@ import numpy.typing as npt
 
 from pnc_vol.errors import ShortFileError
 from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
-from pnc_vol.extents.place import place, runs
+from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.post import whole_extents
 from pnc_vol.file.reads.contiguous import PostedRead, complete_runs, facts_of, read_run
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.reads.zero_copy import LEAST, read_straight
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.dtypes import decode
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -43,7 +43,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _LATEST = 1 << 62
 
-_Spots = list[tuple[int, int, "Place | None"]]
+_Spots = list[tuple[int, int, "ElementMap | None"]]
 
 
 def read(session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Array:
@@ -113,17 +113,17 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
 
 def _strided(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
     """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional."""
-    at = _place_in_file(session, node)
-    element = node.element
-    if at is None or at.itemsize != element.itemsize:
+    layout, element = session.disk.layout, node.element
+    at = layout.places.get(node.uid)
+    if at is None or layout.stored_map(node) is None or at.itemsize != element.itemsize:
         return None
-    if at.inner and selection.start[0] + reach(selection, 0) >= records_in_file(session, node):
+    if at.inner and selection.start[0] + reach(selection, 0) >= session.disk.layout.stored_records(node):
         return None
     if element.kind == "number":
         out = np.empty(selection.result_shape, element.dtype)
     else:
         out = np.empty(selection.nelems, element.file_dtype)
-    whole = read_hyperslab(session.disk.driver, at, session.disk.layout.record_size, selection, element.file_dtype, out)
+    whole = read_hyperslab(session.disk.driver, at, selection, element.file_dtype, out)
     return out if whole else None
 
 
@@ -170,20 +170,14 @@ def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple
     room = 0
     spots: _Spots = []
     for node, found in wanted:
-        at = _place_in_file(session, node)
+        at = session.disk.layout.stored_map(node)
         width = at.itemsize if at is not None else node.element.itemsize
         nbytes = int(found.length.sum()) * width
         spots.append((room, nbytes, at))
         if at is not None and nbytes:
-            extents = place(
-                found,
-                begin=at.begin,
-                itemsize=at.itemsize,
-                inner=at.inner or None,
-                record_size=session.disk.layout.record_size,
-            )
+            extents = at.extents(found)
             if at.inner:
-                there = found.start < records_in_file(session, node) * at.inner
+                there = found.start < session.disk.layout.stored_records(node) * at.inner
                 extents = Extents(extents.offset[there], extents.length[there], extents.place[there])
             parts.append(Extents(extents.offset, extents.length, extents.place + room))
         room += nbytes
@@ -195,26 +189,6 @@ def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple
 
 
 _NOTHING = Extents(*(np.empty(0, np.int64) for _ in range(3)))
-
-
-def _place_in_file(session: Session, node: DatasetNode) -> Place | None:
-    """Where the variable's data is, or None if the file holds nothing of it."""
-    if node.is_placeholder:
-        return None
-    placed = session.disk.layout
-    at = placed.places.get(node.uid)
-    if at is None or node.uid in placed.header_uids:
-        return at
-    # A pinned variable: only what was drained is there, and only variables filled with zeros are drained.
-    return at if placed.drained and placed.early_reads_zero and node.fillvalue is None else None
-
-
-def records_in_file(session: Session, node: DatasetNode) -> int:
-    """Records of which this variable may have data in the file."""
-    placed = session.disk.layout
-    there = placed.header.numrecs if node.fillvalue is not None or not placed.unwritten_reads_zero else placed.records
-    cut = placed.lost_records.get(node.uid)
-    return there if cut is None else min(there, cut[0])
 
 
 def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:

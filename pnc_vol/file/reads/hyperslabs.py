@@ -59,16 +59,13 @@ class _Cut(NamedTuple):
     steps: int
 
 
-def read_hyperslab(
-    driver: Driver, at: Place, record_size: int, selection: Selection, file_dtype: np.dtype[Any], out: Array
-) -> bool:
+def read_hyperslab(driver: Driver, at: Place, selection: Selection, file_dtype: np.dtype[Any], out: Array) -> bool:
     """Fill `out` with a selection that is no list of runs.
 
     Parameters
     ----------
     driver : Driver
     at : Place
-    record_size : int, bytes from one record to the next.
     selection : Selection, not empty, of at least one axis.
     file_dtype : dtype of an element in the file.
     out : ndarray of `selection.count`, C-contiguous; the values are converted to its dtype.
@@ -78,7 +75,7 @@ def read_hyperslab(
     bool
         False if the file ended before the data; what `out` holds is then not known.
     """
-    weights = _weights(at, record_size, selection.shape)
+    weights = _weights(at, selection.shape)
     if selection.index is None:
         first, span = at.begin, at.itemsize
         strides: list[int] = []
@@ -146,11 +143,11 @@ def _looked(
     return not blind
 
 
-def _weights(at: Place, record_size: int, shape: tuple[int, ...]) -> list[int]:
+def _weights(at: Place, shape: tuple[int, ...]) -> list[int]:
     """Bytes from one element to the next along each axis."""
     weights = [math.prod(shape[axis + 1 :]) * at.itemsize for axis in range(len(shape))]
     if at.inner:
-        weights[0] = record_size
+        weights[0] = at.record_size
     return weights
 
 

@@ -57,7 +57,7 @@ def elements_held(session: Session, node: DatasetNode) -> int:
         return 0
     if not at.inner:
         return min(size, -(-room // at.itemsize))
-    return min(size, -(-room // max(1, session.disk.layout.record_size)) * at.inner)
+    return min(size, -(-room // max(1, at.record_size)) * at.inner)
 
 
 def check_width(session: Session, node: DatasetNode) -> None:

@@ -46,8 +46,6 @@ def read_straight(session: Session, posted: PostedRead) -> bool:
     OSError
         The file could not be read.
     """
-    from pnc_vol.file.reads.fetch import records_in_file
-
     node, out = posted.node, posted.out
     if out.nbytes < LEAST or not out.flags.c_contiguous:
         return False
@@ -57,14 +55,14 @@ def read_straight(session: Session, posted: PostedRead) -> bool:
     found = posted.found
     if len(found.start) * _LEAST_RUN > out.nbytes:
         return False
-    if facts.inner and int(found.start.max()) >= records_in_file(session, node) * facts.inner:
+    if facts.inner and int(found.start.max()) >= session.disk.layout.stored_records(node) * facts.inner:
         return False
     extents = place(
         found,
         begin=facts.begin,
         itemsize=facts.itemsize,
         inner=facts.inner or None,
-        record_size=session.disk.layout.record_size,
+        record_size=facts.record_size,
     )
     flat = out.reshape(-1)
     if not _looked(session, facts, extents, flat) and not _in_blocks(session, facts, extents, flat):

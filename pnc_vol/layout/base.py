@@ -1,0 +1,270 @@
+"""What a layout is: where the elements of every variable of a file lie.
+
+Knows: headers, datasets, runs, byte extents. Does not know: what is posted, data, ranks. What it says is the same on
+all ranks, because it follows from definitions alone.
+
+Rules
+-----
+1. Elements lie at *addresses*, 63-bit integers. Without subfiles an address is an offset in the file with the header. A
+   layout with subfiles gives each one an interval of addresses, and puts a driver on top of the file's own that knows
+   which interval is which (`Layout.over`, `subfiles.Subfiles`). So planning, merging and all transports work on one
+   address space, and only that driver knows how many files there are.
+2. `Layout.maps` answers for every variable. A layout that declares `affine` has a `Place` for each: then all rows of a
+   flush are placed in one operation, and reads take their fast paths. Otherwise the flush and the reads ask the map of
+   each variable.
+3. The *layout in force* is that of the header in force: what the file has, or will have when the flush that is under
+   way is done. `successor` makes the one of the next header; `StoredFile.layout` holds the one in force.
+4. Capabilities are declared by the class; nobody looks at the type of a layout.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.format.model import Header
+from pnc_vol.format.moving import Moves
+from pnc_vol.format.sizes import record_vars
+from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.options import Options
+from pnc_vol.system import System
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Layout", "LostRecords"]
+
+LostRecords = dict[int, tuple[int, int]]
+"""See `Layout.lost_records`."""
+
+_NO_PLACES: dict[int, Place] = {}
+
+
+class Layout(abc.ABC):
+    """Where the variables of one file lie; see the module.
+
+    A subclass says how new variables get their begins (`with_begins`), where elements lie (`made_maps`) and, if data
+    are not in the file with the header, what driver finds them (`over`).
+
+    Attributes
+    ----------
+    header : Header, with begins; what the file says, or will say of what is in it.
+    uids : tuple of int, the dataset of each variable of `header`.
+    header_uids, record_uids : frozenset and set of int, all of them, and those with records.
+    itemsizes : list of int, bytes of an element of each variable, as the file has it.
+    records : int
+        Records that may hold data: those of the header, or more if data was written before a flush.
+    unwritten_reads_zero : bool
+        True if every byte that nobody wrote reads as zero, but for `stale_gaps`.
+    stale_gaps : bool
+        True if that is not known of the space between the variables of the header, where deleted ones were.
+    drained : bool, data was written since the last flush.
+    same_places_header : Header or None
+        A header that differs from `header` in attributes alone.
+    facts : dict, what reads look up once of each variable; begins empty.
+    lost_records : dict of uid to (int, int)
+        Record variables that lost records since the last flush: how many they were left, and how many the header in the
+        file may give them. What the file holds beyond the first number is theirs no more, and is filled at the flush.
+    """
+
+    name: ClassVar[str] = ""
+    """What ``layout=`` calls it."""
+
+    affine: ClassVar[bool] = False
+    """Whether the elements of every variable lie in the affine form, see `Place`."""
+
+    self_contained: ClassVar[bool] = False
+    """Whether all data are in the file with the header, where the header says: then it is a whole NetCDF file, which
+    other programs read, and to which a write-ahead log can be replayed."""
+
+    relocates: ClassVar[bool] = False
+    """Whether data can be moved to another place in a copy of the file, when definitions make it necessary."""
+
+    several_ranks: ClassVar[bool] = False
+    """Whether the ranks of a communicator can share a file of this layout."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.unwritten_reads_zero = True
+        self.stale_gaps = False
+        self.adopt(Header(options.version), (), {})
+
+    # ------------------------------------------------------------------------- what a subclass answers
+
+    @abc.abstractmethod
+    def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
+        """`new` with begins: where the header of the file says that variables lie, new ones included.
+
+        Parameters
+        ----------
+        new : Header, all that is defined; its begins are ignored.
+        uids : tuple of int, the dataset of each of its variables.
+        tree : Tree
+        reserve : int, bytes to keep free behind the header where everything is placed anew.
+        least : int, bytes at the beginning of the file in which nothing but the header may lie.
+
+        Raises
+        ------
+        DefinitionError
+            What is defined cannot be laid out; nothing has been written then.
+        """
+
+    @abc.abstractmethod
+    def made_maps(self) -> dict[int, Any]:
+        """The `ElementMap` of each variable of `header`, by uid; a `Place` if the layout declares `affine`."""
+
+    def over(self, driver: Driver, path: str, *, writable: bool, created: bool, system: System) -> Driver:
+        """The driver of the addresses of this layout, over that of the file with the header.
+
+        Parameters
+        ----------
+        driver : Driver, which is closed with the driver that is returned.
+        path : str, what the file is called.
+        writable, created : bool, how it was opened.
+        system : System, for file calls.
+        """
+        return driver
+
+    def needs_move(self, target: Layout, tree: Tree) -> bool:
+        """Whether `target` has data of this layout at other addresses."""
+        return False
+
+    def moves(self, target: Layout, tree: Tree) -> Moves:
+        """What has to be copied to a new file in which `target` is in force; asked of a layout that `relocates`."""
+        raise NotImplementedError(f"the layout {self.name!r} does not move data")
+
+    def overwrites(self, live: Header, live_uids: tuple[int, ...], target: Layout) -> bool:
+        """Whether new variables of `target` lie where the header in the file, `live`, has data."""
+        return False
+
+    def data_end(self, header: Header) -> int:
+        """Bytes that the file with the header has to have for its data."""
+        return 0
+
+    # ------------------------------------------------------------------------------ the header in force
+
+    def adopt(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> None:
+        """Take a header over as the one in force."""
+        self.header = header
+        self.uids = uids
+        self.header_uids = frozenset(uids)
+        self.record_uids = {uids[i] for i in record_vars(header)}
+        # Strings may grow after this, and then their data are as wide as they were.
+        self.itemsizes = [datasets[uid].element.itemsize for uid in uids]
+        self._maps: dict[int, Any] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing has been written or lost since this layout came into force."""
+        self.records = self.header.numrecs
+        self.same_places_header: Header | None = None
+        self.facts: dict[int, Any] = {}
+        self.lost_records: LostRecords = {}
+        self.drained = False
+
+    def successor(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
+        """The layout of the header that a flush is going to write; this one if that is the same."""
+        if not self.drained and header == self.header and uids == self.uids:
+            return self
+        if header is self.same_places_header and not self.drained and uids is self.uids:
+            made = copy(self)
+            made.header = header
+            made._begin()
+            return made
+        made = self.anew()
+        # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
+        deleted = not self.maps.keys() <= set(uids)
+        made.unwritten_reads_zero = self.unwritten_reads_zero and not deleted
+        made.stale_gaps = self.stale_gaps or deleted
+        made.adopt(header, uids, datasets)
+        return made
+
+    def anew(self) -> Self:
+        """A layout of the same kind for another header of this file; a subclass may hand on what it has of its own."""
+        return type(self)(self.options)
+
+    def same_places(self, other: Layout) -> bool:
+        """Whether all variables lie as in `other`, because nothing differs but attributes."""
+        # made anew by each `adopt`, and kept under a header with other attributes
+        return self.itemsizes is other.itemsizes
+
+    # ------------------------------------------------------------------------------- where elements lie
+
+    @property
+    def maps(self) -> Mapping[int, ElementMap]:
+        """Where the elements of each variable lie, by uid; variables that have a place before a flush included."""
+        return self._made()
+
+    @property
+    def places(self) -> Mapping[int, Place]:
+        """The same where they are affine; empty for a layout that does not declare `affine`."""
+        return self._made() if self.affine else _NO_PLACES
+
+    def _made(self) -> dict[int, Any]:
+        # Made when somebody first asks: whoever only looks at definitions never does.
+        if self._maps is None:
+            self._maps = self.made_maps()
+        return self._maps
+
+    def extents(self, uid: int, runs: Runs) -> Extents:
+        """Where runs of a variable lie; see `ElementMap.extents`.
+
+        Raises
+        ------
+        KeyError
+            The variable has no place yet.
+        """
+        return self.maps[uid].extents(runs)
+
+    def stored_map(self, node: DatasetNode) -> ElementMap | None:
+        """Where the data of a variable is, or None if the file holds nothing of it."""
+        if node.is_placeholder:
+            return None
+        found = self.maps.get(node.uid)
+        if found is None or node.uid in self.header_uids:
+            return found
+        # Only what was drained is there, and only variables that are filled with zeros are drained.
+        return found if self.has_early_place(node.uid) and node.fillvalue is None else None
+
+    def stored_records(self, node: DatasetNode) -> int:
+        """Records of which a variable may have data in the file."""
+        known = node.fillvalue is not None or not self.unwritten_reads_zero
+        there = self.header.numrecs if known else self.records
+        lost = self.lost_records.get(node.uid)
+        return there if lost is None else min(there, lost[0])
+
+    # ------------------------------------------------------------------------------ writes before a flush
+
+    def writable(self, tree: Tree, uids: list[int]) -> Mapping[int, ElementMap]:
+        """Those of these variables that may be written before the next flush; by default none."""
+        return {}
+
+    def has_early_place(self, uid: int) -> bool:
+        """Whether a variable has a place though the header in force lacks it, and zeros lie where it is unwritten."""
+        return False
+
+    def with_early_places(self, tree: Tree) -> tuple[Header, tuple[int, ...]]:
+        """The header in force with the variables that were given a place since: what a flush must not move lightly."""
+        return self.header, self.uids
+
+    def note_written(self, tree: Tree, uids: list[int]) -> None:
+        """Note that data of these variables went to the file before a flush."""
+        self.drained = True
+        for uid in uids:
+            if uid in self.record_uids:
+                self.records = max(self.records, (tree.datasets[uid].shape or (0,))[0])
+
+    def note_unknown_bytes(self) -> None:
+        """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""
+        self.unwritten_reads_zero = False
+
+    def lose_records(self, uid: int, records: int, before: int) -> None:
+        """Note that a variable has lost what it had from some record on, of `before` records."""
+        if uid in self.record_uids:
+            first, live = self.lost_records.get(uid, (records, min(before, self.header.numrecs)))
+            self.lost_records[uid] = min(records, first), live

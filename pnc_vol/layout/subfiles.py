@@ -1,0 +1,108 @@
+"""Several files below one space of addresses.
+
+Knows: drivers, extents. Does not know: variables, headers, what is in which file.
+
+Rules
+-----
+1. The upper bits of an address are the number of a file, the lower `SHIFT` bits the offset in it. File 0 is the one
+   with the header.
+2. A file is opened when it is first touched. One that is not there reads as empty.
+3. ``collective=True`` counts for file 0 alone: each rank writes and reads the others by itself.
+4. `sync` brings all files that this process wrote to stable storage, file 0 last, and `close` closes all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.extents.model import Extents
+
+__all__ = ["SHIFT", "Subfiles"]
+
+SHIFT = 48
+"""Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
+
+_OFFSET = (1 << SHIFT) - 1
+
+
+class Subfiles(Wrapper):
+    """A driver over addresses, on that of the file with the header.
+
+    Parameters
+    ----------
+    inner : Driver, of file 0.
+    open_file : function of int
+        Opens the file of a number; None if it is not there, in a file that is read.
+    """
+
+    name = "subfiles"
+
+    def __init__(self, inner: Driver, open_file: Callable[[int], Driver | None]) -> None:
+        super().__init__(inner)
+        self._open_file = open_file
+        self._files: dict[int, Driver | None] = {0: inner}
+        # two threads may carry one large request
+        self._lock = threading.Lock()
+
+    def _file(self, number: int) -> Driver | None:
+        with self._lock:
+            if number not in self._files:
+                self._files[number] = self._open_file(number)
+            return self._files[number]
+
+    def _others(self) -> list[Driver]:
+        return [file for number, file in self._files.items() if number and file is not None]
+
+    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        got = 0
+        for number, part in _by_file(extents, always=collective):
+            file = self._file(number)
+            if file is not None:
+                got += file.read(part, memory, collective=collective and not number)
+        return got
+
+    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
+        for number, part in _by_file(extents, always=collective):
+            file = self._file(number)
+            if file is None:
+                raise ValueError(f"{self.path}: there is no file {number} to write to")
+            file.write(part, memory, collective=collective and not number)
+
+    def sync(self) -> None:
+        for file in self._others():
+            file.sync()
+        self.inner.sync()
+
+    def close(self) -> None:
+        others, self._files = self._others(), {0: self.inner}
+        try:
+            for file in others:
+                file.close()
+        finally:
+            self.inner.close()
+
+    def statistics(self) -> dict[str, Any]:
+        return {"subfiles.open": len(self._others())} | self.inner.statistics()
+
+    def describe(self) -> str:
+        # files are given to it by the layout: it is no word of ``driver=``
+        return self.inner.describe()
+
+
+def _by_file(extents: Extents, *, always: bool) -> Iterator[tuple[int, Extents]]:
+    """The extents of each file, with offsets in it; those of file 0 even if there are none, if `always`."""
+    number = extents.offset >> SHIFT
+    first, last = (int(number.min()), int(number.max())) if number.size else (0, 0)
+    if first == last:
+        if first and always:
+            yield 0, Extents(extents.offset[:0], extents.length[:0], extents.place[:0])
+        yield first, Extents(extents.offset & _OFFSET, extents.length, extents.place)
+        return
+    for n in np.unique(np.append(number, 0) if always else number).tolist():
+        mine = np.flatnonzero(number == n)
+        yield n, Extents(extents.offset[mine] & _OFFSET, extents.length[mine], extents.place[mine])
