@@ -44,9 +44,8 @@ from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
-from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
 from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
-from pnc_vol.api.objects import HLObject
+from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink
 from pnc_vol.errors import (
     AlreadyDoneError,
     AlreadyFlushedError,
@@ -112,7 +111,6 @@ if TYPE_CHECKING:
     from pnc_vol.api import filters
     from pnc_vol.api.absent import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.blocks import MultiBlockSlice
-    from pnc_vol.api.datatype import Datatype
     from pnc_vol.api.patching import patch
     from pnc_vol.api.recovery import replay
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
@@ -215,7 +213,6 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = {
-    "Datatype": "api.datatype",
     "Decomposition": "extents.decomposition",
     "LossError": "interop.report",
     "MultiBlockSlice": "api.blocks",
@@ -238,9 +235,7 @@ _SUBMODULES = (
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        from pnc_vol.api.patching import submodule
-
-        return submodule(name)
+        return importlib.import_module("pnc_vol.api.patching").submodule(name)
     if name not in _LATER:
         raise AttributeError(f"module 'pnc_vol' has no attribute {name!r}")
     module = importlib.import_module(f"pnc_vol.{_LATER[name]}")

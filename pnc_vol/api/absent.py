@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pnc_vol.drivers.stack import registered
+
 __all__ = ["register_driver", "registered_drivers", "unregister_driver"]
 
 
@@ -35,6 +37,4 @@ def unregister_driver(name: str) -> None:
 
 def registered_drivers() -> frozenset[str]:
     """The words that ``File(driver=...)`` takes, and those that were noted."""
-    from pnc_vol.drivers.stack import registered
-
     return frozenset(registered()) | {"sec2", "stdio", "core"} | _foreign

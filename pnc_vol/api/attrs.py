@@ -18,16 +18,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.create import check_attribute_version
+from pnc_vol.api.explaining import say_instead
 from pnc_vol.api.ids import AttributeID
-from pnc_vol.api.objects import HLObject, MutableMappingHDF5
+from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
-from pnc_vol.mapping.attributes import Attribute, Attributes, encode_attribute, fitting, make_attribute
+from pnc_vol.mapping.attributes import Attribute, Attributes, fitting, make_attribute
 from pnc_vol.mapping.plain import PLAIN_TYPES, is_plain
 from pnc_vol.mapping.special import Empty
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api.objects import HLObject
     from pnc_vol.file.session import Session
 
 __all__ = ["AttributeManager"]
@@ -154,19 +157,11 @@ class AttributeManager(MutableMappingHDF5):
             try:
                 made = make_attribute(data, shape=shape, dtype=dtype)
             except ConversionError as error:
-                from pnc_vol.api.explaining import say_instead
-
                 say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
                 raise
             if session.defs.version != 5:
-                from pnc_vol.format.limits import check_type
-
                 made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))
-                check_type(
-                    f"attribute {text!r} of {self._id.node.path!r}",
-                    encode_attribute(text, made)[0].type,
-                    session.defs.version,
-                )
+                check_attribute_version(self._id.node.path, text, made, session.defs.version)
             _make_way(self._id.node, text)
             attrs[text] = made
             self._id.node.tree.touch_attributes(self._id.node)

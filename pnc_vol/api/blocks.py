@@ -1,18 +1,21 @@
-"""h5py's `MultiBlockSlice`: blocks at regular distances along one axis.
+"""Kinds of index that few programs use: h5py's `MultiBlockSlice`, and region references.
 
-Knows: integers. Does not know: datasets; `posting.py` turns a block slice into the indices that it stands for.
+Knows: integers, the JSON of a region. Does not know: datasets.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionValueError
+from pnc_vol.extents.selection import Selection, many, select
+from pnc_vol.mapping.references import RegionReference
 
-__all__ = ["MultiBlockSlice", "spelled_out"]
+__all__ = ["MultiBlockSlice", "other_selection", "region_selection"]
 
 
 class MultiBlockSlice:
@@ -67,7 +70,7 @@ class MultiBlockSlice:
         return f"MultiBlockSlice(start={self.start}, stride={self.stride}, count={self.count}, block={self.block})"
 
 
-def spelled_out(args: Any, shape: tuple[int, ...]) -> Any:
+def _expanded(args: Any, shape: tuple[int, ...]) -> Any:
     """The index with an array in place of each block slice; the same object if there is none."""
     parts = args if isinstance(args, tuple) else (args,)
     if not any(isinstance(part, MultiBlockSlice) for part in parts):
@@ -83,3 +86,49 @@ def spelled_out(args: Any, shape: tuple[int, ...]) -> Any:
         found.append(part)
         axis += behind if part is Ellipsis else 1
     return tuple(found)
+
+
+def region_selection(shape: tuple[int, ...], reference: RegionReference) -> Selection:
+    """The elements that a region reference names.
+
+    Raises
+    ------
+    ValueError
+        It names none, or is not for a dataset of this shape.
+    """
+    try:
+        said = json.loads(reference.region)
+        if "points" in said:
+            points = np.array(said["points"], np.int64)
+            starts = np.stack(np.unravel_index(points, shape), axis=-1)
+            return many(shape, starts, np.ones_like(starts))
+        axes = said["select"]
+        if len(axes) != len(shape):
+            raise ValueError("rank")
+        return select(shape, tuple(map(_axis, axes, shape)))
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as problem:
+        raise SelectionValueError(f"{reference!r} does not fit a dataset of shape {shape}: {problem}") from None
+
+
+def _axis(said: Any, n: int) -> Any:
+    if isinstance(said, dict):
+        return said["list"]
+    first, count, step = said
+    if first < 0 or count < 0 or step < 1 or (count and first + (count - 1) * step >= n):
+        # numpy and HDF5 would cut such a slice, and show other elements than were meant
+        raise ValueError(f"{said} in an axis of {n}")
+    return slice(first, first + (count - 1) * step + 1 if count else first, step)
+
+
+def other_selection(shape: tuple[int, ...], args: Any) -> Selection | None:
+    """The selection of a region reference, or of an index with block slices in it; None for any other index.
+
+    Raises
+    ------
+    SelectionError
+        The index does not fit the shape.
+    """
+    if isinstance(args, RegionReference):
+        return region_selection(shape, args)
+    other = _expanded(args, shape)
+    return None if other is args else select(shape, other)

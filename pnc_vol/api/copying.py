@@ -1,6 +1,6 @@
 """``group.copy``: objects copied within a file or between files.
 
-Knows: trees, sessions, reading and posting whole datasets. Does not know: paths; `group.py` resolves them.
+Knows: trees, sessions, reading and posting whole datasets. Does not know: how a path is resolved (`paths`).
 
 Rules
 -----
@@ -13,33 +13,89 @@ Rules
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pnc_vol.api import paths
 from pnc_vol.api.create import check_version
+from pnc_vol.api.linking import expander
+from pnc_vol.api.objects import HLObject, class_of
+from pnc_vol.api.referring import BLOCK_BYTES, Made, expand_references
+from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.file.size_limits import check_room
 from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
+from pnc_vol.mapping.links import Hard, TypeNode
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
 
 if TYPE_CHECKING:
+    from pnc_vol.api.group import Group
     from pnc_vol.api.paths import Slot
     from pnc_vol.file.session import Session
 
-__all__ = ["BLOCK_BYTES", "Made", "Object", "copy_object"]
+__all__ = ["copy_into"]
 
-BLOCK_BYTES = 16 << 20
-"""Bytes of a dataset that are read and posted at a time."""
-
-
-Object = GroupNode | DatasetNode
-Made = dict[int, tuple[Object, Object]]
 Expand = Callable[[GroupNode, Any], "tuple[Session, GroupNode | DatasetNode] | None"]
 
 
-def copy_object(
+def copy_into(
+    group: Group,
+    source: Any,
+    dest: Any,
+    name: str | bytes | None,
+    *,
+    shallow: bool,
+    expand_soft: bool,
+    expand_external: bool,
+    expand_refs: bool,
+    with_attrs: bool,
+) -> None:
+    """Copy an object as `Group.copy` does; see there for the arguments and the errors."""
+    origin = source if isinstance(source, HLObject) else group
+    if isinstance(dest, HLObject) and not isinstance(dest, class_of("group")):
+        raise TypeError("Destination must be path or Group object")
+    target = dest if isinstance(dest, class_of("group")) else group
+    reading, writing = origin._check(), target._check()
+    with contextlib.ExitStack() as stack:
+        # always in the same order, so that two copies in opposite directions cannot block each other
+        for session in sorted({reading, writing}, key=id):
+            stack.enter_context(session.lock)
+        node = origin._id.node if isinstance(source, HLObject) else paths.lookup(group._node, source)
+        if node is None:
+            # h5py looks the source up for its name when it gets none: a KeyError there
+            missing = paths.missing(group._node, source, f"Unable to copy object (object {source!r} doesn't exist)")
+            raise missing if isinstance(dest, class_of("group")) and name is None else OperationError(str(missing))
+        if isinstance(node, paths.Outside):
+            found = group._wrap_rare(node)
+            name = name or paths.components(paths.text_of(source))[-1]
+            target.copy(found, dest, name, shallow, expand_soft, expand_external, expand_refs, not with_attrs)
+            return
+        if isinstance(dest, class_of("group")):
+            dest = node.name if name is None else name
+        slot = paths.slot(target._node, dest, "copy object")
+        taken = not slot.missing and (slot.leaf in slot.group.children or slot.leaf in slot.group.links)
+        if not slot.leaf or taken:
+            raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
+        target.id.handle.check_writable("copy object")
+        expand = None
+        if expand_soft or expand_external:
+            expand = expander(origin.id, soft=expand_soft, external=expand_external)
+        _copy_object(
+            reading,
+            node,
+            writing,
+            slot,
+            shallow=shallow,
+            with_attrs=with_attrs,
+            expand=expand,
+            expand_refs=expand_refs,
+        )
+
+
+def _copy_object(
     source: Session,
     node: Any,
     target: Session,
@@ -100,11 +156,11 @@ def copy_object(
             _copy_link(source, found, entry, target, place, with_attrs=with_attrs, expand=expand, made=made)
     target.defs.tree.touch()
     if expand_refs:
-        # few copies ask for it
-        from pnc_vol.api.referring import expand_references
 
         def copy(referred: Any, place: Slot) -> None:
-            copy_object(source, referred, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)
+            _copy_object(
+                source, referred, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made
+            )
 
         expand_references(source, target, made, parent, copy)
 
@@ -120,8 +176,6 @@ def _copy_link(
     expand: Expand | None,
     made: Made,
 ) -> None:
-    from pnc_vol.mapping.links import Hard, TypeNode
-
     if isinstance(entry, TypeNode):
         _copy_type(entry, target, place.group, place.leaf, with_attrs=with_attrs)
         return
@@ -134,12 +188,10 @@ def _copy_link(
         _link(target, place.group, place.leaf, made[id(origin[1])][1])
     else:
         session, node = origin
-        copy_object(session, node, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)
+        _copy_object(session, node, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)
 
 
 def _link(target: Session, group: GroupNode, name: str, node: GroupNode | DatasetNode) -> None:
-    from pnc_vol.mapping.links import Hard
-
     target.defs.tree.add_link(group, name, Hard(node))
 
 

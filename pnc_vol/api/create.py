@@ -15,19 +15,33 @@ import functools
 import operator
 from collections.abc import Mapping
 from math import prod
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.explaining import say_instead
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
+from pnc_vol.mapping.attributes import Attribute, encode_attribute
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers, plain_element
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
+from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 
-__all__ = ["Plan", "check_version", "fill_bytes", "fill_value", "plain", "plan"]
+__all__ = [
+    "Plan",
+    "check_attribute_version",
+    "check_version",
+    "fill_bytes",
+    "fill_of",
+    "fill_parts",
+    "fill_value",
+    "plain",
+    "plan",
+]
 
 Shape = tuple[int, ...]
 MAX_RANK = 32
@@ -72,8 +86,6 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     try:
         return _plan(shape, dtype, data, options)
     except ConversionError as error:
-        from pnc_vol.api.explaining import say_instead
-
         say_instead(error, "the data of a dataset", data, dtype)
         raise
 
@@ -115,8 +127,6 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
     if element.kind != "composite":
         element, fill = fill_bytes(fill, element)
     elif fill is not None:
-        from pnc_vol.api.filling import checked_fill
-
         fill = checked_fill(fill, element)
     return Plan(element, full, limits, fill, echo, array)
 
@@ -171,12 +181,40 @@ def check_version(path: str, element: Element, shape: Shape | None, version: int
     """
     if version == 5:
         return
-    # few files are of another version: what knows their limits is not loaded with the package
-    from pnc_vol.format.limits import check_length, check_type
-
-    check_type(f"dataset {path!r}", element.nc_type, version)
+    limits = _limits()
+    limits.check_type(f"dataset {path!r}", element.nc_type, version)
     for axis, length in enumerate(shape or ()):
-        check_length(f"dataset {path!r}, axis {axis},", length, version)
+        limits.check_length(f"dataset {path!r}, axis {axis},", length, version)
+
+
+def check_attribute_version(path: str, name: str, attribute: Attribute, version: int) -> None:
+    """Refuse an attribute whose type the file's version cannot hold.
+
+    Parameters
+    ----------
+    path, name : str, of the object and of the attribute, for the message
+    version : {1, 2, 5}
+
+    Raises
+    ------
+    ValueError
+        The type.
+    """
+    _limits().check_type(f"attribute {name!r} of {path!r}", encode_attribute(name, attribute)[0].type, version)
+
+
+def _limits() -> ModuleType:
+    # Few files are of another version than 5: what knows their limits is not loaded with the package.
+    from pnc_vol.format import limits
+
+    return limits
+
+
+def _conform(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    # Compounds are rare: what converts to them is not loaded with the package.
+    from pnc_vol.mapping.composite import conform
+
+    return conform(value, dtype)
 
 
 def _known(options: Mapping[str, Any]) -> None:
@@ -204,9 +242,7 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
     else:
         element = element_for(wanted)
         if element.kind == "composite":
-            from pnc_vol.mapping.composite import conform
-
-            array = conform(data, element.dtype)
+            array = _conform(data, element.dtype)
         elif isinstance(data, np.ndarray):
             array = data
         elif element.is_string:
@@ -331,3 +367,46 @@ def fill_value(stored: bytes | None, element: Element) -> Any:
     """
     raw = np.frombuffer((stored or b"").ljust(element.itemsize, b"\0"), np.uint8)
     return decode(raw, element, (1,))[0]
+
+
+def checked_fill(value: Any, element: Element) -> Any:
+    """The fill value of a compound, as a structured scalar.
+
+    Raises
+    ------
+    ValueError
+        It does not convert.
+    NotYetError
+        A type that has no fields.
+    """
+    if element.dtype.names is None:
+        raise NotYetError(f"fillvalue={value!r}: {element.dtype!r} has no fill value; leave fillvalue= out")
+    try:
+        made = _conform(value, element.dtype)
+    except ConversionError as problem:
+        raise DefinitionError(f"fillvalue={value!r}: {problem}") from None
+    if made.shape != ():
+        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
+    return made[()]
+
+
+def fill_parts(node: DatasetNode, value: Any) -> None:
+    """Give the parts of a new compound dataset their fill values."""
+    if node.element.dtype.names is None:
+        return
+    for name, part in node.parts.items():
+        if part.element.kind == "composite":
+            fill_parts(part, value[name])
+        else:
+            part.element, part.fillvalue = fill_bytes(value[name], part.element)
+
+
+def fill_of(node: DatasetNode) -> Any:
+    """The fill value of a dataset, one that takes several variables included."""
+    if not node.parts:
+        return fill_value(node.fillvalue, node.element)
+    made = np.zeros((), node.element.dtype)
+    for name in node.element.dtype.names or ():
+        part = node.parts[name]
+        made[name] = fill_of(part)
+    return made[()]

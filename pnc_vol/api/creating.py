@@ -19,8 +19,9 @@ from pnc_vol.api import create, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID
 from pnc_vol.api.ignored_options import warn_of_storage
+from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
-from pnc_vol.api.objects import HLObject, MutableMappingHDF5
+from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.attributes import Attributes
@@ -266,9 +267,7 @@ class Creating(HLObject, MutableMappingHDF5):
         return self.create_virtual_dataset(None, None)
 
     def _group(self, node: GroupNode) -> Group:
-        from pnc_vol.api.group import Group
-
-        return Group(GroupID(self._id.handle, node))
+        return wrap(self._id.handle, node)  # type: ignore[no-any-return]
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session
@@ -281,14 +280,13 @@ class Creating(HLObject, MutableMappingHDF5):
             fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
         )
         if node.parts and plan.fillvalue is not None:
-            from pnc_vol.api.filling import fill_parts
-
-            fill_parts(node, plan.fillvalue)
+            create.fill_parts(node, plan.fillvalue)
         if plan.echo:
             node.echo = dict(plan.echo)
         if session.defs.version != 5 or (plan.data is not None and plan.data.size):
             try:
                 if session.defs.version != 5:
+                    # What opens files is loaded with the first file, not with the package.
                     from pnc_vol.file.size_limits import check_room
 
                     check_room(session, node)

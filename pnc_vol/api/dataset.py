@@ -16,25 +16,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from math import prod
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.create import fill_value
+from pnc_vol.api.create import fill_of
+from pnc_vol.api.explaining import say_instead
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
 from pnc_vol.api.ignored_options import Storage
+from pnc_vol.api.objects import stands_for
 from pnc_vol.api.paths import text_of
-from pnc_vol.api.posting import Posting, has_text, source, target
-from pnc_vol.api.views import AsStrView, AsTypeView, cast
+from pnc_vol.api.posting import Posting, check_scalar, source, target
 from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
-from pnc_vol.extents.selection import select
-from pnc_vol.mapping.special import Empty, check_string_dtype
+from pnc_vol.mapping.special import check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
-    from pnc_vol.api.fields import FieldsView
+    from pnc_vol.api.views import AsStrView, AsTypeView, FieldsView
     from pnc_vol.file.session import Session
 
 __all__ = ["Dataset", "dataset_of"]
@@ -42,6 +43,7 @@ __all__ = ["Dataset", "dataset_of"]
 Shape = tuple[int, ...]
 
 
+@stands_for("dataset")
 class Dataset(Storage, Posting):
     """A dataset of a file.
 
@@ -110,16 +112,12 @@ class Dataset(Storage, Posting):
     @property
     def fillvalue(self) -> Any:
         """What unwritten elements read as; 0 unless it was given."""
-        node = self._node
-        if node.parts:
-            from pnc_vol.api.filling import composite_fill
-
-            return composite_fill(node)
-        return fill_value(node.fillvalue, node.element)
+        return fill_of(self._node)
 
     @property
     def dims(self) -> DimensionManager:
         """The axes: labels and scales."""
+        # few programs use scales and labels: not loaded with the package
         from pnc_vol.api.dims import DimensionManager
 
         return DimensionManager(self)
@@ -175,13 +173,12 @@ class Dataset(Storage, Posting):
                 if found is not None:
                     return found if found.shape else found[()]
             if node.element.kind == "composite":
-                from pnc_vol.api.fields import FieldsView, split_names
-
-                args, names = split_names(args)
+                views = _views()
+                args, names = views.split_names(args)
                 if names:
-                    return FieldsView(self, names[0] if len(names) == 1 else names)[args]
+                    return views.FieldsView(self, names[0] if len(names) == 1 else names)[args]
             if not shape:
-                early = _check_scalar(args, node)
+                early = check_scalar(args, node)
                 if early is not None:
                     return early
             collective = bool(self._id.handle.collective) and self._id.handle.collective.get(node.uid, 0) > 0
@@ -189,7 +186,7 @@ class Dataset(Storage, Posting):
                 selection = source(shape or (), args)
             array = session.read(node, selection, collective=collective, fields=fields)
         if dtype is not None:
-            array = cast(array, dtype)
+            array = _views().cast(array, dtype)
         if array.shape == () and (shape or (args is not Ellipsis and args != (Ellipsis,))):
             return array[()]
         return array
@@ -244,14 +241,7 @@ class Dataset(Storage, Posting):
         """
         if self._node.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
-        from pnc_vol.extents.in_memory import elements
-
-        where = select(dest.shape, () if dest_sel is None else dest_sel)
-        if not (isinstance(dest, np.ndarray) and dest.flags.writeable):
-            raise TypeError("Array must be writable")
-        values = np.asarray(self._read(() if source_sel is None else source_sel, None))
-        fitted = values.reshape(where.broadcast(values.shape))
-        dest[elements(where)] = cast(fitted, dest.dtype)
+        _views().read_into(self, dest, source_sel, dest_sel)
 
     # ----------------------------------------------------------------------------------- writing
 
@@ -268,8 +258,6 @@ class Dataset(Storage, Posting):
                 self._name_in(error)
                 raise
             except ConversionError as error:
-                from pnc_vol.api.explaining import say_instead
-
                 say_instead(error, f"values in dataset {node.path!r}", value)
                 raise
 
@@ -277,11 +265,10 @@ class Dataset(Storage, Posting):
         self._id.handle.check_writable("write data")
         fields: tuple[str, ...] = ()
         if node.element.kind == "composite":
-            from pnc_vol.api.fields import fields_of, split_names
-
-            args, fields = split_names(args)
+            views = _views()
+            args, fields = views.split_names(args)
             if fields:
-                fields_of(node.element.dtype, fields, writing=True)
+                views.fields_of(node.element.dtype, fields, writing=True)
         session.write(node, target(node.shape, args), value, fields)
 
     def write_direct(self, source: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
@@ -300,12 +287,7 @@ class Dataset(Storage, Posting):
         """
         if self._node.shape is None:
             raise TypeError("Empty datasets cannot be written to")
-        from pnc_vol.extents.in_memory import elements
-
-        part = select(source.shape, () if source_sel is None else source_sel)
-        if not isinstance(source, np.ndarray):
-            raise TypeError(f"Cannot write from {source!r}: give an array")
-        self[() if dest_sel is None else dest_sel] = source[elements(part)]
+        self[() if dest_sel is None else dest_sel] = _views().taken_from(source, source_sel)
 
     def resize(self, size: Any, axis: int | None = None) -> None:
         """Change the length of axes, within `maxshape`.
@@ -359,7 +341,7 @@ class Dataset(Storage, Posting):
             return self
         if wanted.kind == "T" and check_string_dtype(mine) is None:
             raise TypeError(f"dset.astype({wanted}) can only be used on datasets with an HDF5 string datatype")
-        return AsTypeView(self, wanted)
+        return _views().AsTypeView(self, wanted)  # type: ignore[no-any-return]
 
     def asstr(self, encoding: str | None = None, errors: str = "strict") -> AsStrView:
         """The dataset, read as ``str``.
@@ -376,7 +358,7 @@ class Dataset(Storage, Posting):
         info = check_string_dtype(self.dtype)
         if info is None:
             raise TypeError("dset.asstr() can only be used on datasets with an HDF5 string datatype")
-        return AsStrView(self, encoding or info.encoding, errors)
+        return _views().AsStrView(self, encoding or info.encoding, errors)  # type: ignore[no-any-return]
 
     def fields(self, names: Any) -> FieldsView:
         """Some fields of a compound dataset.
@@ -391,9 +373,7 @@ class Dataset(Storage, Posting):
         ValueError
             No compound, or no such field.
         """
-        from pnc_vol.api.fields import FieldsView
-
-        return FieldsView(self, names)
+        return _views().FieldsView(self, names)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         if not self:
@@ -403,22 +383,11 @@ class Dataset(Storage, Posting):
         return printable(f'<HDF5 dataset {name}: shape {node.shape}, type "{node.element.dtype.str}">')
 
 
-def _check_scalar(args: Any, node: DatasetNode) -> Any:
-    """What reading an empty dataset gives; None for a scalar that is read whole.
+def _views() -> ModuleType:
+    # Conversions and fields are rare: what reads through them is not loaded with the package.
+    from pnc_vol.api import views
 
-    Raises
-    ------
-    ValueError
-        An index into something that has no axes.
-    """
-    parts = args if isinstance(args, tuple) else (args,)
-    if all(part is Ellipsis for part in parts) and len(parts) < 2:
-        return Empty(node.element.dtype) if node.shape is None else None
-    if has_text(args):
-        raise SelectionValueError("Field names only allowed for compound types")
-    if node.shape is None:
-        raise SelectionValueError("Empty datasets cannot be sliced")
-    raise SelectionValueError("Illegal slicing argument for scalar dataspace")
+    return views
 
 
 def _new_shape(shape: Shape, size: Any, axis: int | None) -> Shape:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.ids import DatasetID, ObjectID
+from pnc_vol.api.objects import wrap
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import NotFoundError, OperationError, SelectionIndexError, printable
 from pnc_vol.file.session import Session
 from pnc_vol.mapping.tree import Axis, DatasetNode
+
+if TYPE_CHECKING:
+    from pnc_vol.api.dataset import Dataset
 
 __all__ = ["DimensionManager", "DimensionProxy"]
 
@@ -43,7 +46,7 @@ class DimensionProxy:
         return session, self._id.node.axes[self._dimension]
 
     def _wrap(self, node: DatasetNode) -> Dataset:
-        return Dataset(DatasetID(self._id.handle, node))
+        return wrap(self._id.handle, node)  # type: ignore[no-any-return]
 
     @property
     def label(self) -> str:

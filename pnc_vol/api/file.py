@@ -14,22 +14,19 @@ Rules
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import sys
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
-from pnc_vol.api.ids import FileID, Handle, ObjectID
+from pnc_vol.api.ids import FileID, ObjectID
 from pnc_vol.api.module import get_config
-from pnc_vol.errors import PncVolError, printable
+from pnc_vol.api.objects import stands_for
+from pnc_vol.errors import printable
 from pnc_vol.queue.request import Request
-from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.api.opening import Wish
     from pnc_vol.file.report import FlushReport
 
 __all__ = ["File"]
@@ -39,6 +36,7 @@ _FORMATS = {1: "CDF-1", 2: "CDF-2", 5: "CDF-5"}
 _in_memory = itertools.count()
 
 
+@stands_for("file")
 class File(Group):
     """A NetCDF file, with h5py's interface.
 
@@ -129,11 +127,7 @@ class File(Group):
             "track_times": track_times,
             "track_order": track_order,
         }
-        prepare = partial(_prepared, name, mode, driver, comm, info, hints, h5, kwds)
-        if comm is None:
-            handle = _opened(comm, mode, *prepare())
-        else:
-            handle = _opened_together(comm, kwds.get("collective_timeout", 300.0), mode, prepare)
+        handle = _opening().open_handle(name, mode, driver, comm, info, hints, h5, kwds)
         session = handle.session
         if session.disk.created and (get_config().track_order if track_order is None else track_order):
             session.defs.tree.root.order = {}
@@ -166,13 +160,7 @@ class File(Group):
         >>> image[:4], File.in_memory(image)["x"][1].item()
         (b'CDF\\x05', 2)
         """
-        from pnc_vol.api.opening import NOT_IN_MEMORY
-        from pnc_vol.drivers.memory import MemoryDriver
-
-        for key in kwargs:
-            if key in NOT_IN_MEMORY or (file_image and key in ("track_order", "track_times", "fs_strategy")):
-                raise TypeError(f"File.in_memory() got an unexpected keyword argument {key!r}")
-        root = MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
+        root = _opening().root_in_memory(file_image, kwargs)
         name = f"pnc_vol_in_memory_nonfile_{next(_in_memory)}"
         return cls(name, "a", driver="core", backing_store=False, fileobj=root, **kwargs)
 
@@ -226,10 +214,8 @@ class File(Group):
 
     @swmr_mode.setter
     def swmr_mode(self, value: bool) -> None:
-        from pnc_vol.api.opening import start_swmr
-
         session = self._check()
-        start_swmr(session, self._id.handle, value)
+        _opening().start_swmr(session, self._id.handle, value)
 
     @property
     def atomic(self) -> bool:
@@ -241,10 +227,7 @@ class File(Group):
 
     @atomic.setter
     def atomic(self, value: bool) -> None:
-        from pnc_vol.api.atomic import set_atomic
-
-        self._check()
-        set_atomic(self._id.handle, bool(value))
+        self._id.set_mpi_atomicity(bool(value))
 
     @property
     def format(self) -> str:
@@ -289,6 +272,7 @@ class File(Group):
         ...     f.plan()[1:5]
         (100, 100, 1, 6400)
         """
+        # what opens files is loaded with the first file, not with the package
         from pnc_vol.file.report import planned
 
         session = self._check()
@@ -385,62 +369,9 @@ class File(Group):
         return printable(f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>')
 
 
-def _prepared(
-    name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any]
-) -> tuple[str, Wish, str, Any]:
-    """What a process does by itself before it opens a file."""
-    # what opens files is loaded with the first file: `import pnc_vol` opens few files on a cluster's file system
-    from pnc_vol.api.opening import check_keywords, file_name
-    from pnc_vol.file import forgotten  # noqa: F401
-    from pnc_vol.file import registry as sharing  # noqa: F401
+def _opening() -> ModuleType:
+    # What opens files is loaded with the first file: an import of the package reads few files, which counts on a
+    # cluster's file system.
+    from pnc_vol.api import opening
 
-    path, driver, target = file_name(name, driver, kwds)
-    wish = check_keywords(mode, driver, comm, info, hints, h5, kwds)
-    real = wish.options.system.realpath(os.path.abspath(path)) if wish.keeps_file else ""
-    return path, wish, real, target
-
-
-def _opened_together(comm: Any, timeout: Any, mode: str, prepare: Callable[[], tuple[str, Wish, str, Any]]) -> Handle:
-    """Open a file on all ranks: what fails on one before they meet is raised on all, what it warns of is shown once."""
-    from pnc_vol import comm as communicators
-
-    prepared, failure = None, None
-    with held_warnings() as held:
-        try:
-            prepared = prepare()
-            timeout = prepared[1].options.collective_timeout
-        except Exception as error:
-            failure = error
-    patience = timeout if timeout is None or isinstance(timeout, (int, float)) else 300.0
-    try:
-        ranks = communicators.over(comm, timeout=patience)
-    except (TypeError, PncVolError):
-        # There is nobody to share it with.
-        raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
-    texts = json.dumps([text for text, _ in held]).encode()
-    try:
-        told = ranks.exchange("open", texts, error=failure)
-    except BaseException as error:
-        if ranks.in_step(error):
-            ranks.close()
-        raise
-    shown = json.loads(told[0]) if ranks.rank else []
-    for text, category in held:
-        if text not in shown:
-            warn_outside(text, category)
-    assert prepared is not None
-    return _opened(ranks, mode, *prepared)
-
-
-def _opened(ranks: Any, mode: str, path: str, wish: Wish, real: str, target: Any) -> Handle:
-    """Open a session or join one, and see to it that it is let go of one day."""
-    from pnc_vol.api.opening import root_of
-    from pnc_vol.comm import serial
-    from pnc_vol.file.forgotten import watch
-    from pnc_vol.file.registry import open_shared
-
-    root, target = root_of(target, mode, wish.options.system)
-    ref = open_shared(path, real, mode, options=wish.options, comm=ranks or serial(), root=root, target=target)
-    handle = Handle(ref.session, ref, path, wish.driver, wish.libver, real, writable=ref.writable, swmr=wish.swmr)
-    watch(handle, ref, path)
-    return handle
+    return opening

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pnc_vol.api.ignored_options import guess_chunks
+
 __all__ = ["FilterRefBase", "Gzip", "decode", "encode", "guess_chunk"]
 
 encode: tuple[str, ...] = ()
@@ -56,6 +58,4 @@ class Gzip(FilterRefBase):
 
 def guess_chunk(shape: tuple[int, ...], maxshape: tuple[int | None, ...] | None, typesize: int) -> tuple[int, ...]:
     """A useful chunk shape, as ``create_dataset(chunks=True)`` has it."""
-    from pnc_vol.api.ignored_options import guess_chunks
-
     return guess_chunks(shape, maxshape, typesize)

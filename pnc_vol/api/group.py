@@ -11,8 +11,8 @@ Rules
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,9 @@ from pnc_vol.api import create, paths
 from pnc_vol.api.creating import Creating
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
-from pnc_vol.api.links import ExternalLink, SoftLink
 from pnc_vol.api.module import get_config
-from pnc_vol.api.objects import HLObject
-from pnc_vol.errors import DefinitionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
+from pnc_vol.api.objects import ExternalLink, HLObject, SoftLink, stands_for, wrap
+from pnc_vol.errors import DefinitionError, NotFoundError, ReadOnlyKeyError, printable
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node
 
 __all__ = ["Group"]
@@ -32,6 +31,7 @@ __all__ = ["Group"]
 Found = GroupNode | DatasetNode
 
 
+@stands_for("group")
 class Group(Creating):
     """A group of a file.
 
@@ -64,14 +64,7 @@ class Group(Creating):
 
     def _wrap_rare(self, node: Any) -> Any:
         """A named type, or an object of another file."""
-        if isinstance(node, paths.Outside):
-            from pnc_vol.api.linking import follow
-
-            return follow(self._id, node)
-        from pnc_vol.api.datatype import Datatype
-        from pnc_vol.api.ids import TypeID
-
-        return Datatype(TypeID(self._id.handle, node))
+        return _linking().follow(self._id, node) if isinstance(node, paths.Outside) else wrap(self._id.handle, node)
 
     # ------------------------------------------------------------------------------------- the mapping
 
@@ -151,9 +144,7 @@ class Group(Creating):
             Another mode than ``"r"`` and ``"r+"``.
         """
         if getlink:
-            from pnc_vol.api.linking import link_at
-
-            link = link_at(self, name)
+            link = _linking().link_at(self, name)
             return default if link is None else type(link) if getclass else link
         try:
             plain = elink_mode is None and elink_swmr is None
@@ -165,13 +156,12 @@ class Group(Creating):
         return Group if isinstance(found, Group) else type(found)
 
     def _opened(self, name: Any, elink_mode: Any, elink_swmr: Any) -> Any:
-        from pnc_vol.api.linking import access, follow
-
+        linking = _linking()
         session = self._id.check_for_name()
-        how = access(self._id, elink_mode, elink_swmr)
+        how = linking.access(self._id, elink_mode, elink_swmr)
         with session.lock:
             node = paths.find(self._node, name)
-            return follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node)
+            return linking.follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node)
 
     def __setitem__(self, name: Any, obj: Any) -> None:
         """Make a dataset of the value; a link, if it is an object of this file or a link; a named type, if it is a
@@ -187,9 +177,7 @@ class Group(Creating):
         session = self._check()
         with session.lock:
             if isinstance(obj, (HLObject, SoftLink, ExternalLink, np.dtype)):
-                from pnc_vol.api.linking import make_link
-
-                make_link(self, name, obj)
+                _linking().make_link(self, name, obj)
                 return
             if self._made_plainly(session, name, None, None, obj) is not None:
                 return
@@ -292,10 +280,8 @@ class Group(Creating):
             slot = paths.slot(self._node, dest, "move link")
             slot.check_free("move link")
             if place[1] in place[0].links:
-                from pnc_vol.api.linking import moved_link
-
                 self._id.handle.check_writable("move link")
-                moved_link(self, source, slot)
+                _linking().moved_link(self, source, slot)
                 return
             node = place[0].children[place[1]]
             above: GroupNode | None = slot.group
@@ -345,49 +331,17 @@ class Group(Creating):
         TypeError
             `dest` is a dataset.
         """
-        from pnc_vol.api.copying import copy_object
-
-        origin = source if isinstance(source, HLObject) else self
-        if isinstance(dest, HLObject) and not isinstance(dest, Group):
-            raise TypeError("Destination must be path or Group object")
-        target = dest if isinstance(dest, Group) else self
-        reading, writing = origin._check(), target._check()
-        with contextlib.ExitStack() as stack:
-            # always in the same order, so that two copies in opposite directions cannot block each other
-            for session in sorted({reading, writing}, key=id):
-                stack.enter_context(session.lock)
-            node = origin._id.node if isinstance(source, HLObject) else paths.lookup(self._node, source)
-            if node is None:
-                # h5py looks the source up for its name when it gets none: a KeyError there
-                missing = paths.missing(self._node, source, f"Unable to copy object (object {source!r} doesn't exist)")
-                raise missing if isinstance(dest, Group) and name is None else OperationError(str(missing))
-            if isinstance(node, paths.Outside):
-                found = self._wrap_rare(node)
-                name = name or _leaf(source)
-                target.copy(found, dest, name, shallow, expand_soft, expand_external, expand_refs, without_attrs)
-                return
-            if isinstance(dest, Group):
-                dest = node.name if name is None else name
-            slot = paths.slot(target._node, dest, "copy object")
-            taken = not slot.missing and (slot.leaf in slot.group.children or slot.leaf in slot.group.links)
-            if not slot.leaf or taken:
-                raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
-            target.id.handle.check_writable("copy object")
-            expand = None
-            if expand_soft or expand_external:
-                from pnc_vol.api.linking import expander
-
-                expand = expander(origin.id, soft=expand_soft, external=expand_external)
-            copy_object(
-                reading,
-                node,
-                writing,
-                slot,
-                shallow=shallow,
-                with_attrs=not without_attrs,
-                expand=expand,
-                expand_refs=expand_refs,
-            )
+        _copying().copy_into(
+            self,
+            source,
+            dest,
+            name,
+            shallow=shallow,
+            expand_soft=expand_soft,
+            expand_external=expand_external,
+            expand_refs=expand_refs,
+            with_attrs=not without_attrs,
+        )
 
     # --------------------------------------------------------------------------------------- visiting
 
@@ -429,8 +383,18 @@ class Group(Creating):
         return printable(f'<HDF5 group "{self.name}" ({len(self)} members)>')
 
 
-def _leaf(path: Any) -> str:
-    return paths.components(paths.text_of(path))[-1]
+def _linking() -> ModuleType:
+    # Links are rare: what makes and follows them is not loaded with the package.
+    from pnc_vol.api import linking
+
+    return linking
+
+
+def _copying() -> ModuleType:
+    # The same for what copies objects.
+    from pnc_vol.api import copying
+
+    return copying
 
 
 def _walk(group: GroupNode, prefix: str, seen: set[int], links: bool) -> Iterator[tuple[str, Any]]:

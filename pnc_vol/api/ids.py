@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from pnc_vol.file.session import Session
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
+
+
+def _stored() -> ModuleType:
+    # Few programs ask for HDF5's view of a dataset: what answers is not loaded with the package.
+    from pnc_vol.api import stored
+
+    return stored
 
 
 @dataclass(eq=False)
@@ -108,15 +116,11 @@ class AttributeID(NamedTuple):
 
     def get_type(self) -> StoredType:
         """The type of its values."""
-        from pnc_vol.api.stored import StoredType
-
-        return StoredType(self.dtype)
+        return _stored().StoredType(self.dtype)  # type: ignore[no-any-return]
 
     def get_space(self) -> Space:
         """The shape."""
-        from pnc_vol.api.stored import Space
-
-        return Space(self.shape, self.shape)
+        return _stored().Space(self.shape, self.shape)  # type: ignore[no-any-return]
 
 
 def attached(node: GroupNode | DatasetNode) -> bool:
@@ -230,9 +234,7 @@ class GroupID(ObjectID):
 
     def get_create_plist(self) -> GroupProperties:
         """How the group was made."""
-        from pnc_vol.api.stored import GroupProperties
-
-        return GroupProperties(self.check_node().order is not None)
+        return _stored().GroupProperties(self.check_node().order is not None)  # type: ignore[no-any-return]
 
 
 class FileID(GroupID):
@@ -248,10 +250,11 @@ class FileID(GroupID):
 
     def set_mpi_atomicity(self, atomicity: bool) -> None:
         """Let writes be carried out at once, or when the file is flushed (collective); see `File.atomic`."""
-        from pnc_vol.api.atomic import set_atomic
-
-        self.check()
-        set_atomic(self.handle, bool(atomicity))
+        session = self.check()
+        with session.lock:
+            # Compared between ranks: one that sets it differently, or flushes instead, is noticed.
+            session.flush(what=f"atomic {bool(atomicity)}")
+            session.posted.write_at_once(bool(atomicity))
 
     def get_mpi_atomicity(self) -> bool:
         """Whether writes are carried out at once."""
@@ -308,32 +311,20 @@ class DatasetID(ObjectID):
 
     def get_type(self) -> StoredType:
         """The type of the elements."""
-        from pnc_vol.api.stored import StoredType
-
-        return StoredType(self.dtype)
+        return _stored().StoredType(self.dtype)  # type: ignore[no-any-return]
 
     def get_space(self) -> Space:
         """The shape."""
-        from pnc_vol.api.stored import Space
-
         node = self.check_node()
-        return Space(node.shape, node.shape if node.maxshape is None else node.maxshape)
+        return _stored().Space(node.shape, node.shape if node.maxshape is None else node.maxshape)  # type: ignore[no-any-return]
 
     def get_create_plist(self) -> CreationProperties:
         """How the dataset was asked to be stored."""
-        from pnc_vol.api.dataset import Dataset
-        from pnc_vol.api.ignored_options import filters_of
-        from pnc_vol.api.stored import CreationProperties
-
-        shown, node = Dataset(self), self.check_node()
-        has_fill, fill_time = node.fillvalue is not None, node.echo.get("fill_time", "ifset")
-        return CreationProperties(shown.chunks, dict(filters_of(node)), shown.fillvalue, has_fill, fill_time)
+        return _stored().creation_properties(self.check_node())  # type: ignore[no-any-return]
 
     def get_storage_size(self) -> int:
         """Bytes that the elements take in the file."""
-        from pnc_vol.api.stored import storage_size
-
-        return storage_size(self.check_node())
+        return _stored().storage_size(self.check_node())  # type: ignore[no-any-return]
 
     def get_offset(self) -> int | None:
         """Bytes from the start of the file to the elements; None if they are not all in one place, or not there yet."""

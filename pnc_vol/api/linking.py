@@ -22,8 +22,7 @@ import numpy as np
 
 from pnc_vol.api import paths
 from pnc_vol.api.ids import ObjectID
-from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
-from pnc_vol.api.objects import HLObject
+from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.errors import DefinitionError, FormatError, NotFoundError, OperationError
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import element_for
@@ -168,21 +167,19 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr:
 
 
 def _followed(oid: ObjectID, outside: paths.Outside, mode: str, swmr: bool) -> HLObject:
-    from pnc_vol.api.file import File
-
     handle, filename = oid.handle, outside.filename
-    options = handle.session.options
+    file_class, options = class_of("file"), handle.session.options
     beside = os.path.join(os.path.dirname(handle.real), filename)
     problem: Exception | None = None
     for path in dict.fromkeys((beside, filename)):
         real = options.system.realpath(path)
         if handle.session.comm.size > 1 and real == handle.real:
             # one rank alone may follow a link, and could not open the file that all share
-            return File(oid)[outside.path or "/"]  # type: ignore[no-any-return]
+            return file_class(oid)[outside.path or "/"]  # type: ignore[no-any-return]
         if options.external_links == "none" or (options.external_links == "below" and not _below(real, handle.real)):
             continue
         try:
-            file = File(path, mode, swmr=swmr, external_links=options.external_links)
+            file = file_class(path, mode, swmr=swmr, external_links=options.external_links)
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
             continue

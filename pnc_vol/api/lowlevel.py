@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 
 from pnc_vol.api import ids, stored
 from pnc_vol.api.ignored_options import FILTER_IDS
+from pnc_vol.api.module import get_config, is_hdf5, version
+from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink
 from pnc_vol.mapping import special
 from pnc_vol.mapping.references import Reference, RegionReference
 
@@ -82,8 +84,6 @@ class Standin(types.ModuleType):
 
 def get_libversion() -> tuple[int, int, int]:
     """The HDF5 release whose interface this package stands for; no HDF5 library is used."""
-    from pnc_vol.api.module import version
-
     return version.hdf5_version_tuple
 
 
@@ -120,10 +120,6 @@ def with_phil(function: F) -> F:
 
 def contents() -> dict[str, dict[str, Any]]:
     """Names and what they are, by the name of the module below ``h5py``."""
-    from pnc_vol.api.links import ExternalLink, HardLink, SoftLink
-    from pnc_vol.api.module import get_config, is_hdf5
-    from pnc_vol.api.objects import HLObject
-
     types_ = {name: getattr(special, name) for name in special.__all__ if name.endswith("_dtype")}
     return {
         "_errors": {"silence_errors": silence_errors, "unsilence_errors": silence_errors},

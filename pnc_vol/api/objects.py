@@ -1,6 +1,7 @@
-"""What all objects of a file have in common, and h5py's views of mappings.
+"""What all objects of a file have in common, named types, and h5py's link classes.
 
-Knows: ids, locks. Does not know: what groups and datasets can do.
+Knows: ids, attributes. Does not know: groups, datasets and files; their classes are registered here when they are
+defined (`stands_for`), so that an object can give its parent and its file without a cycle of imports.
 
 Rules
 -----
@@ -12,22 +13,67 @@ Rules
 
 from __future__ import annotations
 
-import functools
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pnc_vol.api.ids import ObjectID
-from pnc_vol.errors import DefinitionError
+import numpy as np
+
+from pnc_vol.api.attrs import AttributeManager
+from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
+from pnc_vol.errors import DefinitionError, printable
+from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
     from pnc_vol.file.session import Session
     from pnc_vol.mapping.references import Reference
 
-__all__ = ["HLObject", "ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
+__all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
+
+What = Literal["file", "group", "dataset"]
+C = TypeVar("C", bound=type)
+
+_classes: dict[str, Any] = {}
+"""The class for each kind of object, registered by the module that defines it."""
+
+
+def stands_for(what: What) -> Callable[[C], C]:
+    """Register the class of a kind of object; a class decorator.
+
+    Parameters
+    ----------
+    what : {"file", "group", "dataset"}
+    """
+
+    def register(cls: C) -> C:
+        _classes[what] = cls
+        return cls
+
+    return register
+
+
+def class_of(what: What) -> Any:
+    """The class of a kind of object."""
+    return _classes[what]
+
+
+def wrap(handle: Handle, node: Any) -> Any:
+    """The object of a node: a group, a dataset or a named type.
+
+    Parameters
+    ----------
+    handle : Handle
+    node : GroupNode, DatasetNode or TypeNode
+    """
+    if isinstance(node, DatasetNode):
+        return _classes["dataset"](DatasetID(handle, node))
+    if isinstance(node, GroupNode):
+        return _classes["group"](GroupID(handle, node))
+    return Datatype(TypeID(handle, node))
 
 
 class HLObject:
@@ -53,10 +99,8 @@ class HLObject:
     @property
     def file(self) -> File:
         """The file that this object is in."""
-        from pnc_vol.api.file import File
-
         self._check()
-        return File(self._id)
+        return _classes["file"](self._id)  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str | None:
@@ -73,35 +117,28 @@ class HLObject:
         ValueError
             The object was deleted or the file is closed.
         """
-        from pnc_vol.api.group import Group
-        from pnc_vol.api.ids import GroupID
-
         self._check()
         node = self._id.node
         if node.parent is None and node is not node.tree.root:
             raise DefinitionError("Parent of an anonymous object is undefined")
-        return Group(GroupID(self._id.handle, node.parent or node))
+        return wrap(self._id.handle, node.parent or node)  # type: ignore[no-any-return]
 
     @property
     def attrs(self) -> AttributeManager:
         """The attributes."""
-        return _attribute_manager()(self)
+        return AttributeManager(self)
 
     @property
     def ref(self) -> Reference:
         """A reference to this object: ``f[obj.ref]`` opens it."""
-        from pnc_vol.mapping.references import Reference
-
         self._check()
-        return Reference(self._id.node.path, self._id.node)
+        return _regions().reference(self._id.node)  # type: ignore[no-any-return]
 
     @property
     def regionref(self) -> RegionProxy:
         """Makes references to elements of a dataset: ``ds.regionref[2:4]``."""
-        from pnc_vol.api.regions import RegionProxy
-
         self._check()
-        return RegionProxy(self)
+        return _regions().RegionProxy(self)  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if hasattr(other, "id"):
@@ -121,86 +158,98 @@ class HLObject:
         raise TypeError("h5py objects cannot be pickled")
 
 
-@functools.cache
-def _attribute_manager() -> type[AttributeManager]:
-    # An import costs as much as reading an attribute, even one that was done before.
-    from pnc_vol.api.attrs import AttributeManager
+def _regions() -> ModuleType:
+    # Few programs make references: what they need is not loaded with the package.
+    from pnc_vol.api import regions
 
-    return AttributeManager
+    return regions
 
 
-class KeysViewHDF5(KeysView[str]):
-    """The names; its repr lists them."""
+class Datatype(HLObject):
+    """A type that has a name in a file, and attributes; made by ``f[name] = dtype``.
 
-    _mapping: Mapping[str, Any]
+    Parameters
+    ----------
+    bind : TypeID
+        The `id` of another `Datatype`.
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._mapping)
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("example.nc", "w", driver="memory") as f:
+    ...     f["point"] = np.dtype([("x", "f4"), ("y", "f4")])
+    ...     f.create_dataset("track", (3,), dtype=f["point"]).dtype.names
+    ('x', 'y')
+    """
+
+    def __init__(self, bind: ObjectID) -> None:
+        if not isinstance(bind, TypeID):
+            raise ValueError(f"{bind} is not a TypeID")
+        super().__init__(bind)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type."""
+        found: np.dtype[Any] = self._id.check_node().dtype
+        return found
 
     def __repr__(self) -> str:
-        return f"<KeysViewHDF5 {list(self)}>"
-
-    __str__ = __repr__
-
-    def __reversed__(self) -> Iterator[str]:
-        yield from reversed(list(self._mapping))
+        if not self:
+            return "<Closed HDF5 named type>"
+        return printable(f'<HDF5 named type "{self._id.node.name}" (dtype {self.dtype.str})>')
 
 
-class ValuesViewHDF5(ValuesView[Any]):
-    """The objects."""
-
-    _mapping: Mapping[str, Any]
-
-    def __contains__(self, value: object) -> bool:
-        return any(value == mine for mine in self)
-
-    def __iter__(self) -> Iterator[Any]:
-        for key in self._mapping:
-            yield self._mapping.get(key)
-
-    def __reversed__(self) -> Iterator[Any]:
-        for key in reversed(list(self._mapping)):
-            yield self._mapping.get(key)
+class HardLink:
+    """What ``group.get(name, getlink=True)`` gives: the object is in this file."""
 
 
-class ItemsViewHDF5(ItemsView[str, Any]):
-    """The names with their objects."""
+class SoftLink:
+    """A path that stands for another object of the same file.
 
-    _mapping: Mapping[str, Any]
+    Parameters
+    ----------
+    path : str
 
-    def __contains__(self, item: object) -> bool:
-        if not isinstance(item, tuple) or len(item) != 2:
-            return False
-        key, value = item
-        return key in self._mapping and bool(value == self._mapping.get(key))
+    Examples
+    --------
+    >>> SoftLink("/a/b")
+    <SoftLink to "/a/b">
+    """
 
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        for key in self._mapping:
-            yield key, self._mapping.get(key)
+    def __init__(self, path: object) -> None:
+        self._path = str(path)
 
-    def __reversed__(self) -> Iterator[tuple[str, Any]]:
-        for key in reversed(list(self._mapping)):
-            yield key, self._mapping.get(key)
+    @property
+    def path(self) -> str:
+        """Where the link points to."""
+        return self._path
 
-
-class MappingHDF5(Mapping[str, Any]):
-    """A mapping whose views have h5py's classes and reprs."""
-
-    def keys(self) -> KeysViewHDF5:
-        """The names, in the order of iteration."""
-        return KeysViewHDF5(self)
-
-    def values(self) -> ValuesViewHDF5:
-        """The objects, in the order of iteration."""
-        return ValuesViewHDF5(self)
-
-    def items(self) -> ItemsViewHDF5:
-        """Pairs of name and object."""
-        return ItemsViewHDF5(self)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return sorted(self.keys())
+    def __repr__(self) -> str:
+        return printable(f'<SoftLink to "{self.path}">')
 
 
-class MutableMappingHDF5(MappingHDF5, MutableMapping[str, Any]):
-    """The same, which can be changed."""
+class ExternalLink:
+    """A path in another file.
+
+    Parameters
+    ----------
+    filename : str, bytes or path-like
+    path : str
+    """
+
+    def __init__(self, filename: str | bytes | os.PathLike[str], path: str) -> None:
+        self._filename = os.fsdecode(filename)
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        """The object's path in that file."""
+        return self._path
+
+    @property
+    def filename(self) -> str:
+        """The other file."""
+        return self._filename
+
+    def __repr__(self) -> str:
+        return printable(f'<ExternalLink to "{self.path}" in file "{self.filename}"')

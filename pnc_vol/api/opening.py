@@ -1,37 +1,54 @@
-"""What ``File(...)`` may be told: h5py's keywords, ours, and the words for drivers.
+"""How ``File(...)`` opens a file: its keywords checked, the ranks agreed, one handle on a session.
 
-Knows: keywords and what they may be. Does not know: sessions, how a file is opened.
+Knows: h5py's keywords and ours, the words for drivers, communicators, the registry of open files. Does not know: how
+a session reads a header.
 
 Rules
 -----
 1. A keyword of h5py that means nothing for CDF is checked as h5py checks it and then accepted, so that a ported script
    runs; what would change the file (a user block) is refused by name.
-2. A keyword of ours goes to `pnc_vol.options`; a keyword of nobody is a `TypeError`.
+2. A keyword of ours goes to `pnc_vol.options`; an unknown keyword raises `TypeError`.
 """
 
 from __future__ import annotations
 
+import json
 import operator
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pnc_vol import comm as communicators
 from pnc_vol import options
 from pnc_vol.api.absent import registered_drivers
+from pnc_vol.api.ids import Handle
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
+from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import knows, root_keeps_file
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, did_you_mean
+from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolError, did_you_mean
+from pnc_vol.file.forgotten import watch
+from pnc_vol.file.registry import open_shared
 from pnc_vol.system import System
-from pnc_vol.warn import warn_outside
+from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.api.ids import Handle
     from pnc_vol.file.session import Session
 
-__all__ = ["LATEST", "MODES", "Wish", "check_keywords", "driver_stack", "file_name", "refuse_remote"]
+__all__ = [
+    "check_keywords",
+    "driver_stack",
+    "file_name",
+    "open_handle",
+    "refuse_remote",
+    "root_in_memory",
+    "start_swmr",
+]
 
 NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
 """Keywords of `File` that `File.in_memory` does not take."""
@@ -42,8 +59,8 @@ _H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What `File` was asked for, checked.
+class OpenArguments:
+    """The arguments of `File`, checked.
 
     driver : str, the word to show; keeps_file : bool, whether there is a file that others can open.
     """
@@ -53,6 +70,108 @@ class Wish:
     libver: tuple[str, str]
     options: options.Options
     swmr: bool = False
+
+
+Prepared = tuple[str, OpenArguments, str, Any]
+"""Path, arguments, the path without links ("" if there is no file), and the object that is the file."""
+
+
+def open_handle(
+    name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any]
+) -> Handle:
+    """Open a file, or join those who have it open; collective if there is a communicator.
+
+    Parameters
+    ----------
+    name, mode, driver, comm, info, hints : as `File` was given them
+    h5 : dict
+        h5py's keywords.
+    kwds : dict
+        All others.
+
+    Raises
+    ------
+    OSError, ValueError, TypeError, KeyError
+        As `File`.
+    """
+    prepare = partial(_prepared, name, mode, driver, comm, info, hints, h5, kwds)
+    if comm is None:
+        return _opened(None, mode, *prepare())
+    return _opened_by_ranks(comm, kwds.get("collective_timeout", 300.0), mode, prepare)
+
+
+def root_in_memory(file_image: Any, keywords: Mapping[str, Any]) -> MemoryDriver:
+    """The driver of a file that is kept in memory; see `File.in_memory`.
+
+    Raises
+    ------
+    TypeError
+        A keyword that means nothing for such a file, or an image that is no bytes-like object.
+    """
+    for key in keywords:
+        if key in NOT_IN_MEMORY or (file_image and key in ("track_order", "track_times", "fs_strategy")):
+            raise TypeError(f"File.in_memory() got an unexpected keyword argument {key!r}")
+    return MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
+
+
+def _prepared(
+    name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any]
+) -> Prepared:
+    """What a process does by itself before it opens a file."""
+    path, driver, target = file_name(name, driver, kwds)
+    arguments = check_keywords(mode, driver, comm, info, hints, h5, kwds)
+    real = arguments.options.system.realpath(os.path.abspath(path)) if arguments.keeps_file else ""
+    return path, arguments, real, target
+
+
+def _opened_by_ranks(comm: Any, timeout: Any, mode: str, prepare: Callable[[], Prepared]) -> Handle:
+    """Open a file on all ranks: an error of one is raised on all, and a warning that all have is shown once."""
+    prepared, failure = None, None
+    with held_warnings() as held:
+        try:
+            prepared = prepare()
+            timeout = prepared[1].options.collective_timeout
+        except Exception as error:
+            failure = error
+    patience = timeout if timeout is None or isinstance(timeout, (int, float)) else 300.0
+    try:
+        ranks = communicators.over(comm, timeout=patience)
+    except (TypeError, PncVolError):
+        # There are no other ranks to tell.
+        raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
+    texts = json.dumps([text for text, _ in held]).encode()
+    try:
+        told = ranks.exchange("open", texts, error=failure)
+    except BaseException as error:
+        if ranks.in_step(error):
+            ranks.close()
+        raise
+    shown = json.loads(told[0]) if ranks.rank else []
+    for text, category in held:
+        if text not in shown:
+            warn_outside(text, category)
+    assert prepared is not None
+    return _opened(ranks, mode, *prepared)
+
+
+def _opened(ranks: Any, mode: str, path: str, arguments: OpenArguments, real: str, target: Any) -> Handle:
+    """Open a session or join one, and watch the handle, so that a forgotten file is closed one day."""
+    opts = arguments.options
+    root, target = _root_of(target, mode, opts.system)
+    comm = ranks or communicators.serial()
+    ref = open_shared(path, real, mode, options=opts, comm=comm, root=root, target=target)
+    handle = Handle(
+        ref.session,
+        ref,
+        path,
+        arguments.driver,
+        arguments.libver,
+        real,
+        writable=ref.writable,
+        swmr=arguments.swmr,
+    )
+    watch(handle, ref, path)
+    return handle
 
 
 def file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, Any, Any]:
@@ -165,7 +284,7 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
 
 def check_keywords(
     mode: str | None, driver: Any, comm: Any, info: Any, hints: Any, h5: Mapping[str, Any], kwds: Mapping[str, Any]
-) -> Wish:
+) -> OpenArguments:
     """Check all that `File` was told.
 
     Parameters
@@ -204,10 +323,10 @@ def check_keywords(
     if h5.get("swmr") and mode != "r":
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
         warn_outside(text)
-    return Wish(word, keeps_file, libver, resolved, bool(h5.get("swmr")) and mode == "r")
+    return OpenArguments(word, keeps_file, libver, resolved, bool(h5.get("swmr")) and mode == "r")
 
 
-def root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any]:
+def _root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any]:
     """The driver that holds the bytes of a file that has no path, and the object that is the file."""
     if target is None or isinstance(target, Driver):
         return target, None

@@ -17,9 +17,11 @@ import types
 from contextlib import AbstractContextManager
 from typing import Any
 
+from pnc_vol.api import attrs, dataset, dims, filters, group, lowlevel, mappings, objects, views
 from pnc_vol.api.lowlevel import Standin
 from pnc_vol.api.module import version
 from pnc_vol.errors import OperationError
+from pnc_vol.mapping import special
 
 __all__ = ["patch", "submodule"]
 
@@ -49,9 +51,6 @@ class _H5py(Standin):
 @functools.cache
 def _standins() -> dict[str, types.ModuleType]:
     """The modules that stand for h5py and for the submodules that its users import."""
-    from pnc_vol.api import attrs, dataset, datatype, dims, fields, filters, group, lowlevel, objects, views
-    from pnc_vol.mapping import special
-
     package = sys.modules["pnc_vol"]
     found = lowlevel.contents()
     links = found.pop("_hl.links")
@@ -59,12 +58,12 @@ def _standins() -> dict[str, types.ModuleType]:
         **found,
         "_hl": {},
         "_hl.attrs": {"AttributeManager": attrs.AttributeManager},
-        "_hl.base": found["_hl.base"] | {name: getattr(m, name) for m in (special, objects) for name in m.__all__},
+        "_hl.base": found["_hl.base"] | {name: getattr(m, name) for m in (special, mappings) for name in m.__all__},
         "_hl.dataset": {
             "Dataset": dataset.Dataset, "AsStrView": views.AsStrView, "AsTypeView": views.AsTypeView,
-            "FieldsView": fields.FieldsView, "Empty": special.Empty,
+            "FieldsView": views.FieldsView, "Empty": special.Empty,
         },
-        "_hl.datatype": {"Datatype": datatype.Datatype},
+        "_hl.datatype": {"Datatype": objects.Datatype},
         "_hl.dims": {"DimensionManager": dims.DimensionManager, "DimensionProxy": dims.DimensionProxy},
         "_hl.files": {"File": package.File},
         "_hl.group": {"Group": group.Group, **links},

@@ -11,23 +11,27 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pnc_vol.api.explaining import name_dataset
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
+from pnc_vol.mapping.special import Empty
+from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
-__all__ = ["Posting", "has_text", "source", "target"]
+__all__ = ["Posting", "check_scalar", "source", "target"]
 
 Shape = tuple[int, ...]
 
 
 def has_text(args: Any) -> bool:
+    """Whether there are field names in an index."""
     return any(isinstance(arg, str) for arg in (args if isinstance(args, tuple) else (args,)))
 
 
 def _decomposed(shape: Shape | None, args: Any) -> Selection | None:
     """The selection of a `Decomposition` as an index; None for any other index."""
-    # Whoever has one has loaded its module, and an open file has.
+    # Not loaded with the package; whoever has a decomposition has loaded it.
     from pnc_vol.extents.decomposition import Decomposition
 
     return Decomposition.of_index(shape or (), args)
@@ -69,18 +73,33 @@ def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     try:
         return select(shape, args)
     except SelectionTypeError:
-        if type(args).__name__ == "RegionReference":
-            from pnc_vol.api.fields import region_selection
+        # few programs use such an index: what knows it is not loaded with the package
+        from pnc_vol.api.blocks import other_selection
 
-            return region_selection(shape, args)
-        from pnc_vol.api.blocks import spelled_out
-
-        other = spelled_out(args, shape)
-        if other is not args:
-            return select(shape, other)
+        found = other_selection(shape, args)
+        if found is not None:
+            return found
         if has_text(args):
             raise for_text from None
         raise
+
+
+def check_scalar(args: Any, node: DatasetNode) -> Any:
+    """What reading an empty dataset gives; None for a scalar that is read whole.
+
+    Raises
+    ------
+    ValueError
+        An index into something that has no axes.
+    """
+    parts = args if isinstance(args, tuple) else (args,)
+    if all(part is Ellipsis for part in parts) and len(parts) < 2:
+        return Empty(node.element.dtype) if node.shape is None else None
+    if has_text(args):
+        raise SelectionValueError("Field names only allowed for compound types")
+    if node.shape is None:
+        raise SelectionValueError("Empty datasets cannot be sliced")
+    raise SelectionValueError("Illegal slicing argument for scalar dataspace")
 
 
 class Posting(HLObject):
@@ -88,8 +107,6 @@ class Posting(HLObject):
 
     def _name_in(self, error: SelectionError) -> None:
         """Say in an error that it is about this dataset."""
-        from pnc_vol.api.explaining import name_dataset
-
         name_dataset(error, self._id.node)
 
     @property
@@ -219,6 +236,7 @@ class Posting(HLObject):
         ValueError
             The dataset is not in the file any more.
         """
+        # what opens files is loaded with the first file, not with the package
         from pnc_vol.file.refreshing import refresh
 
         session = self._check()

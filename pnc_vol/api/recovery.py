@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pnc_vol import comm as communicators
+from pnc_vol.errors import LogRefusedError
+from pnc_vol.file.registry import refuse_open
+from pnc_vol.log.folders import forget_folder, remove_folder
 from pnc_vol.options import Options, resolve
-
-if TYPE_CHECKING:
-    from pnc_vol.recovery.replay import ReplayReport
+from pnc_vol.recovery.beginning import leftovers_of
+from pnc_vol.recovery.replay import ReplayReport, replay_into
+from pnc_vol.recovery.sources import metas_of, named_logs
 
 __all__ = ["replay"]
 
@@ -76,10 +79,6 @@ def replay(
         report = pnc_vol.replay("out.nc", "/scratch/logs-of-the-killed-job")
         print(report.replayed, "requests of it are in the file now")
     """
-    from pnc_vol.file.registry import refuse_open
-    from pnc_vol.recovery.replay import replay_into
-    from pnc_vol.recovery.sources import metas_of, named_logs
-
     resolved = resolve(options)
     target = os.fspath(path)
     real = resolved.system.realpath(os.path.abspath(target))
@@ -115,9 +114,6 @@ def replay(
 
 def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
     """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
-    from pnc_vol.errors import LogRefusedError
-    from pnc_vol.recovery.beginning import leftovers_of
-
     found = leftovers_of(real, options)
     closed += found.closed
     # Where all are of another file they are named, so that the refusal says which.
@@ -131,8 +127,6 @@ def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> 
 
 
 def _remove(real: str, options: Options, folders: list[str]) -> None:
-    from pnc_vol.log.folders import forget_folder, remove_folder
-
     for folder in folders:
         remove_folder(options.system, folder)
         forget_folder(options.system, real, folder)

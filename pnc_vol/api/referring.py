@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnc_vol.api import paths
-from pnc_vol.api.copying import BLOCK_BYTES, Made, Object
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import ragged_base
@@ -31,7 +30,13 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
 
-__all__ = ["expand_references"]
+__all__ = ["BLOCK_BYTES", "Made", "expand_references", "refers"]
+
+BLOCK_BYTES = 16 << 20
+"""Bytes of a dataset that are read and posted at a time."""
+
+Object = GroupNode | DatasetNode
+Made = dict[int, tuple[Object, Object]]
 
 Follow = Callable[[Reference], Reference]
 
@@ -65,7 +70,7 @@ def expand_references(
         for original, copied in left:
             done.add(id(original))
             for name, attribute in list(copied.attrs.items()):
-                if attribute.value is not None and _refers(attribute.dtype):
+                if attribute.value is not None and refers(attribute.dtype):
                     value = _followed(attribute.value, attribute.dtype, follow)
                     copied.attrs[name] = dataclasses.replace(attribute, value=value)
             if isinstance(original, DatasetNode) and isinstance(copied, DatasetNode):
@@ -74,7 +79,7 @@ def expand_references(
 
 def _follow_data(source: Session, original: DatasetNode, target: Session, copied: DatasetNode, follow: Follow) -> None:
     shape, dtype = original.shape, original.element.dtype
-    if shape is None or not _refers(dtype):
+    if shape is None or not refers(dtype):
         return
     for block in blocks(shape, dtype.itemsize, BLOCK_BYTES):
         part = select(shape, block)
@@ -87,14 +92,20 @@ def _free_name(group: GroupNode, name: str) -> str:
     return next(each for each in names if each not in group.children and each not in group.links)
 
 
-def _refers(dtype: Dtype) -> bool:
-    """Whether there are references in values of a type."""
+def refers(dtype: Dtype) -> bool:
+    """Whether there are references in values of a type.
+
+    Examples
+    --------
+    >>> refers(np.dtype([("a", "i4")]))
+    False
+    """
     if "ref" in metadata_of(dtype):
         return True
     if dtype.names is not None:
-        return any(_refers(dtype[name]) for name in dtype.names)
+        return any(refers(dtype[name]) for name in dtype.names)
     base = dtype.subdtype[0] if dtype.subdtype is not None else ragged_base(dtype)
-    return base is not None and _refers(base)
+    return base is not None and refers(base)
 
 
 def _followed(values: Any, dtype: Dtype, follow: Follow) -> Any:
@@ -103,7 +114,7 @@ def _followed(values: Any, dtype: Dtype, follow: Follow) -> Any:
     if dtype.names is not None:
         made = values.copy()
         for name in dtype.names:
-            if _refers(dtype[name]):
+            if refers(dtype[name]):
                 made[name] = _followed(values[name], dtype[name], follow)
         return made
     if dtype.subdtype is not None:

@@ -1,4 +1,4 @@
-"""``ds.regionref``: references to elements of a dataset.
+"""``obj.ref`` and ``ds.regionref``: references to objects, and to elements of a dataset.
 
 Knows: selections, the JSON of a region. Does not know: how references are stored.
 """
@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.api.fields import region_selection
+from pnc_vol.api.blocks import region_selection
 from pnc_vol.api.ids import DatasetID
 from pnc_vol.api.paths import find
 from pnc_vol.errors import ConversionError
 from pnc_vol.extents.selection import select
 from pnc_vol.file.reads.composite import region_of
-from pnc_vol.mapping.references import RegionReference
+from pnc_vol.mapping.references import Reference, RegionReference
 
 if TYPE_CHECKING:
     from pnc_vol.api.objects import HLObject
 
-__all__ = ["RegionProxy"]
+__all__ = ["RegionProxy", "reference"]
+
+
+def reference(node: Any) -> Reference:
+    """A reference to the object of a node."""
+    return Reference(node.path, node)
 
 
 class RegionProxy:

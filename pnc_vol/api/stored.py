@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.create import fill_of
+from pnc_vol.api.ignored_options import chunks_of, filters_of
 from pnc_vol.mapping.special import (
     check_enum_dtype,
     check_opaque_dtype,
@@ -23,6 +25,7 @@ from pnc_vol.mapping.special import (
     check_string_dtype,
     check_vlen_dtype,
 )
+from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = [
     "CLASSES",
@@ -32,6 +35,7 @@ __all__ = [
     "GroupProperties",
     "Space",
     "StoredType",
+    "creation_properties",
     "storage_size",
 ]
 
@@ -234,6 +238,17 @@ class GroupProperties:
         return TRACKED | INDEXED if self.tracked else 0
 
     get_attr_creation_order = get_link_creation_order
+
+
+def creation_properties(node: DatasetNode) -> CreationProperties:
+    """How a dataset was asked to be stored."""
+    return CreationProperties(
+        chunks_of(node),
+        dict(filters_of(node)),
+        fill_of(node),
+        node.fillvalue is not None,
+        node.echo.get("fill_time", "ifset"),
+    )
 
 
 def storage_size(node: Any) -> int:

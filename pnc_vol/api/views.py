@@ -1,4 +1,4 @@
-"""``ds.astype(...)`` and ``ds.asstr(...)``: a dataset seen through a conversion.
+"""``ds.astype(...)``, ``ds.asstr(...)``, ``ds.fields(...)``: a dataset read through a conversion, or in part.
 
 Knows: that a dataset can be read. Does not know: how.
 
@@ -11,18 +11,22 @@ Rules
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import ConversionError
+from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError, did_you_mean
+from pnc_vol.extents.in_memory import elements
+from pnc_vol.extents.selection import select
+from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.special import check_string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.api.dataset import Dataset
 
-__all__ = ["AsStrView", "AsTypeView", "cast"]
+__all__ = ["AsStrView", "AsTypeView", "FieldsView", "cast", "fields_of", "read_into", "split_names", "taken_from"]
 
 
 def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -37,8 +41,6 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if source == dtype and dtype.kind != "O":
         return array
     if dtype.names is not None and source.names is not None:
-        from pnc_vol.mapping.composite import conform
-
         return conform(array, dtype)
     if check_string_dtype(source) is not None:
         if dtype.kind in "TU":
@@ -137,3 +139,92 @@ class AsStrView(AbstractView):
         texts = np.empty(coded.shape, dtype=object)
         texts.ravel()[...] = [text.decode(self.encoding, self.errors) for text in coded.ravel().tolist()]
         return texts
+
+
+class FieldsView(AbstractView):
+    """Reads some fields of a compound dataset.
+
+    Parameters
+    ----------
+    dset : Dataset
+    names : str, whose values alone are read, or a list of str
+    """
+
+    def __init__(self, dset: Dataset, names: str | Sequence[str]) -> None:
+        super().__init__(dset)
+        self._names = (names,) if isinstance(names, str) else tuple(names)
+        self._one = isinstance(names, str)
+        self._fields = fields_of(dset.dtype, self._names)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._fields[self._names[0]] if self._one else self._fields
+
+    def __getitem__(self, args: Any) -> Any:
+        found = self._dset._read(args, None, self._names)
+        return found[self._names[0]] if self._one else found
+
+
+def split_names(args: Any) -> tuple[Any, tuple[str, ...]]:
+    """An index without the field names in it, and the names."""
+    if isinstance(args, str):
+        return (), (args,)
+    if isinstance(args, tuple) and any(isinstance(arg, str) for arg in args):
+        rest = tuple(arg for arg in args if not isinstance(arg, str))
+        return rest[0] if len(rest) == 1 else rest, tuple(arg for arg in args if isinstance(arg, str))
+    return args, ()
+
+
+def fields_of(dtype: np.dtype[Any], names: Sequence[str], *, writing: bool = False) -> np.dtype[Any]:
+    """The compound of some fields of a type.
+
+    Raises
+    ------
+    ValueError
+        No compound (a TypeError when `writing`), or no such field.
+    """
+    if dtype.names is None:
+        if writing:
+            raise SelectionTypeError("Illegal slicing argument (not a compound dataset)")
+        raise SelectionValueError("Field names only allowed for compound types")
+    for name in names:
+        if name not in dtype.names:
+            near = did_you_mean(name, dtype.names)
+            raise SelectionValueError(
+                f"Field {name} does not appear in this type. It has {', '.join(dtype.names)}{near}"
+            )
+    return np.dtype([(name, dtype[name]) for name in names])
+
+
+# ------------------------------------------------------------------------------------- arrays that are there
+
+
+def read_into(dset: Dataset, dest: npt.NDArray[Any], source_sel: Any, dest_sel: Any) -> None:
+    """Read (a part of) a dataset into (a part of) an array; see `Dataset.read_direct`.
+
+    Raises
+    ------
+    TypeError
+        The array cannot be written to, or shapes do not fit.
+    """
+    where = select(dest.shape, () if dest_sel is None else dest_sel)
+    if not (isinstance(dest, np.ndarray) and dest.flags.writeable):
+        raise TypeError("Array must be writable")
+    values = np.asarray(dset._read(() if source_sel is None else source_sel, None))
+    fitted = values.reshape(where.broadcast(values.shape))
+    dest[elements(where)] = cast(fitted, dest.dtype)
+
+
+def taken_from(source: npt.NDArray[Any], source_sel: Any) -> npt.NDArray[Any]:
+    """The part of an array that `Dataset.write_direct` writes.
+
+    Raises
+    ------
+    TypeError
+        It is no array.
+    """
+    part = select(source.shape, () if source_sel is None else source_sel)
+    if not isinstance(source, np.ndarray):
+        raise TypeError(f"Cannot write from {source!r}: give an array")
+    taken: npt.NDArray[Any] = source[elements(part)]
+    return taken

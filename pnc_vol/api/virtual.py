@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.module import UNLIMITED
 from pnc_vol.errors import ConversionError, OperationError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
@@ -62,8 +63,6 @@ class VirtualSource:
         dtype: npt.DTypeLike | None = None,
         maxshape: int | Limits | None = None,
     ) -> None:
-        from pnc_vol.api.dataset import Dataset
-
         said = {"name": name, "shape": shape, "dtype": dtype, "maxshape": maxshape}
         if isinstance(path_or_dataset, Dataset):
             extra = [key for key, value in said.items() if value is not None]

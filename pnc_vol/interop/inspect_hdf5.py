@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pnc_vol.api.referring import refers
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
-from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.dimensions import is_nameless
-from pnc_vol.mapping.special import check_string_dtype, metadata_of, string_dtype
+from pnc_vol.mapping.special import check_string_dtype, string_dtype
 
 __all__ = [
     "BARE",
@@ -61,22 +61,6 @@ OF_NETCDF4 = frozenset({"_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "
 """Attributes that the netCDF-4 library keeps for itself."""
 
 _ALWAYS_HIDDEN = frozenset({"REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS"}) | OF_NETCDF4 - {"_NCProperties"}
-
-
-def refers(dtype: np.dtype[Any]) -> bool:
-    """Whether there are references in values of a type.
-
-    Examples
-    --------
-    >>> refers(np.dtype([("a", "i4")]))
-    False
-    """
-    if "ref" in metadata_of(dtype):
-        return True
-    if dtype.names is not None:
-        return any(refers(dtype[name]) for name in dtype.names)
-    base = dtype.subdtype[0] if dtype.subdtype is not None else ragged_base(dtype)
-    return base is not None and refers(base)
 
 
 def is_hdf5(obj: Any) -> bool:

@@ -145,7 +145,7 @@ class Transfer:
 
     def link(self, path: str, name: str, target: Any, points_to: str) -> None:
         """Make a soft link."""
-        module = importlib.import_module("pnc_vol.api.links" if self.to_netcdf else "h5py")
+        module = importlib.import_module("pnc_vol.api.objects" if self.to_netcdf else "h5py")
         try:
             target[name] = module.SoftLink(points_to)
         except (*REFUSALS, OSError, RuntimeError) as error:
