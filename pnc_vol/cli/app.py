@@ -1,32 +1,82 @@
-"""The verbs of ``pnc-vol``, hung up.
+"""The verbs of ``pnc-vol``, each loaded when it is asked for.
 
-Knows: the names of the verbs. Does not know: what they do.
+Knows: the names of the verbs and what the overview says of them. Does not know: what they do.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from pnc_vol.cli import check, convert, demo, diff, dump, log, ls, plan, repack, replay, run
+__all__ = ["VERBS", "app"]
 
-__all__ = ["app"]
+VERBS = {
+    "convert": "Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and report what was kept.",
+    "dump": "Print a file as CDL, the text that ncgen reads, as ncdump does.",
+    "ls": "List what a file holds: names, shapes, types.",
+    "check": "Check files against the format, and for programs that will read them.",
+    "diff": "Compare objects, attributes, dimensions and values of two files.",
+    "repack": "Give back the space of deleted and moved datasets.",
+    "log": "Print burst-buffer logs: header, entries, sizes, states.",
+    "replay": "Write what burst-buffer logs of a killed job hold into its file.",
+    "run": "Run a script with pnc_vol in the place of h5py.",
+    "plan": "Run a script, and print what each flush writes.",
+    "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
+}
+"""Each verb has a module of its name, with its function `command`; the text is that of the overview."""
+
+_STYLE: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+_OF_THE_SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+"""What follows the script's name belongs to the script, its options included."""
+
+
+class _Verbs(TyperGroup):
+    """The commands of the table: ``pnc-vol --help`` loads none of them, a verb only what it needs itself.
+
+    The types of click's objects are left open: typer brings click as a package or as a part of its own, by version.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # typer offers these names when a verb is misspelled
+        names: Any = dict.fromkeys(VERBS)
+        self.commands = names
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None if there is none."""
+        if cmd_name not in VERBS:
+            return None
+        single = typer.Typer(**_STYLE)
+        settings = _OF_THE_SCRIPT if cmd_name in ("run", "plan") else {}
+        function = importlib.import_module(f"pnc_vol.cli.{cmd_name}").command
+        single.command(cmd_name, context_settings=settings)(function)
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the overview from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
 
 app = typer.Typer(
-    help="NetCDF CDF-5 files behind h5py's interface: convert, look at, check and compare them.",
+    cls=_Verbs,
+    help="NetCDF CDF-5 files behind h5py's interface: convert, list, check and compare them.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    **_STYLE,
 )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import pnc_vol
-
-        print(f"pnc-vol {pnc_vol.__version__}")
+        # the package is loaded already, as the parent of this module
+        print(f"pnc-vol {importlib.import_module('pnc_vol').__version__}")
         raise typer.Exit()
 
 
@@ -36,19 +86,4 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """NetCDF CDF-5 files behind h5py's interface: convert, look at, check and compare them."""
-
-
-app.command("convert")(convert.command)
-app.command("dump")(dump.command)
-app.command("ls")(ls.command)
-app.command("check")(check.command)
-app.command("diff")(diff.command)
-app.command("repack")(repack.command)
-app.command("log")(log.command)
-app.command("replay")(replay.command)
-# What follows the script's name belongs to the script: options of its own included.
-_OF_THE_SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
-app.command("run", context_settings=_OF_THE_SCRIPT, add_help_option=True)(run.command)
-app.command("plan", context_settings=_OF_THE_SCRIPT, add_help_option=True)(plan.command)
-app.command("demo")(demo.command)
+    """NetCDF CDF-5 files behind h5py's interface: convert, list, check and compare them."""

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.show import TROUBLE, counted, expected, fail, safe
+from pnc_vol.interop.checking import check
+from pnc_vol.interop.readers import READERS
 
 __all__ = ["command"]
 
@@ -29,7 +31,6 @@ def command(
 
     Exit code: 0 all are valid and readable, 1 some are not, 2 some cannot be read.
     """
-    from pnc_vol.interop.readers import READERS
 
     wanted = readers or []
     for name in wanted:
@@ -48,7 +49,6 @@ def command(
 
 def _one(file: str, readers: list[str], *, quiet: bool) -> int:
     """Print what is to be said of one file; 1 if it breaks the format, or one of the programs does not read it."""
-    from pnc_vol.interop.checking import check
 
     found = check(file, readers=readers)
     findings = [finding for finding in found if finding.field not in readers]

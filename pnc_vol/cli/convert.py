@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pnc_vol.cli.show import counted, expected, fail, human, safe
+from pnc_vol.interop.hdf5 import LossError, convert
+from pnc_vol.interop.report import Report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pnc_vol.interop.report import Report
 
 __all__ = ["WRITING", "bar", "command"]
 
@@ -51,8 +52,6 @@ def command(
 ) -> None:
     """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and say what was kept."""
     from rich.console import Console
-
-    from pnc_vol.interop.hdf5 import LossError, convert
 
     console = Console(highlight=False, markup=False)
     options: dict[str, Any] = {} if format is None else {"format": format}

@@ -11,7 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from pnc_vol.cli.ls import tree
 from pnc_vol.cli.show import expected, fail
+from pnc_vol.interop.hdf5 import convert, open_either
+from pnc_vol.interop.optional import require_h5py
+from pnc_vol.system import REAL, exists, scratch_folder
 
 __all__ = ["command", "write_example"]
 
@@ -24,7 +28,6 @@ def command(
     ] = None,
 ) -> None:
     """Write a small HDF5 file, port it to NetCDF, look at it, and read it with other programs."""
-    from pnc_vol.system import REAL, exists, scratch_folder
 
     where = directory or os.path.join(scratch_folder(), f"pnc-vol-demo-{REAL.token()}")
     with expected(where):
@@ -68,9 +71,6 @@ def write_example(path: str, h5py: Any) -> None:
 
 
 def _steps(hdf5: str, netcdf: str) -> Iterator[str]:
-    from pnc_vol.cli.ls import tree
-    from pnc_vol.interop.hdf5 import convert, open_either
-    from pnc_vol.interop.optional import require_h5py
 
     h5py = require_h5py("The demo, which converts an HDF5 file,")
     write_example(hdf5, h5py)

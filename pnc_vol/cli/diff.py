@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from pnc_vol.cli.comparing import Comparison
 from pnc_vol.cli.show import expected, fail, safe
+from pnc_vol.interop.hdf5 import open_either
+from pnc_vol.interop.space import claim_of, refuse_sparse
 
 __all__ = ["command"]
 
@@ -31,9 +34,6 @@ def command(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
 ) -> None:
     """Compare objects, attributes, dimensions and values. Exit code: 0 same, 1 different, 2 trouble."""
-    from pnc_vol.cli.comparing import Comparison
-    from pnc_vol.interop.hdf5 import open_either
-    from pnc_vol.interop.space import claim_of, refuse_sparse
 
     absolute, relative = _tolerance(tolerance)
     count = 0

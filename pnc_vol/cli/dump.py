@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from pnc_vol.cli import cdl
 from pnc_vol.cli.show import FAILED, expected, fail
-
-if TYPE_CHECKING:
-    from pnc_vol.cli.stored import StoredFile
+from pnc_vol.cli.stored import StoredFile
+from pnc_vol.format import sizes
+from pnc_vol.format.types import CHAR
+from pnc_vol.interop.space import claim_of_header, refuse_sparse
 
 __all__ = ["command"]
 
@@ -44,9 +46,6 @@ def command(
     ] = False,
 ) -> None:
     """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
-    from pnc_vol.cli import cdl
-    from pnc_vol.cli.stored import StoredFile
-    from pnc_vol.interop.space import claim_of_header, refuse_sparse
 
     with expected(file, code=FAILED), StoredFile(file) as stored:
         wanted = variables.split(",") if variables is not None else None
@@ -68,9 +67,6 @@ def command(
 
 def _sections(stored: StoredFile, wanted: list[str] | None) -> Iterator[bytes]:
     """The data of each variable that has any."""
-    from pnc_vol.cli import cdl
-    from pnc_vol.format import sizes
-    from pnc_vol.format.types import CHAR
 
     for var in stored.header.vars:
         shape = sizes.shape(stored.header, var)

@@ -10,6 +10,9 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.show import TROUBLE, expected, safe
+from pnc_vol.recovery.printing import log_text
+from pnc_vol.recovery.sources import named_logs, sources_of
+from pnc_vol.system import REAL
 
 __all__ = ["DAMAGED", "LEFT", "command"]
 
@@ -38,9 +41,6 @@ def command(
 
 def _all_of(name: str, limit: int | None, *, first: bool) -> int:
     """Print what is under one name; the exit code."""
-    from pnc_vol.recovery.printing import log_text
-    from pnc_vol.recovery.sources import named_logs, sources_of
-    from pnc_vol.system import REAL
 
     code = 0
     for path in named_logs(REAL, [name]):

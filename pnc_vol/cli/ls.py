@@ -11,6 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from pnc_vol.cli.show import FAILED, expected, fail, safe
+from pnc_vol.interop import inspect_hdf5
+from pnc_vol.interop.hdf5 import open_either
+from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
+from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["command", "tree"]
 
@@ -32,7 +36,6 @@ def command(
     ] = False,
 ) -> None:
     """List what a file holds: names, shapes, types."""
-    from pnc_vol.interop.hdf5 import open_either
 
     path, inner = split(file)
     with expected(path, code=FAILED), open_either(path) as opened:
@@ -47,7 +50,6 @@ def split(file: str) -> tuple[str, str]:
 
     The longest leading part that is no directory counts as the file.
     """
-    from pnc_vol.system import REAL, exists, is_folder
 
     parts = file.split("/")
     for n in range(len(parts), 0, -1):
@@ -126,7 +128,6 @@ def _extent(dataset: Any) -> str:
 
 def type_name(dataset: Any) -> str:
     """The type in words: ``float64``, ``string``, ``string[8]``, ``enum(int8)``."""
-    from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 
     try:
         dtype = dataset.dtype
@@ -141,7 +142,6 @@ def type_name(dataset: Any) -> str:
 
 
 def _details(dataset: Any) -> Iterator[str]:
-    from pnc_vol.interop import inspect_hdf5
 
     if (scale := inspect_hdf5.scale_name(dataset)) is not None:
         yield f"    dimension scale {safe(repr(scale)) if scale else ''}".rstrip()
@@ -161,7 +161,6 @@ def _details(dataset: Any) -> Iterator[str]:
 def _attributes(obj: Any, verbose: bool) -> Iterator[str]:
     if not verbose:
         return
-    from pnc_vol.interop import inspect_hdf5
 
     hidden = inspect_hdf5.bookkeeping(obj)
     for name in obj.attrs:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from pnc_vol.cli.convert import WRITING, bar
 from pnc_vol.cli.show import expected, fail, human, safe
-
-if TYPE_CHECKING:
-    from pnc_vol.interop.repack import Repacked
+from pnc_vol.interop.repack import Repacked, repack
 
 __all__ = ["command"]
 
@@ -45,8 +43,6 @@ def command(
 ) -> None:
     """Give back the space of deleted and relaid datasets, dropped records and headers, and say how much it was."""
     from rich.console import Console
-
-    from pnc_vol.interop.repack import repack
 
     if (target is not None) + in_place > 1:
         fail(file, "give a TARGET or --in-place, not both")

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from pnc_vol.api.recovery import replay
 from pnc_vol.cli.log import DAMAGED, LEFT
 from pnc_vol.cli.show import expected, fail, safe
-
-if TYPE_CHECKING:
-    from pnc_vol.recovery.replay import ReplayReport
+from pnc_vol.drivers.mpi_library import world
+from pnc_vol.errors import LogRefusedError
+from pnc_vol.recovery.replay import ReplayReport
 
 __all__ = ["REFUSED", "command"]
 
@@ -52,9 +53,6 @@ def command(
     Exit code: 0 all of it is in the file (or there was nothing), 1 something was dropped and reported, 2 a log is
     damaged or cannot be read, 3 refused.
     """
-    from pnc_vol.api.recovery import replay
-    from pnc_vol.drivers.mpi_library import world
-    from pnc_vol.errors import LogRefusedError
 
     comm = world()
     with _one_speaks(comm), expected(file):

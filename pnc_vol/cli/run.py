@@ -12,7 +12,10 @@ from typing import Annotated
 
 import typer
 
+import pnc_vol
 from pnc_vol.cli.show import fail
+from pnc_vol.options import reach_children
+from pnc_vol.system import REAL, exists
 
 __all__ = ["command"]
 
@@ -28,10 +31,6 @@ def command(
     Its exit code is passed on.
     """
     import runpy
-
-    import pnc_vol
-    from pnc_vol.options import reach_children
-    from pnc_vol.system import REAL, exists
 
     if not exists(REAL, script):
         fail(script, "there is no such script; check the name")

@@ -1,4 +1,20 @@
-"""Other people's formats: what turns them into ours and back.
+"""Other formats and tools: what converts between them and NetCDF files, and what examines or rewrites NetCDF files.
 
-Each module is one neighbour: `hdf5` converts files. Nothing of them is imported before it is asked for.
+==================  =============================================================================
+`hdf5`              ``convert``, `open_either`: HDF5 files to NetCDF files and back
+`transfer`          the objects of one open file copied into another
+`references`        references of one file as references of the other
+`writing_hdf5`      values written to HDF5 exactly as they are
+`inspect_hdf5`      questions about objects of h5py or of ours
+`other_files`       which values of an HDF5 file are in other files
+`space`             what a file claims to hold, against what it holds and what there is room for
+`notes`, `report`   what a conversion reports
+`optional`          h5py imported, or the message that names the extra which installs it
+`checking`          ``check``: a file against the format and its own markers
+`readers`           which programs read a file
+`repack`            ``repack``: a file without unused space
+`rewriting`         a file that takes its name when it is whole
+==================  =============================================================================
+
+h5py is imported when an HDF5 file is opened or written, never before.
 """

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from pnc_vol.api.file import File
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
 from pnc_vol.extents.blocks import blocks
@@ -119,7 +120,6 @@ def check(
 
 def _of_values(path: str, system: System) -> Findings:
     """Rows that take more values than there are, and references to what is not there."""
-    from pnc_vol.api.file import File
 
     found = Findings()
     with warnings.catch_warnings():

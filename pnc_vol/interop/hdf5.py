@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
+from pnc_vol.api.file import File
+from pnc_vol.api.opening import refuse_remote
 from pnc_vol.disk import signature as recognise
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place, mode_of_new, name_new
@@ -57,7 +59,6 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
     OSError
         It cannot be read.
     """
-    from pnc_vol.api.opening import refuse_remote
 
     path = os.fspath(path)
     refuse_remote(os.fsdecode(path))
@@ -91,8 +92,6 @@ def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> An
         It is an HDF5 file, and h5py is not installed.
     """
     if (kind or kind_of(path)) == "netcdf":
-        from pnc_vol.api.file import File
-
         return File(os.fspath(path), "r")
     return require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
 
@@ -132,7 +131,6 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
 
 
 def _check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
-    from pnc_vol.api.opening import refuse_remote
 
     refuse_remote(target)
     folder = os.path.dirname(system.realpath(target))
@@ -294,8 +292,6 @@ def _new_file(path: str, source: Any, source_kind: Kind, system: System, options
     """An empty file of the other kind, which keeps the order of its members if the source does."""
     tracked = inspect_hdf5.is_tracked(source["/"])
     if source_kind == "hdf5":
-        from pnc_vol.api.file import File
-
         ordered = {"track_order": tracked and not inspect_hdf5.is_netcdf4(source)}
         return File(path, "w", system=system, **ordered | options)
     # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.

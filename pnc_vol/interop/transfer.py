@@ -29,7 +29,7 @@ from pnc_vol.interop import inspect_hdf5, notes, writing_hdf5
 from pnc_vol.interop.other_files import outside
 from pnc_vol.interop.references import References
 from pnc_vol.interop.report import Ledger
-from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.mapping.special import Empty, check_string_dtype
 
 __all__ = ["Transfer"]
 
@@ -242,8 +242,6 @@ class Transfer:
     def empty(self, dtype: np.dtype[Any]) -> Any:
         """The target's object for a dataset or attribute without values."""
         if self.to_netcdf:
-            from pnc_vol.mapping.special import Empty
-
             return Empty(dtype)
         import h5py
 

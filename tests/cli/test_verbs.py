@@ -352,9 +352,9 @@ def test_check_says_what_pncvol_lies_about(tmp_path, verb):
 def test_the_reference_has_every_verb() -> None:
     import re
 
-    from pnc_vol.cli.app import app
+    from pnc_vol.cli.app import VERBS
 
-    verbs = {command.name for command in app.registered_commands}
+    verbs = set(VERBS)
     text = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
     assert set(re.findall(r"(?m)^\| \[`([\w-]+)", text)) == verbs
     assert set(re.findall(r"(?m)^## ([\w-]+)$", text)) == verbs
