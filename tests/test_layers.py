@@ -1,11 +1,12 @@
-"""The house as the docs describe it: floors, sizes, names, who reads the environment.
+"""How the package is built: floors, rooms, sizes, names, who reads the environment. `structure` measures.
 
-The door to the file system is held by `test_system.py`, what an import loads by `test_import.py`.
+Calls of the file system are held by `test_system.py`, what an import loads by `test_import.py`.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -13,25 +14,59 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structure
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pnc_vol"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
+# The limits are what has been reached: they are lowered with the tree, and not raised.
 MOST_LINES = 450
-LONGEST_FUNCTION = 80
+LONGEST_FUNCTION = 72
+LATE_IMPORTS = 166
+CYCLES_ACROSS_ROOMS = 1
+CYCLES = 6
+LARGE_CLASSES = 9
+FLUSH_MOVES = 97
+FLUSH_CLIMBS = 8
+DEFINING_MOVES = 250
+POST_MOVES = 5
+READ_MOVES = 8
+
+# Rooms whose docstring does not name all their modules yet.
+WITHOUT_A_TABLE = {
+    "disk",
+    "extents",
+    "file",
+    "file/reads",
+    "flush",
+    "format",
+    "interop",
+    "layout",
+    "mapping",
+    "queue",
+    "recovery",
+    "api",
+    "bench",
+    "cli",
+    "testing",
+    "testing/crash",
+}
 VAGUE = {"utils", "util", "core", "common", "helpers", "helper", "misc", "tools"}
+
+
+@pytest.fixture(scope="module")
+def sources() -> structure.Sources:
+    return structure.Sources(ROOT)
+
+
+def trees(sources: structure.Sources) -> Iterator[tuple[str, ast.Module]]:
+    for module, tree in sources.modules.items():
+        yield name_of(sources.paths[module]), tree
 
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def trees(*folders: str) -> Iterator[tuple[str, ast.Module]]:
-    for path in MODULES:
-        name = name_of(path)
-        if not folders or any(name.startswith(f"pnc_vol/{folder}") for folder in folders):
-            yield name, ast.parse(path.read_text(), name)
 
 
 def test_the_floors_hold() -> None:
@@ -52,38 +87,71 @@ def test_every_room_is_on_a_floor() -> None:
         assert f"pnc_vol.{room}" in text, f"{room} stands in no contract of import-linter (pyproject.toml)"
 
 
-def test_files_and_functions_are_short_enough_to_read() -> None:
-    long_files = {name_of(path): n for path in MODULES if (n := len(path.read_text().splitlines())) > MOST_LINES}
-    long_functions = {
-        f"{name}:{node.name}": n
-        for name, tree in trees()
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and (n := (node.end_lineno or 0) - _first_statement(node) + 1) > LONGEST_FUNCTION
-    }
+def test_files_and_functions_are_short_enough_to_read(sources: structure.Sources) -> None:
+    long_files = {name: n for name, n in sources.file_lines.items() if n > MOST_LINES}
+    long_functions = {name: n for name, n in sources.function_lines.items() if n > LONGEST_FUNCTION}
     assert not long_files, f"files of more than {MOST_LINES} lines: split them by idea"
     assert not long_functions, f"functions of more than {LONGEST_FUNCTION} lines, docstring not counted"
 
 
-def _first_statement(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
-    return body[0].lineno
+def test_few_imports_stand_inside_functions(sources: structure.Sources) -> None:
+    """Those that do have a reason: a path that is rarely taken is loaded late, or a package is optional."""
+    assert len(sources.in_functions) <= LATE_IMPORTS, sources.in_functions
+
+
+def test_modules_do_not_import_one_another(sources: structure.Sources) -> None:
+    across = [group for group in sources.cycles if len({structure.room_of(name) for name in group}) > 1]
+    assert len(across) <= CYCLES_ACROSS_ROOMS, across
+    assert len(sources.cycles) <= CYCLES, sources.cycles
+
+
+def test_no_class_knows_everything(sources: structure.Sources) -> None:
+    large = {key: len(names) for key, names in sources.attributes.items() if len(names) > 15}
+    assert len(large) <= LARGE_CLASSES, large
+
+
+def test_the_ways_are_short(sources: structure.Sources, tmp_path: Path) -> None:
+    """A post, a read and a flush cross few files, and mostly downwards."""
+    ways = {name: structure.Way(calls, sources) for name, calls in structure.ways(ROOT, tmp_path).items()}
+    assert set(ways) == set(structure.WAYS)
+    moves = {name: len(way.moves) for name, way in ways.items()}
+    assert moves["a post"] <= POST_MOVES
+    assert moves["a read"] <= READ_MOVES
+    assert moves["a flush of data"] <= FLUSH_MOVES
+    assert moves["a flush of definitions and data"] <= DEFINING_MOVES
+    assert len(ways["a flush of data"].climbs) <= FLUSH_CLIMBS, ways["a flush of data"].climbs
+
+
+def test_each_room_names_its_modules() -> None:
+    for init in sorted(PACKAGE.rglob("*/__init__.py")):
+        room = init.parent.relative_to(PACKAGE).as_posix()
+        if room not in WITHOUT_A_TABLE:
+            told = ast.get_docstring(ast.parse(init.read_text())) or ""
+            modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__", "__main__"}
+            modules |= {path.parent.name for path in init.parent.glob("*/__init__.py")}
+            missing = {name for name in modules if f"`{name}`" not in told and f"`{name}/`" not in told}
+            assert not missing, f"the docstring of pnc_vol/{room} does not name {sorted(missing)}"
+            # the first cell of a row names modules that are there
+            named = set(re.findall(r"(?m)^`(\w+)/?`", told))
+            assert named <= modules, (
+                f"the docstring of pnc_vol/{room} names {sorted(named - modules)}, which are not there"
+            )
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert not [name_of(path) for path in MODULES if path.stem in VAGUE or path.parent.name in VAGUE]
 
 
-def test_every_module_says_what_it_knows() -> None:
-    for name, tree in trees():
+def test_every_module_says_what_it_knows(sources: structure.Sources) -> None:
+    for name, tree in trees(sources):
         if tree.body:
             assert ast.get_docstring(tree), f"{name} has no docstring"
 
 
-def test_only_options_reads_the_environment() -> None:
+def test_only_options_reads_the_environment(sources: structure.Sources) -> None:
     readers = {
         name
-        for name, tree in trees()
+        for name, tree in trees(sources)
         for node in ast.walk(tree)
         if (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb"))
         or (
