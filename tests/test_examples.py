@@ -276,6 +276,13 @@ def test_the_slurm_job(killed: bool, tmp_path: Path) -> None:
         assert data["x"][:].tolist() == [1, 1, 2, 2]
 
 
+def test_a_layout_of_raw_files(tmp_path: Path) -> None:
+    out = run("plugin_layout/pnc_vol_rawfiles.py", "raw.nc", cwd=tmp_path)
+    assert "raw.nc.raw/x: [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]" in out
+    assert "x[:, 1]: [1.0, 4.0] steps: [0, 10, 20]" in out
+    assert np.fromfile(tmp_path / "raw.nc.raw" / "steps", ">i4").tolist() == [0, 10, 20]
+
+
 def test_the_table_of_examples_is_whole() -> None:
     table = (EXAMPLES / "README.md").read_text()
     for path in EXAMPLES.iterdir():
