@@ -16,7 +16,6 @@ __all__ = [
     "copy_pieces",
     "in_order",
     "joined",
-    "split_rounds",
     "spread",
     "touching",
     "within",
@@ -145,30 +144,6 @@ def _windows(memory: Bytes, n: int) -> npt.NDArray[np.void]:
 
 def _elements(memory: Bytes, unit: int) -> npt.NDArray[np.unsignedinteger]:
     return memory[: memory.nbytes // unit * unit].view(f"u{unit}")
-
-
-def split_rounds(extents: Extents, nbytes: int) -> list[Extents]:
-    """Cut extents, in the order they have, into parts of `nbytes` bytes each but for the last.
-
-    Examples
-    --------
-    >>> whole = Extents(*np.array([[0, 100], [6, 6], [0, 6]]))
-    >>> [part.length.tolist() for part in split_rounds(whole, 8)]
-    [[6, 2], [4]]
-    """
-    end = np.cumsum(extents.length)
-    total = int(end[-1]) if len(end) else 0
-    if total <= nbytes:
-        return [extents] if total else []
-    start = end - extents.length
-    parts = []
-    for low in range(0, total, nbytes):
-        high = min(low + nbytes, total)
-        part = slice(int(np.searchsorted(end, low, side="right")), int(np.searchsorted(start, high, side="left")))
-        skip = np.maximum(low - start[part], 0)
-        length = np.minimum(end[part], high) - start[part] - skip
-        parts.append(Extents(extents.offset[part] + skip, length, extents.place[part] + skip))
-    return parts
 
 
 def within(extents: Extents, nbytes: int) -> Extents:

@@ -37,7 +37,6 @@ from pnc_vol.drivers.byte_copy import (
     copy_pieces,
     in_order,
     joined,
-    split_rounds,
     spread,
     touching,
     within,
@@ -47,6 +46,7 @@ from pnc_vol.drivers.descriptor import Descriptor, one_node
 from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
 from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
+from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import System
 
@@ -338,7 +338,7 @@ class MpioDriver(Root):
         try:
             if writing and self._comm.rank == 0:
                 missing = -self._size()
-            parts = split_rounds(extents, self._round if self._typed else min(self._round, PLAIN_ROUND))
+            parts = list(blocks.rounds(extents, self._round if self._typed else min(self._round, PLAIN_ROUND)))
             counts = [len(joined(part.offset, part.length)[0]) for part in parts]
             runs = max(counts, default=0) if self._typed else sum(counts)
             end = int(parts[-1].offset[-1] + parts[-1].length[-1]) if parts else 0

@@ -1,4 +1,4 @@
-"""Extents made few, disjoint and sorted, met with each other and cut: the hot path of a flush.
+"""Extents made few, disjoint and sorted, and met with each other: the hot path of a flush.
 
 Knows: extents. Does not know: variables, requests, files.
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.extents.ragged import spread
 
-__all__ = ["coalesce", "intersect", "last_wins", "split"]
+__all__ = ["coalesce", "intersect", "last_wins"]
 
 
 def coalesce(extents: Extents) -> Extents:
@@ -218,26 +218,3 @@ def intersect(a_offset: Int64, a_length: Int64, b_offset: Int64, b_length: Int64
         kept = length > 0
         return ia[kept], ib[kept], offset[kept], length[kept]
     return ia, ib, offset, length
-
-
-def split(extents: Extents, limit: int) -> Extents:
-    """Cut extents into pieces of at most `limit` bytes, in the same order.
-
-    Raises
-    ------
-    ValueError
-        `limit` is below 1.
-
-    Examples
-    --------
-    >>> split(Extents(*(np.array(c) for c in ([0, 20], [9, 2], [0, 9]))), 4).length.tolist()
-    [4, 4, 1, 2]
-    """
-    if limit < 1:
-        raise ValueError(f"extents cannot be split into pieces of {limit} bytes; ask for at least 1")
-    offset, length, place = extents = _without_empty(extents)
-    if not length.size or int(length.max()) <= limit:
-        return extents
-    owner, step = spread((length + (limit - 1)) // limit)
-    step *= limit
-    return Extents(offset[owner] + step, np.minimum(length[owner] - step, limit), place[owner] + step)

@@ -19,9 +19,9 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import DefinitionError
+from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.opening import memory_copy, open_copy
-from pnc_vol.flush.stream import blocks_of
 from pnc_vol.layout.base import Layout, LostRecords
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _regrown(session: Session, lost: LostRecords) -> Iterator[tuple[int, int, in
 def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
     """Copy this rank's share of the pieces; `place` is the offset in the target."""
     room = np.empty(_BLOCK, np.uint8)
-    for i, block in enumerate(blocks_of(pieces, _BLOCK)):
+    for i, block in enumerate(rounds(pieces, _BLOCK)):
         if i % size != rank:
             continue
         ends = np.cumsum(block.length)

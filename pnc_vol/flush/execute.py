@@ -24,6 +24,7 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
+from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.plan import Plan, Relative, unmerged
@@ -127,16 +128,10 @@ def _in_one(batch: Batch) -> Tables | None:
 
 def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
     """What is planned and written at once: variables, and the numbers of their items."""
-    groups: list[list[tuple[int, int]]] = []
-    room = 0
-    for uid in uids:
-        for i, size in enumerate(batch.sizes(uid)):
-            if not groups or size > room:
-                groups.append([])
-                room = MOST_RUNS
-            groups[-1].append((uid, i))
-            room -= size
-    return groups
+    items = [(uid, i, size) for uid in uids for i, size in enumerate(batch.sizes(uid))]
+    sizes = np.fromiter((size for _, _, size in items), np.int64, len(items))
+    end = np.cumsum(sizes)
+    return [[item[:2] for item in items[first:last]] for first, last in groups(end - sizes, end, MOST_RUNS)]
 
 
 def extents_of(

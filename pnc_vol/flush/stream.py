@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.merge import last_wins, split
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.queue.batches import LentBatch
 
-__all__ = ["BLOCK", "blocks_of", "in_parallel", "write_lent"]
+__all__ = ["BLOCK", "in_parallel", "write_lent"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -77,18 +78,6 @@ def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: i
         raise failed[0]
 
 
-def blocks_of(extents: Extents, limit: int = BLOCK) -> Iterator[Extents]:
-    """The extents in groups of at most `limit` bytes; longer ones are cut."""
-    cut = split(extents, limit)
-    ends = np.cumsum(cut.length)
-    first = 0
-    while first < len(ends):
-        base = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, base + limit, side="right")))
-        yield Extents(cut.offset[first:last], cut.length[first:last], cut.place[first:last])
-        first = last
-
-
 def write_lent(batch: LentBatch, extents: Extents, driver: Driver) -> None:
     """Write extents whose ``place`` is an address in a lent array."""
 
@@ -107,4 +96,4 @@ def write_lent(batch: LentBatch, extents: Extents, driver: Driver) -> None:
 
         return run
 
-    in_parallel(driver, (task(block) for block in blocks_of(last_wins(extents))))
+    in_parallel(driver, (task(block) for block in rounds(last_wins(extents), BLOCK)))

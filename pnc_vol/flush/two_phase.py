@@ -32,6 +32,7 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.extents.blocks import extents_between
 from pnc_vol.extents.model import Extents, Int64, one_extent
 from pnc_vol.extents.ragged import before
 from pnc_vol.flush.node_shared_memory import shared_memory
@@ -289,14 +290,7 @@ class _Round:
 
     def within(self, part: _Part) -> Extents:
         """This rank's pieces of a part of the file."""
-        low = int(np.searchsorted(self.ends, part.first, side="right"))
-        high = int(np.searchsorted(self.extents.offset, part.last, side="left"))
-        offset, length, place = (column[low:high] for column in self.extents)
-        if len(offset) and (offset[0] < part.first or offset[-1] + length[-1] > part.last):
-            skip = np.maximum(part.first - offset, 0)
-            length = np.minimum(offset + length, part.last) - offset - skip
-            offset, place = offset + skip, place + skip
-        return Extents(offset, length, place)
+        return extents_between(self.extents, self.ends, part.first, part.last)
 
     # ----------------------------------------------------------------------------------------- messages
 

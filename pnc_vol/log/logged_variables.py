@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
@@ -152,14 +153,11 @@ def cut_to_rounds(rows: Rows, owner: Int64, limit: int) -> Iterator[tuple[dict[i
     order = np.argsort(rows[:, 3], kind="stable")
     rows, owner = rows[order], owner[order]
     ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
-    first = 0
-    while first < len(rows):
+    for first, last in groups(rows[:, 3], ends, limit):
         base = int(rows[first, 3])
-        last = max(first + 1, int(np.searchsorted(ends, base + limit, side="right")))
         part, of = rows[first:last].copy(), owner[first:last]
         part[:, 3] -= base
         yield {uid: part[of == uid] for uid in np.unique(of).tolist()}, base, int(ends[last - 1]) - base
-        first = last
 
 
 def rows_of_request(table: array[int], request: int) -> tuple[int, int]:

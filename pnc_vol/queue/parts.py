@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -18,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.blocks import blocks, runs_between
+from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
 
 __all__ = ["parts", "run_elements"]
@@ -70,9 +69,10 @@ def parts(
         limit = max(1, min(most_elements, most_runs * length))
         single = None if one is None else Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
         found = runs(selection, record=record) if single is None else single
-        begins = before(found.length)
+        end = np.cumsum(found.length)
+        begin = end - found.length
         for first, part in pieces(values, limit):
-            some = slice_runs(found, begins, first, part.size)
+            some = runs_between(found, begin, end, first, part.size)
             yield (_cut(some, inner) if single is not None and inner else some), part
         return
     limit = max(1, min(most_elements, most_runs * run_elements(selection)))
@@ -89,27 +89,16 @@ def _cut(one: Runs, inner: int) -> Runs:
 
 def _boxes(selection: Selection, values: Array, limit: int) -> Iterator[tuple[Selection, Array]]:
     """A hyperslab, with or without an index array, in hyperslabs of at most `limit` elements."""
-    count = selection.count
-    axis = 0
-    while axis < len(count) - 1 and math.prod(count[axis + 1 :]) > limit:
-        axis += 1
-    step = max(1, limit // math.prod(count[axis + 1 :]))
-    for outer in itertools.product(*map(range, count[:axis])):
-        for low in range(0, count[axis], step):
-            high = min(low + step, count[axis])
-            first = (*outer, low, *(0 for _ in count[axis + 1 :]))
-            size = (*(1 for _ in outer), high - low, *count[axis + 1 :])
-            index = selection.index
-            if index is not None:
-                at = first[selection.axis]
-                index = index[at : at + size[selection.axis]]
-            start = tuple(
-                s if i == selection.axis else s + f * d
-                for i, (s, f, d) in enumerate(zip(selection.start, first, selection.stride, strict=True))
-            )
-            box = selection._replace(start=start, count=size, dropped=0, result_shape=size, index=index)
-            at_once: tuple[Any, ...] = (*outer, slice(low, high))
-            yield box, values[at_once].reshape(size)
+    for block in blocks(selection.count, 1, limit):
+        size = tuple(along.stop - along.start for along in block)
+        index = selection.index
+        if index is not None:
+            index = index[block[selection.axis]]
+        start = tuple(
+            s if i == selection.axis else s + along.start * d
+            for i, (s, along, d) in enumerate(zip(selection.start, block, selection.stride, strict=True))
+        )
+        yield selection._replace(start=start, count=size, dropped=0, result_shape=size, index=index), values[block]
 
 
 def pieces(values: Array, limit: int) -> Iterator[tuple[int, Array]]:
@@ -117,30 +106,10 @@ def pieces(values: Array, limit: int) -> Iterator[tuple[int, Array]]:
 
     Parts are views; a part that has several rows is not contiguous if the array is not.
     """
-    if values.size <= limit:
-        if values.size:
-            yield 0, values
-        return
-    row = math.prod(values.shape[1:])
-    if row > limit:
-        for i in range(values.shape[0]):
-            for first, part in pieces(values[i], limit):
-                yield i * row + first, part
-        return
-    step = limit // row
-    for i in range(0, values.shape[0], step):
-        yield i * row, values[i : i + step]
-
-
-def slice_runs(whole: Runs, begins: Int64, first: int, count: int) -> Runs:
-    """The runs of elements `first` to ``first + count`` of what the runs enumerate; `begins` is the first of each."""
-    if len(whole.start) == 1:
-        return Runs(whole.start + first, np.array([count], np.int64))
-    low = int(np.searchsorted(begins, first, side="right")) - 1
-    high = int(np.searchsorted(begins, first + count, side="left"))
-    start, length = whole.start[low:high].copy(), whole.length[low:high].copy()
-    skipped = first - int(begins[low])
-    start[0] += skipped
-    length[0] -= skipped
-    length[-1] -= int(begins[high - 1] + whole.length[high - 1]) - (first + count)
-    return Runs(start, length)
+    first = 0
+    for block in blocks(values.shape, 1, limit):
+        # With an ellipsis even a single value is an array.
+        inside: tuple[Any, ...] = (*block, ...)
+        part = values[inside]
+        yield first, part
+        first += part.size

@@ -13,7 +13,6 @@ from pnc_vol.drivers.byte_copy import (
     copy_pieces,
     in_order,
     joined,
-    split_rounds,
     spread,
     within,
     without_overlap,
@@ -39,14 +38,6 @@ def test_in_order(extents: Extents) -> None:
     assert sorted(bytes_of(ordered)) == sorted(bytes_of(extents))
     assert ordered.length.all()
     assert (np.diff(ordered.offset) >= 0).all()
-
-
-@given(any_extents, st.integers(1, 40))
-def test_split_rounds(extents: Extents, nbytes: int) -> None:
-    parts = split_rounds(extents, nbytes)
-    assert [byte for part in parts for byte in bytes_of(part)] == bytes_of(extents)
-    assert [part.nbytes for part in parts[:-1]] == [nbytes] * (len(parts) - 1)
-    assert all(0 < part.nbytes <= nbytes for part in parts)
 
 
 @given(any_extents)

@@ -1,12 +1,14 @@
-"""Blocks cover a shape once, in order, within the budget."""
+"""Rounds and blocks cover the whole once, in order, within the budget."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.extents.blocks import CHUNK_EXCESS, block_shape, blocks
+from pnc_vol.extents.blocks import CHUNK_EXCESS, block_shape, blocks, extents_between, groups, rounds, runs_between
+from pnc_vol.extents.model import Extents, Runs
 
 shapes = st.lists(st.integers(1, 9), max_size=4).map(tuple)
 
@@ -47,3 +49,57 @@ def test_blocks_are_whole_chunks_where_a_chunk_fits():
 def test_a_chunk_far_beyond_the_budget_is_cut():
     step = block_shape((10_000, 1000), 8, 80_000, chunks=(10_000, 1000))
     assert step == (10, 1000)
+
+
+@st.composite
+def any_extents(draw):
+    rows = draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), st.integers(0, 90)), max_size=20))
+    return Extents(*np.array(rows, np.int64).reshape(-1, 3).T)
+
+
+def bytes_of(extents):
+    """Every byte: its offset and its place."""
+    return [(o + i, p + i) for o, n, p in zip(*(column.tolist() for column in extents), strict=True) for i in range(n)]
+
+
+@given(any_extents(), st.integers(1, 40))
+def test_rounds_keep_bytes_and_order_and_are_full_but_for_the_last(extents, nbytes):
+    parts = list(rounds(extents, nbytes))
+    assert [byte for part in parts for byte in bytes_of(part)] == bytes_of(extents)
+    assert [part.nbytes for part in parts[:-1]] == [nbytes] * (len(parts) - 1)
+    assert all(0 < part.nbytes <= nbytes for part in parts)
+
+
+def test_rounds_refuse_less_than_a_byte():
+    with pytest.raises(ValueError, match="at least 1"):
+        list(rounds(Extents(*np.array([[0], [4], [0]])), 0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12), st.integers(0, 90), st.integers(0, 50))
+def test_extents_between_are_the_bytes_of_that_part_of_the_file(gaps, first, nbytes):
+    gap, length = np.array(gaps, np.int64).reshape(-1, 2).T
+    end = np.cumsum(gap + length)
+    extents = Extents(end - length, length, np.cumsum(length)[::-1].copy())
+    found = bytes_of(extents_between(extents, end, first, first + nbytes))
+    assert found == [one for one in bytes_of(extents) if first <= one[0] < first + nbytes]
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 9)), min_size=1, max_size=12), st.data())
+def test_runs_between_are_those_elements(rows, data):
+    runs = Runs(*np.array(rows, np.int64).T)
+    end = np.cumsum(runs.length)
+    first = data.draw(st.integers(0, int(end[-1]) - 1))
+    count = data.draw(st.integers(1, int(end[-1]) - first))
+    found = runs_between(runs, end - runs.length, end, first, count)
+    every = [s + i for s, n in zip(*(c.tolist() for c in runs), strict=True) for i in range(n)]
+    assert [s + i for s, n in zip(*(c.tolist() for c in found), strict=True) for i in range(n)] == every[first:][:count]
+
+
+@given(st.lists(st.integers(0, 12), max_size=20), st.integers(1, 20))
+def test_groups_take_as_many_as_fit_and_at_least_one(sizes, limit):
+    end = np.cumsum(np.array(sizes, np.int64))
+    found = list(groups(end - sizes, end, limit))
+    assert [i for first, last in found for i in range(first, last)] == list(range(len(sizes)))
+    for first, last in found:
+        assert sum(sizes[first:last]) <= limit or last == first + 1
+        assert last == len(sizes) or sum(sizes[first : last + 1]) > limit

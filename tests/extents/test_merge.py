@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnc_vol.extents.merge import coalesce, intersect, last_wins, split
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.merge import coalesce, intersect, last_wins
 from pnc_vol.extents.model import Extents
 
 SPACE = 64
@@ -148,23 +149,9 @@ def test_intersect_passes_over_empty_ranges():
     assert [c.tolist() for c in (ia, ib, offset, length)] == [[1, 1], [0, 2], [2, 4], [2, 3]]
 
 
-@settings(max_examples=200, deadline=None)
-@given(any_extents(), st.integers(1, 40))
-def test_split_keeps_bytes_and_order(extents, limit):
-    made = split(extents, limit)
-    assert byte_list(made) == byte_list(extents)
-    assert all(0 < n <= limit for n in made.length.tolist())
-    assert made.length.size == sum(-(-n // limit) for n in extents.length.tolist())
-
-
-def test_split_refuses_a_limit_below_one():
-    with pytest.raises(ValueError, match="at least 1"):
-        split(packed([0], [4]), 0)
-
-
 def test_columns_stay_int64():
     extents = packed([9, 0, 4, 4], [3, 5, 2, 2])
-    for made in (coalesce(extents), last_wins(extents), split(extents, 2), last_wins(packed([], []))):
+    for made in (coalesce(extents), last_wins(extents), *rounds(extents, 2), last_wins(packed([], []))):
         assert {c.dtype for c in made} == {np.dtype(np.int64)}
     assert {c.dtype for c in intersect(extents.offset, extents.length, np.array([0]), np.array([9]))} == {
         np.dtype("i8")

@@ -1,12 +1,15 @@
-"""Reads of one run of numbers that lie in the file: what most reads are, in few steps.
+"""Reads of runs of numbers that lie in the file: what most reads are, in few steps, from the file into the result.
 
-Knows: places of variables, indices, drivers. Does not know: fill values, posts; whoever calls falls back to `fetch`
-where these matter: None here always means "read it in the general way".
+Knows: places of variables, indices, runs, drivers. Does not know: fill values, writes that are not flushed; who calls
+falls back to `fetch` where these matter: None or False here always means "read it in the general way".
 
 Rules
 -----
-1. What has to be known of a variable is looked up once for each layout in force (`Layout.facts`).
-2. The bytes go into the result itself and are swapped there.
+1. What has to be known of a variable is looked up once for each layout in force (`facts_of`).
+2. A small run is one call of the driver and one swap (`read_run`); it takes no selection, no plan, no thread.
+3. All else goes through `read_numbers`, which makes one pass over the memory of the result: a pass costs as much as
+   the read of a cached file.
+4. Small posted reads are read together, some MiB at a time: a call costs more than the copy out of its memory.
 """
 
 from __future__ import annotations
@@ -18,28 +21,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.blocks import groups, rounds
+from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, one_extent
 from pnc_vol.extents.one_run import Run, one_run
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.flush.stream import BLOCK, in_parallel
+from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
 
-__all__ = ["Facts", "PostedRead", "complete_runs", "facts_of", "iget_run", "offset_of", "read_run", "read_simply"]
+__all__ = [
+    "LEAST_ALONE",
+    "Facts",
+    "PostedRead",
+    "complete_runs",
+    "facts_of",
+    "iget_run",
+    "read_in_place",
+    "read_run",
+    "read_simply",
+]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 
-_LOOK = 16 << 20
-"""Bytes that are converted from a mapped file at a time."""
+_MAPPED, _MAPPED_PIECES = 16 << 20, 4 << 20
+"""Bytes that are converted from a mapped file at a time: of one run, and of several."""
 
 _GROUP = 8 << 20
 """Bytes of posted reads that are read together."""
+
+LEAST_ALONE = 256 << 10
+"""Bytes of a posted read from which on it is worth calls of its own."""
+
+_LEAST_RUN = 4096
+"""Bytes of its runs, on average, from which on they need not be read together with those of other reads."""
 
 
 class Facts(NamedTuple):
@@ -78,7 +100,7 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
     return found
 
 
-def offset_of(session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int) -> int:
+def _offset_of(session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int) -> int:
     """Where a run begins in the file, in bytes; -1 if the file does not hold it in one piece."""
     begin, itemsize, inner, record_size = facts[:4]
     if not inner:
@@ -102,7 +124,7 @@ def read_run(
     session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int, shape: tuple[int, ...]
 ) -> Array | None:
     """`nelems` elements from `start` on, as an array of `shape`; None if the file does not hold them in one piece."""
-    offset = offset_of(session, node, facts, start, nelems) if nelems else -1
+    offset = _offset_of(session, node, facts, start, nelems) if nelems else -1
     if offset < 0:
         return None
     out: Array = np.empty(shape, facts.dtype)
@@ -112,47 +134,75 @@ def read_run(
         if facts.swaps:
             out.byteswap(inplace=True)
         return out
-    flat = out.reshape(-1)
-    return out if _looked(session, facts, flat, offset) or _in_blocks(session, facts, flat, offset) else None
+    whole = read_numbers(session.disk.driver, facts, one_extent(offset, out.nbytes), out.reshape(-1))
+    return out if whole else None
 
 
-def _looked(session: Session, facts: Facts, flat: Array, offset: int) -> bool:
-    """Convert straight from the file's own bytes, in one pass, where they can be had."""
-    driver, blind = session.disk.driver, [False]
+def read_numbers(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:
+    """Fill an array with numbers of the file: what all large reads of runs end in.
 
-    def task(first: int, step: int) -> Callable[[Bytes], None]:
-        part, at = flat[first : first + step], offset + first * facts.itemsize
+    Parameters
+    ----------
+    driver : Driver
+    facts : Facts, of the variable.
+    extents : Extents, one behind another in `flat`, without gaps.
+    flat : ndarray, one-dimensional and contiguous, of the variable's numbers in either byte order.
 
+    Returns
+    -------
+    bool
+        False if the file ended before the data; what `flat` holds is then not known.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    """
+    return _from_mapping(driver, facts, extents, flat) or _in_blocks(driver, facts, extents, flat)
+
+
+def _from_mapping(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:
+    """Convert from the file's own pages where they can be mapped: one pass over memory, and no copy by the kernel."""
+    itemsize, refused = facts.itemsize, [False]
+
+    def task(block: Extents) -> Callable[[Bytes], None]:
         def use(file: Bytes) -> None:
-            part[...] = np.ndarray(part.shape, facts.file_dtype, file, at)
+            for offset, length, first in zip(*(column.tolist() for column in block), strict=True):
+                part = flat[first // itemsize : (first + length) // itemsize]
+                part[...] = np.ndarray(part.shape, facts.file_dtype, file, offset)
 
         def run(_: Bytes) -> None:
-            if not blind[0] and not driver.look(at + part.nbytes, part.nbytes, use):
-                blind[0] = True
+            end = int((block.offset + block.length).max())
+            if not refused[0] and not driver.look(end, block.nbytes, use):
+                refused[0] = True
 
         return run
 
-    step = min(max(BLOCK, flat.nbytes // 2), _LOOK) // facts.itemsize
-    in_parallel(driver, (task(first, step) for first in range(0, flat.size, step)), 0)
-    return not blind[0]
+    # Each task asks once whether the file is still as long as the mapping: few tasks, but one for each of two threads.
+    step = min(max(BLOCK, flat.nbytes // 2), _MAPPED) if len(extents.offset) == 1 else _MAPPED_PIECES
+    in_parallel(driver, (task(block) for block in rounds(extents, step // itemsize * itemsize)), 0)
+    return not refused[0]
 
 
-def _in_blocks(session: Session, facts: Facts, flat: Array, offset: int) -> bool:
-    """Read blocks where they belong, and swap each while it is in the cache."""
+def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:
+    """Read blocks where they belong, and swap each while it is in the cache: no second pass over memory."""
+    memory: Bytes = flat.view(np.uint8)
+    width = facts.itemsize if flat.dtype != facts.file_dtype else 1
     short: list[int] = []
-    step = BLOCK // facts.itemsize
 
-    def task(first: int) -> Callable[[Bytes], None]:
+    def task(block: Extents) -> Callable[[Bytes], None]:
         def run(_: Bytes) -> None:
-            part = flat[first : first + step]
-            if session.disk.driver.read_one(part, offset + first * facts.itemsize) < part.nbytes:
+            nbytes, first = block.nbytes, int(block.place[0])
+            part = memory[first : first + nbytes]
+            one = len(block.offset) == 1
+            if (driver.read_one(part, int(block.offset[0])) if one else driver.read(block, memory)) < nbytes:
                 short.append(first)
-            if facts.swaps:
-                part.byteswap(inplace=True)
+            if width > 1:
+                part.view(flat.dtype).byteswap(inplace=True)
 
         return run
 
-    in_parallel(session.disk.driver, (task(first) for first in range(0, flat.size, step)), 0)
+    in_parallel(driver, (task(block) for block in rounds(extents, BLOCK // facts.itemsize * facts.itemsize)), 0)
     return not short
 
 
@@ -205,6 +255,34 @@ def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -
     return request
 
 
+def read_in_place(session: Session, posted: PostedRead) -> bool:
+    """Fill the array of a large posted read without memory between file and array; False if that cannot be done.
+
+    What stands in the array if the file turns out to be short is written over afterwards.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    """
+    node, out = posted.node, posted.out
+    if out.nbytes < LEAST_ALONE or not out.flags.c_contiguous:
+        return False
+    facts = facts_of(session, node)
+    if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.posted.queue.has(node.uid):
+        return False
+    found = posted.found
+    if len(found.start) * _LEAST_RUN > out.nbytes:
+        return False
+    if facts.inner and int(found.start.max()) >= session.disk.layout.stored_records(node) * facts.inner:
+        return False
+    extents = Place(*facts[:4]).extents(found)
+    if not read_numbers(session.disk.driver, facts, extents, out.reshape(-1)):
+        return False
+    posted.request._complete()
+    return True
+
+
 def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
     """Fill the arrays of those reads that are one run each of numbers in the file; return the others.
 
@@ -235,7 +313,7 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
 
 
 def _offsets(session: Session, node: DatasetNode, facts: Facts, starts: Int64, counts: Int64) -> Int64:
-    """As `offset_of`, for many runs."""
+    """As `_offset_of`, for many runs."""
     there = counts > 0
     offsets = starts * facts.itemsize
     if facts.inner:
@@ -252,26 +330,22 @@ def _in_groups(
     nbytes = counts * facts.itemsize
     ends = np.cumsum(nbytes)
     left: list[PostedRead] = []
-    first = 0
-    while first < len(reads):
-        base = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, base + _GROUP, side="right")))
-        group = reads[first:last]
-        total = int(ends[last - 1]) - base
+    for first, last in groups(ends - nbytes, ends, _GROUP):
+        group, mine = reads[first:last], slice(first, last)
+        base, total = int(ends[first] - nbytes[first]), int(nbytes[mine].sum())
         memory = np.empty(total, np.uint8)
-        extents = Extents(offsets[first:last], nbytes[first:last], ends[first:last] - nbytes[first:last] - base)
+        extents = Extents(offsets[mine], nbytes[mine], ends[mine] - nbytes[mine] - base)
         if session.disk.driver.read(extents, memory) < total:
             left += group
-        else:
-            values = memory.view(facts.dtype)
-            if facts.swaps:
-                values.byteswap(inplace=True)
-            at = 0
-            for posted, n in zip(group, counts[first:last].tolist(), strict=True):
-                out, request = posted.out, posted.request
-                part = values[at : at + n]
-                out[...] = part if out.ndim == 1 else part.reshape(out.shape)
-                request.status, request.error = "done", None
-                at += n
-        first = last
+            continue
+        values = memory.view(facts.dtype)
+        if facts.swaps:
+            values.byteswap(inplace=True)
+        at = 0
+        for posted, n in zip(group, counts[mine].tolist(), strict=True):
+            out, request = posted.out, posted.request
+            part = values[at : at + n]
+            out[...] = part if out.ndim == 1 else part.reshape(out.shape)
+            request.status, request.error = "done", None
+            at += n
     return left

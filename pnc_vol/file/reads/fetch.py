@@ -25,10 +25,16 @@ from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.post import whole_extents
-from pnc_vol.file.reads.contiguous import PostedRead, complete_runs, facts_of, read_run
+from pnc_vol.file.reads.contiguous import (
+    LEAST_ALONE,
+    PostedRead,
+    complete_runs,
+    facts_of,
+    read_in_place,
+    read_run,
+)
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
-from pnc_vol.file.reads.zero_copy import LEAST, read_straight
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.dtypes import decode
 from pnc_vol.mapping.tree import DatasetNode
@@ -71,9 +77,9 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
             if got is not None:
                 return got
         if selection.listed is None and shape and selection.nelems > 1:
-            spread = _strided(session, node, selection)
-            if spread is not None:
-                return spread if element.kind == "number" else decode(spread.view(np.uint8), element, shape)
+            found_whole = _hyperslab(session, node, selection)
+            if found_whole is not None:
+                return found_whole if element.kind == "number" else decode(found_whole.view(np.uint8), element, shape)
     with session.comm.errors_shared() if collective else nullcontext():
         found = runs(selection, record=node.is_record)
     raw = _file_form(session, [(node, found)], collective=collective)[0]
@@ -94,7 +100,7 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     if not reads:
         return
     try:
-        small = [posted for posted in reads if posted.out.nbytes < LEAST or not read_straight(session, posted)]
+        small = [posted for posted in reads if posted.out.nbytes < LEAST_ALONE or not read_in_place(session, posted)]
         reads = complete_runs(session, small)
         raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
@@ -111,7 +117,7 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
 # ------------------------------------------------------------------------------------- from the file
 
 
-def _strided(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
+def _hyperslab(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
     """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional."""
     layout, element = session.disk.layout, node.element
     at = layout.places.get(node.uid)
@@ -137,11 +143,11 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
         with session.comm.errors_shared():
             memory, extents, spots = _prepared(session, wanted)
             session.comm.exchange("read")
-            _read_extents(session, wanted[0][0], extents, memory, together=session.disk.collective)
+            _read_extents(session, wanted[0][0], extents, memory, collective=session.disk.collective)
             session.comm.exchange("read done")
     else:
         memory, extents, spots = _prepared(session, wanted)
-        _read_extents(session, wanted[0][0], extents, memory, together=False)
+        _read_extents(session, wanted[0][0], extents, memory, collective=False)
     raws: list[Bytes] = []
     for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
         raw = memory[first : first + nbytes]
@@ -155,8 +161,8 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     return raws
 
 
-def _read_extents(session: Session, node: DatasetNode, extents: Extents, memory: Bytes, *, together: bool) -> None:
-    got = session.disk.driver.read(extents, memory, collective=together) if together or len(extents.offset) else 0
+def _read_extents(session: Session, node: DatasetNode, extents: Extents, memory: Bytes, *, collective: bool) -> None:
+    got = session.disk.driver.read(extents, memory, collective=collective) if collective or len(extents.offset) else 0
     if got < extents.nbytes and session.options.strict:
         raise ShortFileError(
             f"{node.path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "

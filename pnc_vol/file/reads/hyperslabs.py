@@ -91,7 +91,7 @@ def read_hyperslab(driver: Driver, at: Place, selection: Selection, file_dtype: 
             view: Array = np.ndarray(selection.count, file_dtype, memory, 0, strides)
             out.reshape(selection.count)[...] = view
             return True
-    if _looked(driver, at, weights, selection, file_dtype, out):
+    if _from_mapping(driver, at, weights, selection, file_dtype, out):
         return True
     cut = _best_cut(selection, weights, at.itemsize)
     short: list[int] = []
@@ -101,7 +101,7 @@ def read_hyperslab(driver: Driver, at: Place, selection: Selection, file_dtype: 
     return not short
 
 
-def _looked(
+def _from_mapping(
     driver: Driver, at: Place, weights: list[int], selection: Selection, file_dtype: np.dtype[Any], out: Array
 ) -> bool:
     """The same where the file can be looked at as memory: numpy then picks the elements."""
@@ -129,18 +129,18 @@ def _looked(
                 target[low:high] = whole[index[low:high]]
 
         def run(_: Bytes) -> None:
-            if not blind and not driver.look(end, target[low:high].nbytes, use):
-                blind.append(low)
+            if not refused and not driver.look(end, target[low:high].nbytes, use):
+                refused.append(low)
 
         return run
 
-    blind: list[int] = []
+    refused: list[int] = []
     rows = len(target)
     row = target.nbytes // rows
     # Without a list numpy needs no memory of its own; with one, a block of it should stay in the cache.
     block = max(1, BLOCK // row) if index is not None else max(1, -(-rows // max(1, 2 * target.nbytes // LEAST_SHARED)))
     in_parallel(driver, (task(low, min(low + block, rows)) for low in range(0, rows, block)), 0)
-    return not blind
+    return not refused
 
 
 def _weights(at: Place, shape: tuple[int, ...]) -> list[int]:
