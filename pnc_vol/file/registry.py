@@ -93,6 +93,9 @@ def _leave(token: bytes) -> None:
             tokens.pop(token, None)
             if not tokens:
                 _places.pop(key, None)
+        if entry is not None:
+            # a closed handle keeps its entry; the object that was the file belongs to its owner again
+            entry.target = None
 
 
 def _at(*keys: Any) -> list[Entry]:
