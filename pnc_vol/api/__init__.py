@@ -1,18 +1,17 @@
 """What users hold: h5py's objects over a session.
 
 ===================  ==============================================================================
-`file`               `File`; `opening`: the checks of its keywords; `atomic`: ``f.atomic``
+`file`               `File`; `opening`: its keywords checked, a file opened
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
                      `referring` for the references in a copy; `paths`: from a name to an object; `linking`: links
-`dataset`            `Dataset`; `posting`: iput, iget; `views`: astype, asstr; `fields`: parts of a compound;
-                     `regions`: ``regionref``; `blocks`: `MultiBlockSlice`
-`create`             the checks of ``create_dataset``; `filling`: fill values of a compound;
-                     `ignored_options`: chunks and filters, which CDF does not have; `filters`: ``h5py.filters``
+`dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;
+                     `regions`: references to elements; `blocks`: rare kinds of index, `MultiBlockSlice`
+`create`             the checks of ``create_dataset``, fill values; `ignored_options`: chunks and filters, which CDF
+                     does not have; `filters`: ``h5py.filters``; `refusals`: why something cannot be stored
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes
-`objects`            what all objects have in common; `ids`: ``obj.id``; `links`: h5py's link classes; `datatype`
-`stored`             answers of ``ds.id``: type, space, creation properties
-`explaining`         what an error message adds: the dataset, the value, what to do instead
+`objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits
+`ids`                ``obj.id``; `stored`: its answers about type, space and creation properties
 `module`             is_hdf5, get_config, version; `absent`: register_driver; `virtual`: VirtualLayout
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides
 `recovery`           ``replay()``

@@ -1,4 +1,4 @@
-"""Drivers of HDF5 that a program registers: noted, and refused by name when a file is opened with one.
+"""``register_driver`` and its relatives: drivers of HDF5 are noted, and refused when a file is opened with one.
 
 Knows: the words for drivers. Does not know: files.
 """
@@ -17,15 +17,26 @@ _foreign: set[str] = set()
 
 
 def register_driver(name: str, set_fapl: Any) -> None:
-    """Note the name of a driver of HDF5, for programs that do so when they start; none can carry a CDF file.
+    """Note the name of a driver of HDF5, for programs that register one when they start.
 
-    A driver of ours is registered by the entry points ``pnc_vol.drivers``.
+    No driver of HDF5 can read or write a CDF file; `File` refuses it by name. A driver of pnc_vol is registered by the
+    entry points ``pnc_vol.drivers``.
+
+    Parameters
+    ----------
+    name : str
+    set_fapl : callable
+        Not used.
     """
     _foreign.add(name)
 
 
 def unregister_driver(name: str) -> None:
     """Forget what `register_driver` noted.
+
+    Parameters
+    ----------
+    name : str
 
     Raises
     ------

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.create import check_attribute_version
-from pnc_vol.api.explaining import say_instead
+from pnc_vol.api.create import refusals
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
@@ -143,6 +142,13 @@ class AttributeManager(MutableMappingHDF5):
             Shapes that do not agree, a value that does not fit, or a type that the file's format does not have.
         OSError
             The file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("attrs.nc", "w") as f:
+        ...     f.attrs.create("levels", [1, 2, 3], dtype="i2")
+        ...     f.attrs["levels"].dtype.name
+        'int16'
         """
         session, attrs = self._open()
         text = _named(name)
@@ -157,11 +163,11 @@ class AttributeManager(MutableMappingHDF5):
             try:
                 made = make_attribute(data, shape=shape, dtype=dtype)
             except ConversionError as error:
-                say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
+                refusals().say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
                 raise
             if session.defs.version != 5:
                 made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))
-                check_attribute_version(self._id.node.path, text, made, session.defs.version)
+                refusals().check_attribute(self._id.node.path, text, made, session.defs.version)
             _make_way(self._id.node, text)
             attrs[text] = made
             self._id.node.tree.touch_attributes(self._id.node)
@@ -169,12 +175,26 @@ class AttributeManager(MutableMappingHDF5):
     def modify(self, name: str, value: Any) -> None:
         """Change the value and keep the type; an attribute that is not there is made.
 
+        Parameters
+        ----------
+        name : str
+        value : array-like
+            Of the shape that the attribute has.
+
         Raises
         ------
         TypeError
             The value has another shape.
         OSError
             The attribute is empty, or the file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("modify.nc", "w") as f:
+        ...     f.attrs.create("n", 1, dtype="i2")
+        ...     f.attrs.modify("n", 7)
+        ...     f.attrs["n"].dtype.name, int(f.attrs["n"])
+        ('int16', 7)
         """
         session, attrs = self._open()
         text = _named(name)
@@ -198,6 +218,10 @@ class AttributeManager(MutableMappingHDF5):
 
     def get_id(self, name: str | bytes) -> AttributeID:
         """Type and shape of an attribute, without its value.
+
+        Parameters
+        ----------
+        name : str
 
         Raises
         ------

@@ -21,11 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.explaining import say_instead
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.attributes import Attribute, encode_attribute
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers, plain_element
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
@@ -33,7 +31,6 @@ from pnc_vol.warn import warn_outside
 
 __all__ = [
     "Plan",
-    "check_attribute_version",
     "check_version",
     "fill_bytes",
     "fill_of",
@@ -41,6 +38,7 @@ __all__ = [
     "fill_value",
     "plain",
     "plan",
+    "refusals",
 ]
 
 Shape = tuple[int, ...]
@@ -86,7 +84,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     try:
         return _plan(shape, dtype, data, options)
     except ConversionError as error:
-        say_instead(error, "the data of a dataset", data, dtype)
+        refusals().say_instead(error, "the data of a dataset", data, dtype)
         raise
 
 
@@ -167,7 +165,7 @@ def _plain_kind(shape: Shape, dtype: str) -> tuple[Element, Shape] | None:
 
 
 def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:
-    """Refuse at once what the file's version cannot hold: at a flush it would stand in the way of all the rest.
+    """Refuse at once what the file's version cannot hold: at a flush it would stop everything else.
 
     Parameters
     ----------
@@ -179,35 +177,15 @@ def check_version(path: str, element: Element, shape: Shape | None, version: int
     ValueError
         The type, or the length of an axis.
     """
-    if version == 5:
-        return
-    limits = _limits()
-    limits.check_type(f"dataset {path!r}", element.nc_type, version)
-    for axis, length in enumerate(shape or ()):
-        limits.check_length(f"dataset {path!r}, axis {axis},", length, version)
+    if version != 5:
+        refusals().check_dataset(path, element.nc_type, shape, version)
 
 
-def check_attribute_version(path: str, name: str, attribute: Attribute, version: int) -> None:
-    """Refuse an attribute whose type the file's version cannot hold.
+def refusals() -> ModuleType:
+    """`api.refusals`, which is loaded when something cannot be stored, or the version of the file is not 5."""
+    from pnc_vol.api import refusals as module
 
-    Parameters
-    ----------
-    path, name : str, of the object and of the attribute, for the message
-    version : {1, 2, 5}
-
-    Raises
-    ------
-    ValueError
-        The type.
-    """
-    _limits().check_type(f"attribute {name!r} of {path!r}", encode_attribute(name, attribute)[0].type, version)
-
-
-def _limits() -> ModuleType:
-    # Few files are of another version than 5: what knows their limits is not loaded with the package.
-    from pnc_vol.format import limits
-
-    return limits
+    return module
 
 
 def _conform(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

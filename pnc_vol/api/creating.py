@@ -65,6 +65,12 @@ class Creating(HLObject, MutableMappingHDF5):
         ------
         ValueError
             The name is taken, empty, or below a dataset; or the file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("groups.nc", "w") as f:
+        ...     f.create_group("ocean/surface").name
+        '/ocean/surface'
         """
         if track_times not in (True, False, None):
             raise TypeError("track_times must be either True, False, or None")
@@ -86,10 +92,20 @@ class Creating(HLObject, MutableMappingHDF5):
     def require_group(self, name: str | bytes) -> Group:
         """The group of that name; made if it is missing.
 
+        Parameters
+        ----------
+        name : str
+
         Raises
         ------
         TypeError
             A dataset has the name.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("required.nc", "w") as f:
+        ...     f.require_group("ocean") == f.require_group("ocean")
+        True
         """
         with self._check().lock:
             if name not in self:
@@ -140,6 +156,16 @@ class Creating(HLObject, MutableMappingHDF5):
             The name is taken, shapes do not fit, or the file is open for reading.
         NotYetError
             A type or storage that this version does not have.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("create.nc", "w") as f:
+        ...     t = f.create_dataset("ocean/t", (0, 4), "f4", maxshape=(None, 4), fillvalue=-1)
+        ...     x = f.create_dataset("x", data=[0.5, 1.5])
+        ...     t.resize(2, axis=0)
+        ...     t[0] = 7
+        ...     t[:, 0].tolist(), x.dtype.name
+        ([7.0, -1.0], 'float64')
         """
         oid = self._id
         session = oid.check()
@@ -209,6 +235,12 @@ class Creating(HLObject, MutableMappingHDF5):
         ------
         TypeError
             A group has the name, or shape, maxshape or type do not agree.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("require.nc", "w") as f:
+        ...     f.require_dataset("x", (3,), "f8") == f.require_dataset("x", (3,), "f4")
+        True
         """
         with self._check().lock:
             if name not in self:
@@ -239,6 +271,11 @@ class Creating(HLObject, MutableMappingHDF5):
             Also one of h5py.
         kwupdate
             Keywords of `create_dataset` that differ.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `create_dataset`.
         """
         shown = ("shape", "dtype", "chunks", "compression", "compression_opts", "scaleoffset", "shuffle", "fletcher32")
         kwupdate = {**{key: getattr(other, key) for key in shown}, **_properties(other), **kwupdate}
@@ -248,6 +285,11 @@ class Creating(HLObject, MutableMappingHDF5):
 
     def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Any:
         """Not supported.
+
+        Parameters
+        ----------
+        name, layout, fillvalue
+            As in h5py.
 
         Raises
         ------

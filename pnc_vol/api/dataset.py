@@ -16,26 +16,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from math import prod
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.create import fill_of
-from pnc_vol.api.explaining import say_instead
+from pnc_vol.api.converting import Converting, views
+from pnc_vol.api.create import fill_of, refusals
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
 from pnc_vol.api.ignored_options import Storage
 from pnc_vol.api.objects import stands_for
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, check_scalar, source, target
 from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
-from pnc_vol.mapping.special import check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
-    from pnc_vol.api.views import AsStrView, AsTypeView, FieldsView
     from pnc_vol.file.session import Session
 
 __all__ = ["Dataset", "dataset_of"]
@@ -44,7 +41,7 @@ Shape = tuple[int, ...]
 
 
 @stands_for("dataset")
-class Dataset(Storage, Posting):
+class Dataset(Storage, Posting, Converting):
     """A dataset of a file.
 
     Parameters
@@ -52,7 +49,12 @@ class Dataset(Storage, Posting):
     bind : DatasetID
         The `id` of another `Dataset`.
     readonly : bool
-        Accepted for h5py's sake; the file's mode decides.
+        Accepted as in h5py; the file's mode decides.
+
+    Raises
+    ------
+    ValueError
+        Not a `DatasetID`.
 
     Examples
     --------
@@ -139,6 +141,15 @@ class Dataset(Storage, Posting):
         ------
         RuntimeError
             Scales are attached to this dataset: it cannot be one itself.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("scale.nc", "w") as f:
+        ...     f["x"], f["t"] = [0.5, 1.5], [1, 2]
+        ...     f["x"].make_scale("x")
+        ...     f["t"].dims[0].attach_scale(f["x"])
+        ...     f["t"].dims[0].keys()
+        ['x']
         """
         text = text_of(name)
         session = self._check()
@@ -173,10 +184,10 @@ class Dataset(Storage, Posting):
                 if found is not None:
                     return found if found.shape else found[()]
             if node.element.kind == "composite":
-                views = _views()
-                args, names = views.split_names(args)
+                other = views()
+                args, names = other.split_names(args)
                 if names:
-                    return views.FieldsView(self, names[0] if len(names) == 1 else names)[args]
+                    return other.FieldsView(self, names[0] if len(names) == 1 else names)[args]
             if not shape:
                 early = check_scalar(args, node)
                 if early is not None:
@@ -186,7 +197,7 @@ class Dataset(Storage, Posting):
                 selection = source(shape or (), args)
             array = session.read(node, selection, collective=collective, fields=fields)
         if dtype is not None:
-            array = _views().cast(array, dtype)
+            array = views().cast(array, dtype)
         if array.shape == () and (shape or (args is not Ellipsis and args != (Ellipsis,))):
             return array[()]
         return array
@@ -224,25 +235,6 @@ class Dataset(Storage, Posting):
             raise TypeError(f"Attempt to take len() of {'an empty' if shape is None else 'scalar'} dataset")
         return shape[0]
 
-    def read_direct(self, dest: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
-        """Read into an array that is already there.
-
-        Parameters
-        ----------
-        dest : ndarray
-            Writable; of any strides, and of any type that the values convert to.
-        source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
-            What to read and where to put it; everything by default.
-
-        Raises
-        ------
-        TypeError
-            An empty dataset, an array that cannot be written to, or shapes that do not fit.
-        """
-        if self._node.shape is None:
-            raise TypeError("Empty datasets have no numpy representation")
-        _views().read_into(self, dest, source_sel, dest_sel)
-
     # ----------------------------------------------------------------------------------- writing
 
     def __setitem__(self, args: Any, value: Any) -> None:
@@ -258,36 +250,18 @@ class Dataset(Storage, Posting):
                 self._name_in(error)
                 raise
             except ConversionError as error:
-                say_instead(error, f"values in dataset {node.path!r}", value)
+                refusals().say_instead(error, f"values in dataset {node.path!r}", value)
                 raise
 
     def _write(self, session: Session, node: DatasetNode, args: Any, value: Any) -> None:
         self._id.handle.check_writable("write data")
         fields: tuple[str, ...] = ()
         if node.element.kind == "composite":
-            views = _views()
-            args, fields = views.split_names(args)
+            other = views()
+            args, fields = other.split_names(args)
             if fields:
-                views.fields_of(node.element.dtype, fields, writing=True)
+                other.fields_of(node.element.dtype, fields, writing=True)
         session.write(node, target(node.shape, args), value, fields)
-
-    def write_direct(self, source: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
-        """Post a write of (a part of) an array.
-
-        Parameters
-        ----------
-        source : ndarray, of any strides
-        source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
-            What to take and where it goes; everything by default.
-
-        Raises
-        ------
-        TypeError
-            An empty dataset, no array, or shapes that do not fit.
-        """
-        if self._node.shape is None:
-            raise TypeError("Empty datasets cannot be written to")
-        self[() if dest_sel is None else dest_sel] = _views().taken_from(source, source_sel)
 
     def resize(self, size: Any, axis: int | None = None) -> None:
         """Change the length of axes, within `maxshape`.
@@ -308,6 +282,14 @@ class Dataset(Storage, Posting):
             There is no such axis.
         RuntimeError
             An axis would be longer than `maxshape` allows.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("resize.nc", "w") as f:
+        ...     x = f.create_dataset("x", data=[[1, 2]], maxshape=(None, 2))
+        ...     x.resize(2, axis=0)
+        ...     x[:].tolist()
+        [[1, 2], [0, 0]]
         """
         session = self._check()
         with session.lock:
@@ -325,69 +307,12 @@ class Dataset(Storage, Posting):
             if new != shape:
                 session.resize(node, new)
 
-    # ------------------------------------------------------------------------------------- views
-
-    def astype(self, dtype: npt.DTypeLike) -> Dataset | AsTypeView:
-        """The dataset, read as another type.
-
-        Raises
-        ------
-        TypeError
-            No type; or numpy's string type for a dataset that holds none.
-        """
-        wanted = np.dtype(dtype)
-        mine = self.dtype
-        if wanted == mine:
-            return self
-        if wanted.kind == "T" and check_string_dtype(mine) is None:
-            raise TypeError(f"dset.astype({wanted}) can only be used on datasets with an HDF5 string datatype")
-        return _views().AsTypeView(self, wanted)  # type: ignore[no-any-return]
-
-    def asstr(self, encoding: str | None = None, errors: str = "strict") -> AsStrView:
-        """The dataset, read as ``str``.
-
-        Parameters
-        ----------
-        encoding, errors : as in ``bytes.decode``; the dataset's own encoding by default
-
-        Raises
-        ------
-        TypeError
-            The dataset holds no strings.
-        """
-        info = check_string_dtype(self.dtype)
-        if info is None:
-            raise TypeError("dset.asstr() can only be used on datasets with an HDF5 string datatype")
-        return _views().AsStrView(self, encoding or info.encoding, errors)  # type: ignore[no-any-return]
-
-    def fields(self, names: Any) -> FieldsView:
-        """Some fields of a compound dataset.
-
-        Parameters
-        ----------
-        names : str or list of str
-            One field, whose values are read, or several.
-
-        Raises
-        ------
-        ValueError
-            No compound, or no such field.
-        """
-        return _views().FieldsView(self, names)  # type: ignore[no-any-return]
-
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 dataset>"
         node = self._node
         name = f'"{node.name}"' if node.parent is not None else "(anonymous)"
         return printable(f'<HDF5 dataset {name}: shape {node.shape}, type "{node.element.dtype.str}">')
-
-
-def _views() -> ModuleType:
-    # Conversions and fields are rare: what reads through them is not loaded with the package.
-    from pnc_vol.api import views
-
-    return views
 
 
 def _new_shape(shape: Shape, size: Any, axis: int | None) -> Shape:

@@ -1,12 +1,12 @@
 """Files: h5py's `File`, and how long a file stays open.
 
-Knows: sessions, communicators. Does not know: how requests are carried out; what keywords mean (`opening.py`).
+Knows: sessions. Does not know: how requests are executed; what keywords mean and how a file is opened (`opening`).
 
 Rules
 -----
 1. Closing is flushing: what was posted is in the file. With several ranks, `flush` and `close` are collective.
-2. A ``with`` block that an exception leaves closes the file; with several ranks it only lets go of it
-   (`Session.abort`), because the others may never come to close it.
+2. A ``with`` block that ends with an exception closes the file; with several ranks it only releases it
+   (`Session.abort`), because the others may never call close.
 3. A file nobody holds any more is closed, at the latest when the interpreter exits; see `file.forgotten`.
 4. A file that is opened twice in a process is one session with two handles; see `file.registry`.
 """
@@ -40,7 +40,7 @@ _in_memory = itertools.count()
 class File(Group):
     """A NetCDF file, with h5py's interface.
 
-    Keywords that are not listed are h5py's; they are checked, and most mean nothing for CDF.
+    Other keywords are h5py's; they are checked, and most mean nothing for CDF.
 
     Parameters
     ----------
@@ -164,8 +164,6 @@ class File(Group):
         name = f"pnc_vol_in_memory_nonfile_{next(_in_memory)}"
         return cls(name, "a", driver="core", backing_store=False, fileobj=root, **kwargs)
 
-    # ---------------------------------------------------------------------------------- what it is
-
     @property
     def filename(self) -> str:
         """The name that the file was opened by."""
@@ -186,7 +184,7 @@ class File(Group):
 
     @property
     def libver(self) -> tuple[str, str]:
-        """What was given, for h5py's sake."""
+        """The value of the keyword, as h5py shows it."""
         self._check()
         return self._id.handle.libver
 
@@ -198,9 +196,9 @@ class File(Group):
 
     @property
     def swmr_mode(self) -> bool:
-        """Whether others read the file while it is written: it was opened so, or set to True. It changes nothing.
+        """Whether the file was opened with ``swmr=True``, or this was set to True.
 
-        Each flush leaves a file that others can open, and who has it open for reading calls ``ds.refresh()``.
+        It changes nothing: after each flush other processes can open the file, and readers call ``ds.refresh()``.
 
         Raises
         ------
@@ -219,10 +217,7 @@ class File(Group):
 
     @property
     def atomic(self) -> bool:
-        """True if a write is in the file when it returns, for other ranks to read. Setting it is collective.
-
-        It is MPI's atomic mode; by default writes wait for the flush.
-        """
+        """MPI's atomic mode: a write is in the file when it returns, not at the flush. Setting it is collective."""
         return self._check().posted.at_once
 
     @atomic.setter
@@ -241,15 +236,8 @@ class File(Group):
 
     @property
     def hints(self) -> dict[str, str]:
-        """The hints in force: those of PnetCDF that are understood, and what is handed to MPI-IO."""
-        options = self._check().options
-        known = {
-            "nc_var_align_size": options.var_align,
-            "nc_record_align_size": options.record_align,
-            "nc_header_reserve": options.header_reserve or 0,
-            "pnc_buffer_size": options.buffer_size,
-        }
-        return {**options.hints, **{name: str(value) for name, value in known.items()}, **self._check().log_hints()}
+        """The hints in force: PnetCDF's, as far as they are known here, and those that MPI-IO gets."""
+        return _opening().hints_in_force(self._check())  # type: ignore[no-any-return]
 
     def statistics(self) -> dict[str, Any]:
         """Counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as a dict."""
@@ -262,6 +250,11 @@ class File(Group):
         -------
         FlushReport
             requests, runs, extents, nbytes.
+
+        Raises
+        ------
+        ValueError
+            The file is closed.
 
         Examples
         --------
@@ -278,8 +271,6 @@ class File(Group):
         session = self._check()
         with session.lock:
             return planned(session)
-
-    # ----------------------------------------------------------------------------------- requests
 
     @property
     def requests(self) -> dict[int, Request]:
@@ -298,6 +289,16 @@ class File(Group):
         ------
         OSError
             Some failed.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("wait.nc", "w") as f:
+        ...     x = f.create_dataset("x", (3,), "f8")
+        ...     one, two = x.iput(0, 1.0), x.iput(1, 2.0)
+        ...     f.wait_all([one])
+        ...     f.wait_all()
+        ...     two.status, len(f.requests)
+        ('done', 0)
         """
         self._check().wait(None if requests is None else list(requests))
 
@@ -341,14 +342,38 @@ class File(Group):
         ------
         FlushError
             Requests failed; they stay pending, all others are done, and flush may be called again.
+        RankError
+            Another rank failed, or ranks differ in what they defined.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("flush.nc", "w") as f:
+        ...     f["x"] = [1, 2, 3]
+        ...     f.flush()
+        ...     f.statistics()["last_flush"]["nbytes"]
+        24
         """
         self._check().flush(durable=durable)
 
     def close(self) -> None:
-        """Flush and close; every object of the file is false from then on. A second call does nothing."""
-        self._id.handle.close()
+        """Flush and close; collective with several ranks. A second call does nothing.
 
-    # ------------------------------------------------------------------------------------- as an object
+        Every object of the file is false from then on.
+
+        Raises
+        ------
+        FlushError
+            Requests failed; what they hold is lost.
+
+        Examples
+        --------
+        >>> f = pnc_vol.File("close.nc", "w")
+        >>> f["x"] = 1
+        >>> f.close()
+        >>> bool(f)
+        False
+        """
+        self._id.handle.close()
 
     def __enter__(self) -> File:
         return self
@@ -370,8 +395,7 @@ class File(Group):
 
 
 def _opening() -> ModuleType:
-    # What opens files is loaded with the first file: an import of the package reads few files, which counts on a
-    # cluster's file system.
+    # Loaded with the first file: `import pnc_vol` reads few files, which counts on a cluster's file system.
     from pnc_vol.api import opening
 
     return opening

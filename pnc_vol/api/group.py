@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -21,10 +21,11 @@ from pnc_vol.api import create, paths
 from pnc_vol.api.creating import Creating
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
+from pnc_vol.api.mappings import Visiting
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import ExternalLink, HLObject, SoftLink, stands_for, wrap
 from pnc_vol.errors import DefinitionError, NotFoundError, ReadOnlyKeyError, printable
-from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node
+from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 __all__ = ["Group"]
 
@@ -32,13 +33,18 @@ Found = GroupNode | DatasetNode
 
 
 @stands_for("group")
-class Group(Creating):
+class Group(Creating, Visiting):
     """A group of a file.
 
     Parameters
     ----------
     bind : GroupID
         The `id` of another `Group`, or of a `File`.
+
+    Raises
+    ------
+    ValueError
+        Not a `GroupID`.
 
     Examples
     --------
@@ -264,10 +270,23 @@ class Group(Creating):
     def move(self, source: str | bytes, dest: str | bytes) -> None:
         """Give an object another path; groups on the way to it are made.
 
+        Parameters
+        ----------
+        source, dest : str
+            The old and the new path, relative to this group or absolute.
+
         Raises
         ------
         ValueError
             There is no such object, the new path is taken or lies inside the object, or the file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("move.nc", "w") as f:
+        ...     f["draft"] = [1, 2]
+        ...     f.move("draft", "results/final")
+        ...     f["results/final"].shape
+        (2,)
         """
         if source == dest:
             return
@@ -330,6 +349,14 @@ class Group(Creating):
             There is no such object, and `dest` is a group.
         TypeError
             `dest` is a dataset.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("copy.nc", "w") as f:
+        ...     f["run1/t"] = [1.0, 2.0]
+        ...     f.copy("run1", "run2")
+        ...     f["run2/t"][:].tolist()
+        [1.0, 2.0]
         """
         _copying().copy_into(
             self,
@@ -342,40 +369,6 @@ class Group(Creating):
             expand_refs=expand_refs,
             with_attrs=not without_attrs,
         )
-
-    # --------------------------------------------------------------------------------------- visiting
-
-    def visit(self, func: Callable[[str], Any]) -> Any:
-        """Call `func` with the path of each object below this group, sorted; stop at the first result.
-
-        Returns
-        -------
-        object
-            The first thing that `func` returned which is not None.
-        """
-        return self._visited(lambda path, node: func(path))
-
-    def visititems(self, func: Callable[[str, Any], Any]) -> Any:
-        """As `visit`, with the object as a second argument."""
-        return self._visited(lambda path, node: func(path, self._wrap(node)))
-
-    def visit_links(self, func: Callable[[str], Any]) -> Any:
-        """Call `func` with the path of each link below this group, sorted, wherever it leads."""
-        return self._visited(lambda path, node: func(path), links=True)
-
-    def visititems_links(self, func: Callable[[str, Any], Any]) -> Any:
-        """As `visit_links`, with the link as a second argument."""
-        return self._visited(lambda path, node: func(path, self.get(path, getlink=True)), links=True)
-
-    def _visited(self, func: Callable[[str, Any], Any], *, links: bool = False) -> Any:
-        session = self._check()
-        with session.lock:
-            listed = list(_walk(self._node, "", {id(self._node)}, links))
-        for path, node in listed:
-            result = func(path, node)
-            if result is not None:
-                return result
-        return None
 
     def __repr__(self) -> str:
         if not self:
@@ -395,19 +388,3 @@ def _copying() -> ModuleType:
     from pnc_vol.api import copying
 
     return copying
-
-
-def _walk(group: GroupNode, prefix: str, seen: set[int], links: bool) -> Iterator[tuple[str, Any]]:
-    """Paths and nodes below a group, parents first, each level by name, each object once; with `links` every link."""
-    for name in sorted({**group.children, **group.links} if group.links else group.children):
-        node: Any = group.children.get(name)
-        if node is None:
-            entry = group.links[name]
-            node = getattr(entry, "node", entry if isinstance(entry, Node) else None)
-        known = node is None or id(node) in seen
-        if links or not known:
-            yield prefix + name, node
-        if not known:
-            seen.add(id(node))
-            if isinstance(node, GroupNode):
-                yield from _walk(node, f"{prefix}{name}/", seen, links)

@@ -357,11 +357,22 @@ class Storage:
     def iter_chunks(self, sel: Any = None) -> Iterator[tuple[slice, ...]]:
         """The pieces of `chunks` that cover the dataset, or the selection, as tuples of slices.
 
+        Parameters
+        ----------
+        sel : slice or tuple of slice, optional
+
         Raises
         ------
         TypeError
             `chunks` is None.
         ValueError
             The selection is not within the dataset.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("chunks.nc", "w") as f:
+        ...     x = f.create_dataset("x", (4,), "i4", maxshape=(8,))
+        ...     list(x.iter_chunks())
+        [(slice(0, 4, 1),)]
         """
         return iter_chunks(self._node.shape or (), self.chunks, sel)

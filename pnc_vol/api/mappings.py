@@ -1,12 +1,14 @@
-"""h5py's views of mappings: the keys, values and items of groups and attributes.
+"""What makes groups and attributes mappings: h5py's views of keys, values and items, and visits of all below a group.
 
-Knows: Python's mapping protocol, h5py's reprs. Does not know: objects, files.
+Knows: Python's mapping protocol, h5py's reprs, nodes of the tree. Does not know: objects, data.
 """
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from typing import Any
+
+from pnc_vol.mapping.tree import GroupNode, Node
 
 __all__ = ["ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 
@@ -86,3 +88,111 @@ class MappingHDF5(Mapping[str, Any]):
 
 class MutableMappingHDF5(MappingHDF5, MutableMapping[str, Any]):
     """The same, which can be changed."""
+
+
+class Visiting:
+    """The part of `Group` that goes through everything below it."""
+
+    _id: Any
+    _wrap: Callable[[Any], Any]
+    get: Callable[..., Any]
+
+    def visit(self, func: Callable[[str], Any]) -> Any:
+        """Call `func` with the path of each object below this group, sorted; stop at the first result.
+
+        Parameters
+        ----------
+        func : callable
+            ``func(path)``; each object is visited once, whatever names it has.
+
+        Returns
+        -------
+        object
+            The first result of `func` that is not None; else None.
+
+        Raises
+        ------
+        ValueError
+            The file is closed.
+        """
+        return self._visited(lambda path, node: func(path))
+
+    def visititems(self, func: Callable[[str, Any], Any]) -> Any:
+        """As `visit`, with the object as a second argument.
+
+        Parameters
+        ----------
+        func : callable
+            ``func(path, object)``
+
+        Raises
+        ------
+        ValueError
+            The file is closed.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("visit.nc", "w") as f:
+        ...     f["a/x"] = 1
+        ...     f.visititems(lambda path, obj: print(path, type(obj).__name__))
+        a Group
+        a/x Dataset
+        """
+        return self._visited(lambda path, node: func(path, self._wrap(node)))
+
+    def visit_links(self, func: Callable[[str], Any]) -> Any:
+        """Call `func` with the path of each link below this group, sorted, wherever it leads.
+
+        Parameters
+        ----------
+        func : callable
+            ``func(path)``
+
+        Raises
+        ------
+        ValueError
+            The file is closed.
+        """
+        return self._visited(lambda path, node: func(path), links=True)
+
+    def visititems_links(self, func: Callable[[str, Any], Any]) -> Any:
+        """As `visit_links`, with the link as a second argument.
+
+        Parameters
+        ----------
+        func : callable
+            ``func(path, link)``
+
+        Raises
+        ------
+        ValueError
+            The file is closed.
+        """
+        return self._visited(lambda path, node: func(path, self.get(path, getlink=True)), links=True)
+
+    def _visited(self, func: Callable[[str, Any], Any], *, links: bool = False) -> Any:
+        session = self._id.check()
+        with session.lock:
+            node = self._id.node
+            listed = list(_walk(node, "", {id(node)}, links))
+        for path, node in listed:
+            result = func(path, node)
+            if result is not None:
+                return result
+        return None
+
+
+def _walk(group: GroupNode, prefix: str, seen: set[int], links: bool) -> Iterator[tuple[str, Any]]:
+    """Paths and nodes below a group, parents first, each level by name, each object once; with `links` every link."""
+    for name in sorted({**group.children, **group.links} if group.links else group.children):
+        node: Any = group.children.get(name)
+        if node is None:
+            entry = group.links[name]
+            node = getattr(entry, "node", entry if isinstance(entry, Node) else None)
+        known = node is None or id(node) in seen
+        if links or not known:
+            yield prefix + name, node
+        if not known:
+            seen.add(id(node))
+            if isinstance(node, GroupNode):
+                yield from _walk(node, f"{prefix}{name}/", seen, links)

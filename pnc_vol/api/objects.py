@@ -173,6 +173,11 @@ class Datatype(HLObject):
     bind : TypeID
         The `id` of another `Datatype`.
 
+    Raises
+    ------
+    ValueError
+        Not a `TypeID`.
+
     Examples
     --------
     >>> import pnc_vol

@@ -44,6 +44,7 @@ __all__ = [
     "check_keywords",
     "driver_stack",
     "file_name",
+    "hints_in_force",
     "open_handle",
     "refuse_remote",
     "root_in_memory",
@@ -73,7 +74,7 @@ class OpenArguments:
 
 
 Prepared = tuple[str, OpenArguments, str, Any]
-"""Path, arguments, the path without links ("" if there is no file), and the object that is the file."""
+"""Path, arguments, the resolved path ("" if there is no file), and the file-like object."""
 
 
 def open_handle(
@@ -217,7 +218,7 @@ _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def refuse_remote(path: str) -> None:
-    """Complain of an address of a file on another computer.
+    """Refuse the address of a file on another computer.
 
     Raises
     ------
@@ -331,6 +332,18 @@ def _root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any
     if target is None or isinstance(target, Driver):
         return target, None
     return FileObjectDriver(target, writable=mode != "r", system=system), target
+
+
+def hints_in_force(session: Session) -> dict[str, str]:
+    """The hints that a file has; see `File.hints`."""
+    given = session.options
+    known = {
+        "nc_var_align_size": given.var_align,
+        "nc_record_align_size": given.record_align,
+        "nc_header_reserve": given.header_reserve or 0,
+        "pnc_buffer_size": given.buffer_size,
+    }
+    return {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
 
 
 def start_swmr(session: Session, handle: Handle, value: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pnc_vol.api.explaining import name_dataset
+from pnc_vol.api.create import refusals
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
@@ -107,7 +107,7 @@ class Posting(HLObject):
 
     def _name_in(self, error: SelectionError) -> None:
         """Say in an error that it is about this dataset."""
-        name_dataset(error, self._id.node)
+        refusals().name_dataset(error, self._id.node)
 
     @property
     def collective(self) -> contextlib.AbstractContextManager[None]:
@@ -139,6 +139,22 @@ class Posting(HLObject):
         Returns
         -------
         Request
+
+        Raises
+        ------
+        ValueError, IndexError, TypeError
+            An index that does not fit the dataset, or values that do not fit the index or the type.
+        OSError
+            The file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("iput.nc", "w") as f:
+        ...     x = f.create_dataset("x", (100,), "f8")
+        ...     requests = [x.iput(slice(i, i + 10), np.full(10, i)) for i in range(0, 100, 10)]
+        ...     f.wait_all()
+        ...     requests[0].status, x[95].item()
+        ('done', 90.0)
         """
         session = self._id.check()
         with session.lock:
@@ -163,6 +179,19 @@ class Posting(HLObject):
         -------
         Request
             Its `array` holds the values once it is done.
+
+        Raises
+        ------
+        ValueError, IndexError, TypeError
+            An index that does not fit the dataset, or an array that does not fit the index.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("iget.nc", "w") as f:
+        ...     x = f.create_dataset("x", data=[1, 2, 3])
+        ...     request = x.iget(slice(1, 3))
+        ...     request.wait().tolist()
+        [2, 3]
         """
         session = self._id.check()
         with session.lock:
@@ -189,6 +218,21 @@ class Posting(HLObject):
         Returns
         -------
         Request
+
+        Raises
+        ------
+        ValueError, IndexError, TypeError
+            Subarrays outside the dataset, or values that are not as many as their elements.
+        OSError
+            The file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("varn.nc", "w") as f:
+        ...     x = f.create_dataset("x", (4, 4), "i4")
+        ...     x.iput_many([[0, 0], [2, 1]], [[1, 2], [1, 3]], [1, 2, 3, 4, 5]).wait()
+        ...     x[2].tolist()
+        [0, 3, 4, 5]
         """
         session = self._id.check()
         with session.lock:
@@ -210,6 +254,19 @@ class Posting(HLObject):
         Returns
         -------
         Request
+            Its `array` holds the elements of all subarrays, one subarray after another.
+
+        Raises
+        ------
+        ValueError, IndexError, TypeError
+            Subarrays outside the dataset, or an array of another size.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("varn.nc", "w") as f:
+        ...     x = f.create_dataset("x", data=np.arange(16).reshape(4, 4))
+        ...     x.iget_many([[0, 0], [2, 1]], [[1, 2], [1, 3]]).wait().tolist()
+        [0, 1, 9, 10, 11]
         """
         session = self._id.check()
         with session.lock:
@@ -220,7 +277,21 @@ class Posting(HLObject):
                 raise
 
     def flush(self) -> None:
-        """Complete what this process has posted; collective if the file is shared by several ranks."""
+        """Flush the file of this dataset, as `File.flush`; collective if several ranks share it.
+
+        Raises
+        ------
+        FlushError
+            Requests failed; see `File.flush`.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("flush.nc", "w") as f:
+        ...     x = f.create_dataset("x", data=[1, 2])
+        ...     x.flush()
+        ...     len(f.requests)
+        0
+        """
         self._check().flush()
 
     def refresh(self) -> None:
@@ -235,6 +306,17 @@ class Posting(HLObject):
             The file is gone or cannot be read.
         ValueError
             The dataset is not in the file any more.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("grows.nc", "w") as f:
+        ...     x = f.create_dataset("x", (0,), "i4", maxshape=(None,))
+        >>> reader = pnc_vol.File("grows.nc")
+        >>> seen = reader["x"]
+        >>> seen.refresh()
+        >>> seen.shape
+        (0,)
+        >>> reader.close()
         """
         # what opens files is loaded with the first file, not with the package
         from pnc_vol.file.refreshing import refresh

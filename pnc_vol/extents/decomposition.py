@@ -73,6 +73,11 @@ class Decomposition:
         First index and number of elements along each axis, for each subarray; `counts` None means one element each.
         They are copied.
 
+    Raises
+    ------
+    ValueError
+        The two are not ``(n, ndim)``, or differ in shape.
+
     Examples
     --------
     >>> columns = Decomposition([[0, 1], [1, 3]], [[1, 2], [1, 1]])

@@ -142,7 +142,11 @@ _TEXT = {"utf-8": np.dtype("O", metadata={"vlen": str}), "ascii": np.dtype("O", 
 
 
 def check_string_dtype(dt: Dtype) -> StringInfo | None:
-    """The string's encoding and length, or None if `dt` is not a string type of HDF5."""
+    """The string's encoding and length, or None if `dt` is not a string type of HDF5.
+    Parameters
+    ----------
+    dt : dtype
+    """
     kind = dt.kind
     metadata = metadata_of(dt)
     if kind == "O":
@@ -180,17 +184,30 @@ def enum_dtype(values_dict: Mapping[str, int], basetype: DTypeLike = np.uint8) -
 
 
 def check_enum_dtype(dt: Dtype) -> Any:
-    """The names and values of an enum dtype, or None."""
+    """The names and values of an enum dtype, or None.
+    Parameters
+    ----------
+    dt : dtype
+    """
     return metadata_of(dt).get("enum")
 
 
 def vlen_dtype(basetype: Any) -> Dtype:
-    """A dtype for arrays of varying length of `basetype`; ``vlen_dtype(str)`` is `string_dtype`."""
+    """A dtype for arrays of varying length of `basetype`; ``vlen_dtype(str)`` is `string_dtype`.
+
+    Parameters
+    ----------
+    basetype : dtype-like
+    """
     return np.dtype("O", metadata={"vlen": basetype})
 
 
 def check_vlen_dtype(dt: Dtype) -> Any:
-    """The type of one element of a varying-length dtype, or None."""
+    """The type of one element of a varying-length dtype, or None.
+    Parameters
+    ----------
+    dt : dtype
+    """
     return metadata_of(dt).get("vlen")
 
 
@@ -224,17 +241,29 @@ def opaque_dtype(np_dtype: DTypeLike) -> Dtype:
 
 
 def check_opaque_dtype(dt: Dtype) -> bool:
-    """True if h5py would store `dt` as opaque bytes."""
+    """True if h5py would store `dt` as opaque bytes.
+    Parameters
+    ----------
+    dt : dtype
+    """
     return bool(metadata_of(dt).get("h5py_opaque", False))
 
 
 def check_ref_dtype(dt: Dtype) -> Any:
-    """The reference class of a reference dtype, or None."""
+    """The reference class of a reference dtype, or None.
+    Parameters
+    ----------
+    dt : dtype
+    """
     return metadata_of(dt).get("ref")
 
 
 def check_complex_dtype(dt: Dtype) -> Dtype | None:
-    """The complex dtype that `dt` is, or that its two float fields ``r`` and ``i`` spell; else None."""
+    """The complex dtype that `dt` is, or that its two float fields ``r`` and ``i`` stand for; else None.
+    Parameters
+    ----------
+    dt : dtype
+    """
     if dt.kind == "c":
         return dt
     if dt.names == ("r", "i") and dt.fields is not None:
@@ -246,6 +275,10 @@ def check_complex_dtype(dt: Dtype) -> Dtype | None:
 
 def complex_compat_dtype(dt: DTypeLike) -> Dtype:
     """The compound of two floats, ``r`` and ``i``, that stands for a complex type in HDF5.
+
+    Parameters
+    ----------
+    dt : dtype-like
 
     Raises
     ------
@@ -265,7 +298,12 @@ def complex_compat_dtype(dt: DTypeLike) -> Dtype:
 
 
 def special_dtype(**kwds: Any) -> Dtype:
-    """h5py's older spelling: exactly one of ``vlen=``, ``enum=(basetype, values)``, ``ref=``.
+    """A special dtype, as older programs for h5py ask for it.
+
+    Parameters
+    ----------
+    **kwds
+        Exactly one of ``vlen=basetype``, ``enum=(basetype, values)``, ``ref=class``.
 
     Raises
     ------
@@ -293,7 +331,12 @@ def special_dtype(**kwds: Any) -> Dtype:
 
 
 def check_dtype(**kwds: Any) -> Any:
-    """h5py's older spelling of the ``check_`` functions: one of ``vlen=``, ``enum=``, ``ref=`` with a dtype.
+    """What a special dtype stands for, as older programs for h5py ask for it; see the other ``check_`` functions.
+
+    Parameters
+    ----------
+    **kwds
+        Exactly one of ``vlen=dtype``, ``enum=dtype``, ``ref=dtype``.
 
     Raises
     ------

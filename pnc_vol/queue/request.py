@@ -95,7 +95,12 @@ class Request:
         self._session.cancel([self])
 
     def of(self, session: Any) -> bool:
-        """Whether it was posted to this session; another handle of the same file shares what is posted."""
+        """Whether it was posted to this session; another handle of the same file shares what is posted.
+
+        Parameters
+        ----------
+        session : Session
+        """
         return self._session is session
 
     def __repr__(self) -> str:
