@@ -85,8 +85,8 @@ EXAMPLES = (
     "File", "check", "repack", "patch", "replay", "File.flush", "File.wait_all", "File.cancel", "File.plan",
     "File.close", "Group.create_dataset", "Group.create_group", "Group.require_dataset", "Group.require_group",
     "Group.copy", "Group.move", "Group.visititems", "Dataset.iput", "Dataset.iget", "Dataset.iput_many",
-    "Dataset.iget_many", "Dataset.resize", "Dataset.refresh", "Dataset.flush", "Dataset.read_direct", "Dataset.write_direct",
-    "Dataset.astype", "Dataset.asstr", "Dataset.fields", "Dataset.make_scale", "Dataset.iter_chunks",
+    "Dataset.iget_many", "Dataset.resize", "Dataset.refresh", "Dataset.flush", "Dataset.read_direct",
+    "Dataset.write_direct", "Dataset.astype", "Dataset.asstr", "Dataset.fields", "Dataset.make_scale", "Dataset.iter_chunks",
     "AttributeManager.create", "AttributeManager.modify", "Group", "Dataset", "AttributeManager", "Decomposition",
 )  # fmt: skip
 """What users call first: an example of each runs."""
@@ -117,7 +117,8 @@ def test_examples_of_what_users_call_first_run(tmp_path: Path, monkeypatch: pyte
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for name in EXAMPLES:
         value = known[name]
-        names = {"pnc_vol": pnc_vol, "h5py": pnc_vol, "np": numpy, "File": pnc_vol.File}
+        public_names = {each: getattr(pnc_vol, each) for each in pnc_vol.__all__}
+        names = {**public_names, "pnc_vol": pnc_vol, "np": numpy}
         test = doctest.DocTestParser().get_doctest(inspect.getdoc(value) or "", names, name, None, 0)
         assert test.examples, f"{name} has no example"
         assert not any(example.options.get(doctest.SKIP) for example in test.examples), name

@@ -356,9 +356,7 @@ class File(Group):
         self._check().flush(durable=durable)
 
     def close(self) -> None:
-        """Flush and close; collective with several ranks. A second call does nothing.
-
-        Every object of the file is false from then on.
+        """Flush and close (collective with several ranks); every object of the file is false from then on.
 
         Raises
         ------
