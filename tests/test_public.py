@@ -81,14 +81,45 @@ NEVER_RAISE = {
 }  # fmt: skip
 """They have nothing to refuse."""
 
-EXAMPLES = (
-    "File", "check", "repack", "patch", "replay", "File.flush", "File.wait_all", "File.cancel", "File.plan",
-    "File.close", "Group.create_dataset", "Group.create_group", "Group.require_dataset", "Group.require_group",
-    "Group.copy", "Group.move", "Group.visititems", "Dataset.iput", "Dataset.iget", "Dataset.iput_many",
-    "Dataset.iget_many", "Dataset.resize", "Dataset.refresh", "Dataset.flush", "Dataset.read_direct",
-    "Dataset.write_direct", "Dataset.astype", "Dataset.asstr", "Dataset.fields", "Dataset.make_scale", "Dataset.iter_chunks",
-    "AttributeManager.create", "AttributeManager.modify", "Group", "Dataset", "AttributeManager", "Decomposition",
-)  # fmt: skip
+EXAMPLES = [
+    "File",
+    "check",
+    "repack",
+    "patch",
+    "replay",
+    "File.flush",
+    "File.wait_all",
+    "File.cancel",
+    "File.plan",
+    "File.close",
+    "Group.create_dataset",
+    "Group.create_group",
+    "Group.require_dataset",
+    "Group.require_group",
+    "Group.copy",
+    "Group.move",
+    "Group.visititems",
+    "Dataset.iput",
+    "Dataset.iget",
+    "Dataset.iput_many",
+    "Dataset.iget_many",
+    "Dataset.resize",
+    "Dataset.refresh",
+    "Dataset.flush",
+    "Dataset.read_direct",
+    "Dataset.write_direct",
+    "Dataset.astype",
+    "Dataset.asstr",
+    "Dataset.fields",
+    "Dataset.make_scale",
+    "Dataset.iter_chunks",
+    "AttributeManager.create",
+    "AttributeManager.modify",
+    "Group",
+    "Dataset",
+    "AttributeManager",
+    "Decomposition",
+]
 """What users call first: an example of each runs."""
 
 
