@@ -45,7 +45,6 @@ WITHOUT_A_TABLE = {
     "layout",
     "mapping",
     "queue",
-    "recovery",
     "api",
     "bench",
     "cli",

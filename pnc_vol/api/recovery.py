@@ -15,7 +15,7 @@ from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.log.folders import forget_folder, remove_folder
 from pnc_vol.options import Options, resolve
-from pnc_vol.recovery.beginning import leftovers_of
+from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.replay import ReplayReport, replay_into
 from pnc_vol.recovery.sources import metas_of, named_logs
 

@@ -26,7 +26,7 @@ from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.options import Options
-from pnc_vol.recovery.beginning import look_after_leftovers
+from pnc_vol.recovery.leftovers import look_after_leftovers
 
 if TYPE_CHECKING:
     from pnc_vol.file.registry import OpenAttempt

@@ -33,6 +33,7 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.layout.registry import layout_class
+from pnc_vol.log.beginning import begin_log, missing_folder
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.store import LogQueue
 from pnc_vol.mapping.index import from_header
@@ -40,7 +41,6 @@ from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
-from pnc_vol.recovery.beginning import begin_log, missing_folder
 from pnc_vol.system import System, is_folder, scratch_folder
 from pnc_vol.warn import warn_outside
 

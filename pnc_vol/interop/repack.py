@@ -38,7 +38,7 @@ from pnc_vol.log.folders import find_folders
 from pnc_vol.mapping.former import with_present_marker
 from pnc_vol.mapping.index import from_header, numrecs_of
 from pnc_vol.options import Options, resolve
-from pnc_vol.recovery.beginning import abandoned_logs
+from pnc_vol.recovery.leftovers import abandoned_logs
 from pnc_vol.system import REAL, System, exists
 
 __all__ = ["Repacked", "repack"]

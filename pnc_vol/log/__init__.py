@@ -15,6 +15,7 @@
 `store`              the log as a queue store: posting, cancelling, beginning anew
 `fast_append`        the short path of the most common post
 `integrity`          whether the files of a log that is being written are as they were written
+`beginning`          a new log is begun: its folder, which ranks agree on, and the store in it
 `hints`              the hints of a burst buffer, as they are in force
 ===================  =============================================================================
 

@@ -1,0 +1,18 @@
+"""Recovery: logs that killed jobs left are found, checked and replayed into their files.
+
+===============  =====================================================================================
+module           what it does
+===============  =====================================================================================
+`leftovers`      finds the logs of killed jobs when a file is opened; replays, removes or reports them
+`sources`        opens the files of a log for reading, with a lock against its writer and other replays
+`ownership`      decides whether a log belongs to a file: identities and headers
+`scan`           the recovery scan: which entries are committed, in which order they are replayed
+`datasets`       finds or makes the dataset that each definition of a log means
+`entry_values`   the values of an entry as a session takes them; checks that an entry fits
+`redo`           posts the entries of all ranks of a job again
+`replay`         replays logs into a file: refusals, order of jobs, the report
+`printing`       a log as text
+===============  =====================================================================================
+
+Knows: logs, open files. Does not know: how a log is written while its job runs (`pnc_vol.log`).
+"""

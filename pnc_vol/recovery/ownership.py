@@ -9,7 +9,7 @@ Rules
 2. It also knows each header that its file had. A file of the right identity and another header was changed since, or
    another file was copied over it: what the log holds may not fit.
 3. An inode number is given to another file once its file is gone. So where it stands for the identity, the folder of
-   logs gets a mark when its file is replaced (`part`), and belongs to no file from then on.
+   logs gets a mark when its file is replaced (`mark_replaced`), and belongs to no file from then on.
 4. A log that names no identity (of the C library, or of an earlier version) belongs to whatever file its user says.
 """
 
@@ -26,13 +26,13 @@ from pnc_vol.log.definitions import crc_of_header, read_definitions
 from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import System, exists, read_whole, write_whole
 
-__all__ = ["ALL_THE_SAME", "Claim", "claim_of", "is_of", "part", "refuse_other_file", "refuse_other_header"]
+__all__ = ["ALL_THE_SAME", "LogOwner", "mark_replaced", "owner_of", "owns", "refuse_other_file", "refuse_other_header"]
 
 ALL_THE_SAME = "'pnc-vol replay --any-file FILE LOGS', replay(..., any_file=True) or recover='any-file'"
 """How to replay a log into a file that it does not belong to."""
 
 
-class Claim(NamedTuple):
+class LogOwner(NamedTuple):
     """Which file a log says that it is of.
 
     files : frozenset of bytes[16], identities that its file had; empty if it names none.
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
     parted: bool = False
 
 
-def part(system: System, path: str, folder: str) -> None:
+def mark_replaced(system: System, path: str, folder: str) -> None:
     """Note with the logs of a job that their file is about to be replaced, where its identity alone would not tell.
 
     Raises
@@ -61,14 +61,14 @@ def _mark(folder: str) -> str:
     return os.path.join(folder, "replaced")
 
 
-def _claim_of_source(system: System, source: LogSource) -> Claim:
+def _owner_of_source(system: System, source: LogSource) -> LogOwner:
     if source.commit_log is None:
-        return Claim(frozenset())
+        return LogOwner(frozenset())
     files = frozenset({source.commit_log.header.file, *source.defined.files} - {UNKNOWN})
-    return Claim(files, source.defined.work, exists(system, _mark(os.path.dirname(source.base))))
+    return LogOwner(files, source.defined.work, exists(system, _mark(os.path.dirname(source.base))))
 
 
-def claim_of(system: System, folder: str) -> Claim:
+def owner_of(system: System, folder: str) -> LogOwner:
     """What the logs of one job, in a folder, say; nothing if they cannot be read, which a replay tells."""
     files: set[bytes] = set()
     work = ""
@@ -84,17 +84,17 @@ def claim_of(system: System, folder: str) -> Claim:
                 files |= told.files
                 work = work or told.work
     except (OSError, FormatError):
-        return Claim(frozenset())
-    return Claim(frozenset(files - {UNKNOWN}), work, exists(system, _mark(folder)))
+        return LogOwner(frozenset())
+    return LogOwner(frozenset(files - {UNKNOWN}), work, exists(system, _mark(folder)))
 
 
-def is_of(system: System, claim: Claim, path: str) -> bool:
+def owns(system: System, owner: LogOwner, path: str) -> bool:
     """Whether logs that say this may be those of a file; where there is no file, nothing speaks against it."""
-    if not claim.files or claim.work:
+    if not owner.files or owner.work:
         # A file that never took its name is told by its name.
         return True
     try:
-        return not claim.parted and not claim.files.isdisjoint(identities_of(system, path))
+        return not owner.parted and not owner.files.isdisjoint(identities_of(system, path))
     except OSError:
         return True
 
@@ -108,24 +108,24 @@ def refuse_other_file(system: System, path: str, sources: Sequence[LogSource]) -
         With both identities, and how to replay the log all the same.
     """
     for source in sources:
-        claim = _claim_of_source(system, source)
-        if claim.work and os.path.basename(path) != claim.work:
+        owner = _owner_of_source(system, source)
+        if owner.work and os.path.basename(path) != owner.work:
             raise LogRefusedError(
                 f"{source.base}.meta is of a file that had not taken its name yet (publish='close'): replay it "
-                f"into {claim.work!r}, if that is still there, or use salvage",
+                f"into {owner.work!r}, if that is still there, or use salvage",
                 field="path",
-                value=claim.work,
+                value=owner.work,
             )
-        if not is_of(system, claim._replace(work=""), path):
-            numbered = any(map(by_inode, claim.files))
+        if not owns(system, owner._replace(work=""), path):
+            numbered = any(map(by_inode, owner.files))
             kept = [shown(name) for name in identities_of(system, path) if numbered or not by_inode(name)]
             raise LogRefusedError(
                 f"{source.base}.meta belongs to another file: it was written for {source.log.header.path!r} with the "
-                f"identity {' or '.join(map(shown, sorted(claim.files)))}, and {path} has "
+                f"identity {' or '.join(map(shown, sorted(owner.files)))}, and {path} has "
                 f"{' and '.join(sorted(kept)) or 'none'}. The file was made anew, copied or replaced since. To put "
                 f"what the log holds into this file all the same: {ALL_THE_SAME}",
                 field="file",
-                value=shown(min(claim.files)),
+                value=shown(min(owner.files)),
             )
 
 

@@ -1,7 +1,7 @@
 """Replaying logs: what a job posted and did not live to flush goes to the file.
 
 Knows: logs, sessions, ranks. Does not know: how a log was written, which the codec tells; what an entry means in a
-file, which `applying` tells.
+file, which `redo` tells.
 
 Rules
 -----
@@ -29,7 +29,7 @@ from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import refuse_other_file, refuse_other_header
-from pnc_vol.recovery.redo import Job
+from pnc_vol.recovery.redo import Redo
 from pnc_vol.recovery.scan import Verdict
 from pnc_vol.recovery.sources import LogSource, sources_of
 from pnc_vol.system import System, exists
@@ -173,17 +173,17 @@ def _replay_jobs(
     try:
         for sources, verdicts in jobs:
             error: BaseException | None = None
-            job: Job | None = None
+            redo: Redo | None = None
             try:
                 if not any_file:
                     refuse_other_header(path, [of for job in jobs for of in _holding(*job, salvage)], before)
-                job = Job(session, sources, verdicts, report)
+                redo = Redo(session, sources, verdicts, report)
             except Exception as reason:
                 error = reason
             comm.exchange("replay check", error=error)
-            assert job is not None
+            assert redo is not None
             session.disk.before_header = [bound(source.about_to_write, target) for source in sources]
-            job.replay()
+            redo.replay()
             session.flush(durable=True)
             for source in sources:
                 source.mark_flushed()

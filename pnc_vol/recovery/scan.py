@@ -127,7 +127,7 @@ def committed_entries(
     ({'uncounted': 1}, [0])
     """
     if commit_log is not None:
-        return _Judge(log, commit_log, read_data).verdict()
+        return _Scan(log, commit_log, read_data).verdict()
     return _by_count(log, uncounted)
 
 
@@ -171,7 +171,7 @@ def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
     )
 
 
-class _Judge:
+class _Scan:
     """One log, one commit log, and what was found so far."""
 
     def __init__(self, log: Log, commit_log: CommitLog, read_data: ReadData | None) -> None:

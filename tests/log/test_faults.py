@@ -17,7 +17,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.options import resolve
-from pnc_vol.recovery.beginning import abandoned_logs
+from pnc_vol.recovery.leftovers import abandoned_logs
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem, TraceSystem
 

@@ -96,7 +96,7 @@ def one(folder: pathlib.Path, seed: int) -> None:
     elif how == 2:
         # Twice from a copy of the logs: the second time nothing is left to be done.
         from pnc_vol.options import resolve
-        from pnc_vol.recovery.beginning import abandoned_logs
+        from pnc_vol.recovery.leftovers import abandoned_logs
 
         found = abandoned_logs(path, resolve(options))
         if found:

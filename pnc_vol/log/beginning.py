@@ -1,0 +1,155 @@
+"""A log is begun: its folder, which all ranks agree on, and a queue in it.
+
+Knows: folders, options, ranks. Does not know: logs that other jobs left (`recovery.leftovers`).
+
+Rules: if one rank cannot have a log, or looks elsewhere for files that it shares, all ranks raise, and no folder is
+left behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from pnc_vol.comm import Comm, on_root
+from pnc_vol.disk.identity import UNKNOWN, identify
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import CollectiveMismatchError
+from pnc_vol.log.definition_writer import LoggedFile
+from pnc_vol.log.files import FULL, Share
+from pnc_vol.log.folders import folder_for, forget_folder, join_folder, note_folder, stem_of
+from pnc_vol.log.store import LogQueue
+from pnc_vol.options import Options
+from pnc_vol.system import is_folder
+from pnc_vol.warn import warn_outside
+
+__all__ = ["begin_log", "missing_folder", "parent_of"]
+
+
+def parent_of(path: str, options: Options) -> str:
+    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
+
+
+def missing_folder(options: Options) -> OSError | None:
+    """What is wrong with the folder for logs that this rank was given, which may be its node's own.
+
+    It is asked before the file is touched, so that one that cannot have a log everywhere replaces none.
+    """
+    folder = options.burst_buf_dirname
+    if not folder or is_folder(options.system, folder):
+        return None
+    return FileNotFoundError(errno.ENOENT, "nc_burst_buf_dirname: there is no such folder", folder)
+
+
+def begin_log(
+    path: str,
+    options: Options,
+    comm: Comm,
+    open_spill: Callable[[], Driver],
+    file: LoggedFile,
+) -> LogQueue:
+    """A queue in a new log, one for each rank (collective).
+
+    Parameters
+    ----------
+    path : str, the file that the log is for.
+    file : LoggedFile, the same as it is now; it gets an identity, which the logs name.
+
+    Raises
+    ------
+    OSError
+        The folder for logs is missing or cannot be written to; on all ranks.
+    """
+    system = options.system
+
+    def make() -> bytes:
+        identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
+        made = folder_for(system, path, parent_of(path, options))
+        _note(options, path, made)
+        return identity + os.fsencode(made)
+
+    told_by_root = on_root(comm, "open log", make)
+    file.identity, first = told_by_root[: len(UNKNOWN)], os.fsdecode(told_by_root[len(UNKNOWN) :])
+    # Storage of a node's own has no folder yet that rank 0 made elsewhere.
+    folder = os.path.join(parent_of(path, options), os.path.basename(first))
+    name, share, lowest = f"{stem_of(path)}_0_{comm.rank}", None, comm.rank
+    if options.burst_buf_shared_logs:
+        channel, channels, lowest = comm.node()
+        name, share = f"{stem_of(path)}_0_{lowest}", Share(channel, channels)
+    queue: LogQueue | None = None
+    error: BaseException | None = None
+    try:
+        join_folder(system, folder)
+        queue = LogQueue(
+            options,
+            open_spill,
+            base=os.path.join(folder, name),
+            path=path,
+            file=file,
+            rank=comm.rank,
+            size=comm.size,
+            share=share,
+        )
+    except OSError as reason:
+        error = _named(reason, folder)
+    except Exception as reason:
+        error = reason
+    try:
+        told = comm.exchange("open logs", b"%d " % lowest + os.fsencode(folder), error=error)
+        _same_folders(comm, told, shared=share is not None)
+    except BaseException:
+        if queue is not None:
+            queue.close(flushed=True)
+        with suppress(OSError):
+            system.rmdir(folder)
+        if comm.rank == 0:
+            forget_folder(system, path, folder)
+        raise
+    if comm.rank == 0:
+        for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
+            _note(options, path, other)
+    assert queue is not None
+    return queue
+
+
+def _named(error: OSError, folder: str) -> OSError:
+    """The error with the folder that it is about, and what to do if there is no room."""
+    parent = os.path.dirname(folder)
+    if error.errno in FULL:
+        full = "your quota there is used up" if error.errno == errno.EDQUOT else "its device is full"
+        text = (
+            f"nc_burst_buf_dirname: no log can be begun in this folder: {full} ({error.strerror}). Free space there, "
+            "name a folder on another device, or open the file without a log (nc_burst_buf=disable)"
+        )
+        return type(error)(error.errno, text, parent)
+    if error.filename is None:
+        return type(error)(error.errno, f"nc_burst_buf_dirname: no log can be begun here ({error.strerror})", parent)
+    return error
+
+
+def _note(options: Options, path: str, folder: str) -> None:
+    try:
+        note_folder(options.system, path, folder, durable=options.burst_buf_sync != "none")
+    except OSError as error:
+        warn_outside(
+            f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself"
+        )
+
+
+def _same_folders(comm: Comm, told: Sequence[bytes], *, shared: bool) -> None:
+    """Raise if ranks that share files look for them in different folders; the same on all ranks."""
+    nodes: dict[bytes, set[bytes]] = {}
+    for one in told:
+        lowest, _, folder = one.partition(b" ")
+        nodes.setdefault(lowest, set()).add(folder)
+    apart = next((folders for folders in nodes.values() if len(folders) > 1), None)
+    if shared and apart:
+        named = ", ".join(sorted(os.path.dirname(os.fsdecode(folder)) for folder in apart))
+        raise comm.on_all(
+            CollectiveMismatchError(
+                f"ranks of one node share their logs, and have different nc_burst_buf_dirname: {named}. Give the same"
+            )
+        )
