@@ -72,6 +72,15 @@ class Sources:
         inner = {name for name in named if name in self.modules}
         return inner | ({base} if base in self.modules and inner != named else set())
 
+    @cached_property
+    def imports(self) -> list[tuple[str, str, set[str]]]:
+        """Each import statement: its module, the function that it stands in (``""``: none), what it names of ours."""
+        return [
+            (module, function, self.imported(module, node))
+            for module in self.modules
+            for node, function in self.statements(module)
+        ]
+
     def statements(self, module: str) -> Iterator[tuple[ast.stmt, str]]:
         """Each import of a module, and the function that it stands in, ``""`` for none; not those for type checkers."""
 
@@ -93,30 +102,21 @@ class Sources:
         """Module, function and what it imports of the package, one entry for each statement."""
         return [
             (module, function, ", ".join(sorted(names)))
-            for module in self.modules
-            for node, function in self.statements(module)
-            if function and (names := self.imported(module, node))
+            for module, function, names in self.imports
+            if function and names
         ]
 
     @cached_property
     def foreign_in_functions(self) -> int:
         """Imports inside functions of what is not of the package."""
-        return sum(
-            1
-            for module in self.modules
-            for node, function in self.statements(module)
-            if function and not self.imported(module, node)
-        )
+        return sum(1 for _, function, names in self.imports if function and not names)
 
     def graph(self, inside: bool = True) -> dict[str, set[str]]:
         """What each module imports of the package; `inside` functions too."""
-        found: dict[str, set[str]] = {}
-        for module in self.modules:
-            found[module] = set()
-            for node, function in self.statements(module):
-                if inside or not function:
-                    found[module] |= self.imported(module, node)
-            found[module].discard(module)
+        found: dict[str, set[str]] = {module: set() for module in self.modules}
+        for module, function, names in self.imports:
+            if inside or not function:
+                found[module] |= names - {module}
         return found
 
     @cached_property
