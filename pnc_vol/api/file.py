@@ -27,7 +27,7 @@ from pnc_vol.errors import printable
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
-    from pnc_vol.file.report import FlushReport
+    from pnc_vol.file.report import FlushPlan
 
 __all__ = ["File"]
 
@@ -243,13 +243,13 @@ class File(Group):
         """Counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as a dict."""
         return self._check().statistics()
 
-    def plan(self) -> FlushReport:
+    def plan(self) -> FlushPlan:
         """What a flush would write now for this rank, by its own posts alone; nothing is written.
 
         Returns
         -------
-        FlushReport
-            requests, runs, extents, nbytes.
+        FlushPlan
+            requests, runs, extents, nbytes; and ``writes``, the plans that the flush would execute, which it prints.
 
         Raises
         ------
@@ -262,8 +262,10 @@ class File(Group):
         ...     x = f.create_dataset("x", (100, 8), "f8")
         ...     for i in range(100):
         ...         x[i] = i
-        ...     f.plan()[1:5]
-        (100, 100, 1, 6400)
+        ...     print(f.plan())
+        plan.nc: 100 requests, 100 runs -> 1 extents, 6400 bytes, 1 writes
+        100 runs of 1 variables, 6400 bytes -> 1 extents, 6400 bytes, shared
+          file         4264 .. 10664        from memory 0
         """
         # what opens files is loaded with the first file, not with the package
         from pnc_vol.file.report import planned

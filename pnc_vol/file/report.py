@@ -9,17 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pnc_vol.extents.merge import last_wins
-from pnc_vol.flush.execute import extents_of
-from pnc_vol.flush.plan import unmerged
-from pnc_vol.layout.base import Layout
+from pnc_vol.flush.execute import Planner
+from pnc_vol.flush.plan import Plan
 from pnc_vol.mapping.index import to_header
-from pnc_vol.queue.batches import Batch, LentBatch
 
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
 
-__all__ = ["FlushReport", "Phases", "planned", "watchers"]
+__all__ = ["FlushPlan", "FlushReport", "Phases", "planned", "watchers"]
 
 watchers: list[Callable[[FlushReport], None]] = []
 """Told of every flush of this process."""
@@ -48,6 +45,22 @@ class FlushReport(NamedTuple):
     rounds: int
     transport: str
     seconds: dict[str, float]
+
+
+class FlushPlan(FlushReport):
+    """What a flush would do for one rank, by its own posts alone: a report without rounds, transport and seconds.
+
+    writes : tuple of Plan, the same as the flush would make and execute, in this order.
+    """
+
+    writes: tuple[Plan, ...] = ()
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.path}: {self.requests} requests, {self.runs} runs -> {self.extents} extents, {self.nbytes} bytes, "
+            f"{len(self.writes)} writes"
+        )
+        return "\n".join([head, *map(str, self.writes)])
 
 
 class Phases:
@@ -84,28 +97,18 @@ class Phases:
             watcher(done)
 
 
-def planned(session: Session) -> FlushReport:
+def planned(session: Session) -> FlushPlan:
     """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
     from pnc_vol.file.flushing import laid_out
 
     flat = to_header(session.defs.tree, version=session.defs.version)
     header = laid_out(session, flat, closing=False)
     target = session.disk.layout.successor(header, flat.uids, session.defs.tree.datasets)
-    runs = extents = nbytes = 0
-    for batch in session.posted.queue.batches():
-        for more in _extents(batch, target):
-            runs, extents, nbytes = runs + more[0], extents + more[1], nbytes + more[2]
+    planner = Planner(target.maps, target.affine)
+    writes = tuple(plan for batch in session.posted.queue.batches() for plan in planner.plans(batch) if plan.requests)
     requests = session.posted.next_number - session.posted.first_number
-    return FlushReport(session.disk.path, requests, runs, extents, nbytes, 0, "", {})
-
-
-def _extents(batch: Batch, target: Layout) -> list[tuple[int, int, int]]:
-    uids = [uid for uid in batch.uids() if uid in target.maps]
-    if not isinstance(batch, LentBatch):
-        return extents_of(batch, uids, target.maps, affine=target.affine)
-    found = []
-    for uid in uids:
-        rows = batch.rows(uid)
-        extents = last_wins(unmerged([target.maps[uid]], [rows], affine=target.affine)[0])
-        found.append((len(rows), len(extents.offset), extents.nbytes))
-    return found
+    runs, extents = sum(plan.requests for plan in writes), sum(len(plan.extents.offset) for plan in writes)
+    nbytes = sum(plan.extents.nbytes for plan in writes)
+    made = FlushPlan(session.disk.path, requests, runs, extents, nbytes, 0, "", {})
+    made.writes = writes
+    return made

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import cast
 
@@ -27,6 +27,7 @@ from pnc_vol.errors import RankError
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.ragged import before
 from pnc_vol.flush.plan import Plan, Relative, unmerged
 from pnc_vol.flush.stream import write_lent
 from pnc_vol.layout.places import ElementMap, Place
@@ -35,7 +36,7 @@ from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
 from pnc_vol.queue.run_lists import MOST_RUNS
 
-__all__ = ["Carried", "Write", "carry", "extents_of", "meeting", "rounds_of"]
+__all__ = ["Carried", "Planner", "Write", "carry", "meeting", "rounds_of"]
 
 Bytes = npt.NDArray[np.uint8]
 Write = Callable[[Extents, Bytes], None]
@@ -134,28 +135,61 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
     return [[item[:2] for item in items[first:last]] for first, last in groups(end - sizes, end, MOST_RUNS)]
 
 
-def extents_of(
-    batch: Batch, uids: list[int], maps: Mapping[int, ElementMap], *, affine: bool = True
-) -> list[tuple[int, int, int]]:
-    """Of each write that `carry` would make of a batch in memory: posted runs, extents, bytes."""
-    found = []
-    known: Relative = {}
-    for group in _groups(batch, uids):
-        items: list[tuple[ElementMap, Item]] = []
-        for uid, i in group:
-            at, item = maps[uid], batch.items(uid)[i]
-            rows = item.rows() if isinstance(item, Listed) and item.itemsize != at.itemsize else item
-            if isinstance(rows, Listed) or bool((rows[:, 4] == at.itemsize).all()):
-                items.append((at, rows))
+@dataclass(slots=True)
+class Planner:
+    """Makes the plans of batches, which a flush executes one after another, and ``File.plan()`` shows.
+
+    maps : mapping of uid to ElementMap, of the variables to write.
+    affine : bool, all of them are `Place`.
+    """
+
+    maps: Mapping[int, ElementMap]
+    affine: bool = True
+    _known: Relative = field(default_factory=dict)
+
+    def plans(self, batch: Batch) -> Iterator[Plan]:
+        """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
+        uids = [uid for uid in batch.uids() if uid in self.maps]
+        if isinstance(batch, LentBatch):
+            yield from (self._streamed(uid, batch.rows(uid)) for uid in uids)
+            return
+        tables = _in_one(batch)
+        if tables is not None and self.affine and len(uids) == len(tables):
+            # All numbers of all places in one pass: with 1,000 variables of one row each this is most of the planning.
+            places = cast("Iterator[Place]", map(self.maps.__getitem__, uids))
+            where = np.fromiter(chain.from_iterable(places), np.int64, 4 * len(uids))
+            plan = Plan.at_once(where.reshape(-1, 4), tables)
+            if plan is not None:
+                yield plan
+                return
+        for group in _groups(batch, uids):
+            yield from self._group([(uid, batch.items(uid)[i]) for uid, i in group])
+
+    def _streamed(self, uid: int, rows: Rows) -> Plan:
+        plan = Plan.of([self.maps[uid]], [rows], affine=self.affine)
+        return replace(plan, way="streamed", items=[(uid, rows)])
+
+    def _group(self, items: list[tuple[int, Item]]) -> Iterator[Plan]:
+        """First the strings that grew, each by itself, then all else in one plan."""
+        even: list[tuple[int, Item]] = []
+        if _all_even(items, self.maps):
+            even, items = items, []
+        for uid, item in items:
+            at = self.maps[uid]
+            if isinstance(item, Listed) and item.itemsize == at.itemsize:
+                even.append((uid, item))
                 continue
-            # Strings that grew are made as wide as the file will have them, and are written by themselves.
+            rows = item.rows() if isinstance(item, Listed) else item
+            if bool((rows[:, 4] == at.itemsize).all()):
+                even.append((uid, rows))
+                continue
+            # As `same_width` will lay their bytes out when they are written.
             wide = rows.copy()
-            nbytes = wide[:, 2] * at.itemsize
-            wide[:, 3], wide[:, 4] = np.cumsum(nbytes) - nbytes, at.itemsize
-            found.append(Plan.of([at], [wide], affine=affine))
-        if items:
-            found.append(Plan.of([at for at, _ in items], [item for _, item in items], known, affine=affine))
-    return [(plan.requests, len(plan.extents.offset), plan.extents.nbytes) for plan in found]
+            wide[:, 3], wide[:, 4] = before(rows[:, 2]) * at.itemsize, at.itemsize
+            yield replace(Plan.of([at], [wide], affine=self.affine), way="widened", items=[(uid, rows)])
+        if even:
+            maps, posted = [self.maps[uid] for uid, _ in even], [item for _, item in even]
+            yield replace(Plan.of(maps, posted, self._known, affine=self.affine), items=even)
 
 
 def _all_even(items: list[tuple[int, Item]], maps: Mapping[int, ElementMap]) -> bool:
@@ -194,12 +228,12 @@ def carry(
     Carried
     """
     result = Carried()
-    work = _Work(maps, affine, driver, write or driver.write, room, result)
+    work = _Work(Planner(maps, affine), driver, write or driver.write, room, result)
     held: dict[int, Rows] = {}
     for batch in batches:
         uids = batch.uids()
         mine = [uid for uid in uids if uid in maps]
-        failed = work.lent(batch, mine) if isinstance(batch, LentBatch) else work.groups(batch, mine)
+        failed = work.done(batch)
         result.failed.update(failed)
         if not failed and not held and len(mine) == len(uids):
             continue
@@ -243,97 +277,60 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
 class _Work:
     """What is the same for all batches."""
 
-    maps: Mapping[int, ElementMap]
-    affine: bool
+    planner: Planner
     driver: Driver
     write: Write
     room: Bytes
     result: Carried
-    known: Relative = field(default_factory=dict)
 
-    def lent(self, batch: LentBatch, uids: list[int]) -> Failed:
-        """Write an array that the user lent, which is not joined with other ranks' data."""
-        tables = {uid: batch.rows(uid) for uid in uids}
-        try:
-            for uid, rows in tables.items():
-                extents, _ = unmerged([self.maps[uid]], [rows], affine=self.affine)
-                write_lent(batch, extents, self.driver)
-                self.count(len(rows), extents)
-        except OSError as error:
-            # A lent array is one request.
-            return {(int(rows[0, 0]), uid): error for uid, rows in tables.items() if len(rows)}
-        return {}
-
-    def groups(self, batch: Batch, uids: list[int]) -> Failed:
-        """Write a part of a batch after the other; the errors of requests that failed, by (request, uid)."""
+    def done(self, batch: Batch) -> Failed:
+        """Write a batch, one plan after the other; the errors of requests that failed, by (request, uid)."""
         failed: Failed = {}
         memory: Bytes | None = None
-        tables = _in_one(batch)
-        if tables is not None and self.affine and len(uids) == len(tables):
-            # All numbers of all places in one pass: with 1,000 variables of one row each this is most of the planning.
-            places = cast("Iterator[Place]", map(self.maps.__getitem__, uids))
-            where = np.fromiter(chain.from_iterable(places), np.int64, 4 * len(uids))
-            plan = Plan.at_once(where.reshape(-1, 4), tables)
-            if plan is not None:
-                try:
-                    self.write(plan.extents, batch.load(self.room))
-                except OSError as error:
-                    return self.one_by_one(batch, list(tables.items()), error)
-                self.count(plan.requests, plan.extents)
-                return failed
-        for group in _groups(batch, uids):
-            items = [(uid, batch.items(uid)[i]) for uid, i in group]
+        for plan in self.planner.plans(batch):
+            if not plan.requests:
+                continue
             try:
-                memory = batch.load(self.room) if memory is None else memory
-                plan = self.plan(batch, items)
-                if plan.requests:
+                if plan.way == "shared":
+                    memory = batch.load(self.room) if memory is None else memory
                     self.write(plan.extents, memory)
-                    self.count(plan.requests, plan.extents)
+                else:
+                    self.by_itself(batch, plan)
             except OSError as error:
-                failed.update(self.one_by_one(batch, items, error))
+                failed.update(self.one_by_one(batch, plan, error))
+            else:
+                self.result.requests += plan.requests
+                self.result.extents += len(plan.extents.offset)
+                self.result.nbytes += plan.extents.nbytes
         return failed
 
-    def plan(self, batch: Batch, items: list[tuple[int, Item]]) -> Plan:
-        """Plan what can be joined with other ranks' data; strings that grew are written."""
-        even: list[tuple[int, Item]] = []
-        if _all_even(items, self.maps):
-            even, items = items, []
-        for uid, item in items:
-            at = self.maps[uid]
-            if isinstance(item, Listed) and item.itemsize == at.itemsize:
-                even.append((uid, item))
-                continue
+    def by_itself(self, batch: Batch, plan: Plan) -> None:
+        """Carry out a plan that is not joined with other ranks' data."""
+        ((uid, item),) = plan.items
+        if plan.way == "streamed":
+            write_lent(cast("LentBatch", batch), plan.extents, self.driver)
+        else:
             rows = item.rows() if isinstance(item, Listed) else item
-            if bool((rows[:, 4] == at.itemsize).all()):
-                even.append((uid, rows))
-                continue
-            wide, padded = same_width(batch, uid, rows, at.itemsize)
-            plan = Plan.of([at], [wide], affine=self.affine)
+            _, padded = same_width(batch, uid, rows, self.planner.maps[uid].itemsize)
             self.driver.write(plan.extents, padded.load(self.room))
-            self.count(plan.requests, plan.extents)
-        if not even:
-            return _NO_PLAN
-        maps, even_items = [self.maps[uid] for uid, _ in even], [item for _, item in even]
-        return Plan.of(maps, even_items, self.known, affine=self.affine)
 
-    def count(self, requests: int, extents: Extents) -> None:
-        self.result.requests += requests
-        self.result.extents += len(extents.offset)
-        self.result.nbytes += extents.nbytes
-
-    def one_by_one(self, batch: Batch, items: list[tuple[int, Item]], error: OSError) -> Failed:
-        """Write each request alone; the errors of those that fail."""
+    def one_by_one(self, batch: Batch, plan: Plan, error: OSError) -> Failed:
+        """Write each request of a plan alone; the errors of those that fail."""
         failed: Failed = {}
+        items = plan.items or [(uid, item) for uid in batch.uids() for item in batch.items(uid)]
         tables = [(uid, item.rows() if isinstance(item, Listed) else item) for uid, item in items]
+        if plan.way == "streamed":
+            # Such an array is one request.
+            return {(int(rows[0, 0]), uid): error for uid, rows in tables}
         try:
             memory = batch.load(self.room)
         except OSError as unreadable:
             return {(int(r), uid): unreadable for uid, rows in tables for r in np.unique(rows[:, 0])}
         for uid, rows in tables:
-            at = self.maps[uid]
+            at = self.planner.maps[uid]
             wide, source = same_width(batch, uid, rows, at.itemsize)
             bytes_of = memory if source is batch else source.load(self.room)
-            extents, requests = unmerged([at], [wide], affine=self.affine)
+            extents, requests = unmerged([at], [wide], affine=self.planner.affine)
             for request in np.unique(requests).tolist():
                 chosen = requests == request
                 part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])

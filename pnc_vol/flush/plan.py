@@ -1,14 +1,14 @@
 """Posted runs of many variables as merged byte extents.
 
-Knows: runs, places of variables, `extents`. Does not know: data, files, drivers, ranks. A plan never
-touches data; it can be printed before anything is done.
+Knows: runs, places of variables, `extents`. Does not know: data, files, drivers, ranks. A plan never touches data: a
+flush executes it, and ``File.plan()`` prints it before anything is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -31,18 +31,24 @@ _NOTHING = Extents(*np.empty((3, 0), np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one write of a driver will do.
+    """What one write of a flush will do.
 
     extents : Extents, sorted by offset, disjoint, joined where file and memory both adjoin.
     requests : int, posted runs that it carries out.
     variables : int, variables that they belong to.
     nbytes : int, bytes before overlaps were taken out.
+    way : {"shared", "widened", "streamed"}
+        A write that may be made together with other ranks; one of strings that are made wider for it; one of an array
+        of the user's, which goes to the file block by block.
+    items : list of (uid, Rows or Listed), what it writes; empty: all that the batch holds.
     """
 
     extents: Extents
     requests: int
     variables: int
     nbytes: int
+    way: Literal["shared", "widened", "streamed"] = "shared"
+    items: Sequence[tuple[int, Item]] = ()
 
     @classmethod
     def of(
@@ -101,7 +107,7 @@ class Plan:
         count = len(self.extents.offset)
         lines = [
             f"{self.requests} runs of {self.variables} variables, {self.nbytes} bytes"
-            f" -> {count} extents, {self.extents.nbytes} bytes"
+            f" -> {count} extents, {self.extents.nbytes} bytes, {self.way}"
         ]
         shown = zip(*(column[:16].tolist() for column in self.extents), strict=True)
         lines += [f"  file {offset:>12} .. {offset + n:<12} from memory {place}" for offset, n, place in shown]

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import pnc_vol
 from pnc_vol.file import post
 from pnc_vol.file.report import FlushReport, watchers
+from pnc_vol.flush.execute import Planner
+from pnc_vol.flush.plan import Plan
 from pnc_vol.system import System
 
 
@@ -73,6 +75,47 @@ def test_plans_are_what_is_done(tmp_path_factory: pytest.TempPathFactory, data: 
             assert plan[1:5] == (done["requests"], done["runs"], done["extents"], done["nbytes"])
     finally:
         post.LEAST_LENT = kept
+
+
+def test_a_flush_executes_what_the_plan_lists(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[Plan] = []
+    plans = Planner.plans
+
+    def watched(self: Planner, batch: Any) -> Any:
+        for plan in plans(self, batch):
+            executed.append(plan)
+            yield plan
+
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["x"] = np.arange(6.0)
+        s = f.create_dataset("s", (3,), pnc_vol.string_dtype())
+        s[0] = "a"
+        s[1] = "longer"
+        f["big"] = np.zeros(1 << 17)
+        f["big"].iput(np.s_[:], np.ones(1 << 17))
+        plan = f.plan()
+        monkeypatch.setattr(Planner, "plans", watched)
+        f.flush()
+        monkeypatch.undo()
+        ways = [one.way for one in plan.writes]
+        assert ways == [one.way for one in executed]
+        assert set(ways) == {"widened", "shared", "streamed"}
+        for one, other in zip(plan.writes, executed, strict=True):
+            assert str(one) == str(other)
+            assert [column.tolist() for column in one.extents] == [column.tolist() for column in other.extents]
+
+
+def test_a_plan_prints_itself(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["x"] = np.arange(6.0)
+        begin = f.plan().writes[0].extents.offset[0]
+        lines = str(f.plan()).splitlines()
+        assert lines[0] == f"{tmp_path / 'x.nc'}: 1 requests, 1 runs -> 1 extents, 48 bytes, 1 writes"
+        assert lines[1] == "1 runs of 1 variables, 48 bytes -> 1 extents, 48 bytes, shared"
+        assert lines[2].split() == ["file", str(begin), "..", str(begin + 48), "from", "memory", "0"]
+        f.flush()
+        assert f["x"].id.get_offset() == begin
+        assert str(f.plan()) == f"{tmp_path / 'x.nc'}: 0 requests, 0 runs -> 0 extents, 0 bytes, 0 writes"
 
 
 def test_watchers_are_told_of_every_flush(tmp_path: pathlib.Path) -> None:
