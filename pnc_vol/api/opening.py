@@ -29,7 +29,7 @@ from pnc_vol.api.ids import Handle
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.memory import MemoryDriver
-from pnc_vol.drivers.stack import knows, root_keeps_file
+from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolError, did_you_mean
 from pnc_vol.file.forgotten import watch
 from pnc_vol.file.registry import open_shared
@@ -209,12 +209,23 @@ def file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, An
     if driver == "fileobj" and not is_file_object(target):
         raise TypeError(f"driver='fileobj' needs an object with read() and seek(), not {target if target else name!r}")
     path = os.fsdecode(name)
-    if target is None:
+    if target is None and not _takes_addresses(driver):
         refuse_remote(path)
     return path, driver, target
 
 
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def _takes_addresses(driver: Any) -> bool:
+    """Whether a path means something to this driver alone."""
+    if not isinstance(driver, str) or driver in ("core", "fileobj", "sec2", "stdio", *_H5PY_DRIVERS):
+        return False
+    try:
+        return stack_capabilities(driver).own_paths
+    except ValueError:
+        # `driver_stack` complains of it
+        return False
 
 
 def refuse_remote(path: str) -> None:
@@ -277,9 +288,8 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
             raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot carry a CDF file; use None")
         if driver.isidentifier():
             raise DefinitionError(f"Unknown driver type {driver!r}")
-    root_keeps_file(driver)
-    if driver.rpartition("|")[2].strip().startswith("mpio") and comm is None:
-        raise TypeError("driver='mpio' needs comm=, such as mpi4py's MPI.COMM_WORLD")
+    if stack_capabilities(driver).collective and comm is None:
+        raise TypeError(f"driver={driver!r} needs comm=, such as mpi4py's MPI.COMM_WORLD")
     return driver, driver
 
 
@@ -320,7 +330,7 @@ def check_keywords(
     if stack in ("fileobj", "memory"):
         # the environment may have another stack in mind for files
         resolved = replace(resolved, driver=stack)
-    keeps_file = stack != "fileobj" and (not resolved.driver or root_keeps_file(resolved.driver))
+    keeps_file = stack != "fileobj" and (not resolved.driver or stack_capabilities(resolved.driver).keeps_file)
     if h5.get("swmr") and mode != "r":
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
         warn_outside(text)

@@ -4,14 +4,18 @@
 module           what it does
 ===============  =====================================================================================================
 `base`           the protocol: `Driver`, and `Wrapper` for a driver that stands on another one
-`stack`          ``"trace | posix"``: parses the text of a stack, the register of drivers by name, opens a stack
+`capabilities`   what a driver declares of itself
+`stack`          the register of drivers by name; opens a stack
+`stack_text`     ``"trace(limit=9) | posix"``: parses the text of a stack, and writes it
 `root`           what every root shares: open and closed, threads, counts
 `posix`          root: a file of the operating system
 `mpio`           root: MPI-IO, a file that the ranks of a communicator share
 `memory`         root: bytes in this process's memory
 `fileobj`        root: a file-like object of Python
 `trace`          wrapper: counts and times every call
+`staged`         wrapper: a new layout of a file that has no name, until the end of the flush
 `descriptor`     a file by its descriptor: what `posix` is, and what one rank moves by itself under `mpio`
+`mpi_file`       a file by MPI-IO alone: what one rank moves where it has no descriptor
 `vectored_io`    from extents to few large calls of `pread` and `pwrite`
 `byte_copy`      arithmetic on extents, and copies of many pieces from memory to memory
 `mmap_guard`     reads a memory-mapped file safely: handles SIGBUS

@@ -1,4 +1,4 @@
-"""What a driver is: six verbs over extents.
+"""What a driver is: six verbs over extents, a few optional ones, and what it declares of itself.
 
 Knows: extents, bytes. Does not know: variables, headers, requests, MPI.
 
@@ -8,31 +8,36 @@ Rules
    silently short. Bytes of a read that lie beyond the end of the file are left as they are in `memory`.
 2. Extents may come in any order and need not be merged; those of one `write` never overlap, in the file or in memory.
    `memory` is one-dimensional and contiguous, and holds every place that the extents name.
-3. `collective=True` is a promise of the caller that every rank of the file's communicator makes the same
-   call now. A driver without a communicator ignores it. `collective=False` never waits for another rank.
-4. On a file of several ranks `resize`, `sync` and `close` are called by every rank together, `resize` with the same
-   size; `size` is local.
+3. With `collective=True` the caller guarantees that every rank of the file's communicator makes the same call now. A
+   driver without a communicator ignores it. `collective=False` never waits for another rank.
+4. On a file of several ranks `resize`, `sync`, `order`, `end_flush` and `close` are called by every rank together,
+   `resize` with the same size; `size` is local.
 5. A wrapper (`Wrapper`) holds one other driver and passes on what it does not change.
 6. The verbs may be called from several threads; what two threads write to the same bytes at once is one or the other.
-7. After `close` every other verb raises `ClosedFileError`.
+7. After `close` the other five verbs raise `ClosedFileError`; what is optional does nothing.
+8. A driver that holds bytes back declares it, and its own `read` sees them. What was written before `order` reaches the
+   file before what is written after it.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Extents
-from pnc_vol.system import System
+from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.stack_text import written_layer
+from pnc_vol.extents.model import Extents, one_extent
+from pnc_vol.system import REAL, System
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Driver", "Memory", "Ranks", "Wrapper"]
+__all__ = ["Driver", "Memory", "OpenContext", "Ranks", "Wrapper"]
 
 Memory = npt.NDArray[np.uint8]
 
@@ -53,51 +58,56 @@ class Ranks(Protocol):
     def mpi(self) -> Any: ...
 
 
+@dataclass(frozen=True, slots=True)
+class OpenContext:
+    """What a driver is told when it is opened, besides the path and its own options.
+
+    writable : bool
+        Open for reading and writing, not for reading alone.
+    system : System
+        Where the calls to the operating system go.
+    comm : Ranks or None
+        Who shares the file; None for this process alone.
+    hints : mapping of str to str
+        MPI-IO's and PnetCDF's words; a driver takes those it knows.
+    fd : int
+        A descriptor of the file, which stays the caller's, for a root that declares `takes_descriptor`; else -1.
+    new : bool
+        What is opened is to be empty, whatever is there; only for a root that does not declare `keeps_file`.
+    """
+
+    writable: bool = True
+    system: System = REAL
+    comm: Ranks | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
+    fd: int = -1
+    new: bool = False
+
+
 class Driver(abc.ABC):
     """Where bytes go: the root of a stack, or a wrapper around another driver."""
 
     name: ClassVar[str] = ""
     """The word that stands for this driver in a stack, e.g. ``"posix"``."""
 
-    keeps_file: ClassVar[bool] = True
-    """Whether a root of this kind puts its bytes into the file that `path` names."""
-
-    takes_descriptor: ClassVar[bool] = False
-    """Whether `open` of a root takes ``fd=``, a descriptor that it uses instead of opening `path`, and leaves open.
-
-    Where it does not, the file is opened a second time by its name, and the name is checked again afterwards.
-    """
+    capabilities: Capabilities = Capabilities()
+    """What this driver, with those below it, declares of itself; a root sets it as a class attribute."""
 
     path: str | None = None
     """The file's path, or None for a driver that keeps no file."""
 
-    concurrent: bool = False
-    """Whether several threads may call `read` and `write` at once; never true of a driver that uses MPI."""
+    options: Mapping[str, Any] = {}
+    """What stood in brackets behind the name in the text of the stack; set when the stack is opened."""
 
     @classmethod
-    def open(
-        cls,
-        path: str | None,
-        *,
-        writable: bool,
-        system: System,
-        comm: Ranks | None = None,
-        hints: Mapping[str, str] | None = None,
-    ) -> Driver:
-        """Open a root on a file that exists; every rank of `comm` together. A subclass may take options besides.
+    def open(cls, path: str | None, context: OpenContext) -> Driver:
+        """Open a root on a file that exists, all ranks together. A subclass may take options besides.
 
         Parameters
         ----------
         path : str or None
-            None only where `keeps_file` is False.
-        writable : bool
-            Open for reading and writing, not for reading alone.
-        system : System
-            Where the calls to the operating system go.
-        comm : Ranks or None
-            Who shares the file; None for this process alone.
-        hints : mapping of str to str
-            MPI-IO's and PnetCDF's words; a driver takes those it knows.
+            None only without `keeps_file`.
+        context : OpenContext
 
         Raises
         ------
@@ -105,6 +115,17 @@ class Driver(abc.ABC):
             The operating system's error.
         """
         raise NotImplementedError(f"{cls.__name__} stands on another driver; it opens no file of its own")
+
+    @classmethod
+    def exists(cls, path: str, context: OpenContext) -> bool:
+        """Whether there is something under a path; asked of a root that declares `own_paths`, on rank 0 alone.
+
+        Raises
+        ------
+        OSError
+            It cannot be known.
+        """
+        raise NotImplementedError(f"{cls.__name__} has no paths of its own")
 
     @abc.abstractmethod
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
@@ -130,11 +151,10 @@ class Driver(abc.ABC):
         int
             Bytes read, as of `read`; on fewer than the array has the caller reads in another way.
         """
-        column = np.array((offset, array.nbytes, 0), np.int64)
-        return self.read(Extents(column[:1], column[1:2], column[2:]), array.reshape(-1).view(np.uint8))
+        return self.read(one_extent(offset, array.nbytes), array.reshape(-1).view(np.uint8))
 
     def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
-        """Let `use` read straight from the file's bytes, if they can be had in memory; only a root can do this.
+        """Let `use` read from the file's own bytes, if they can be had in memory; see `Capabilities.mapping`.
 
         Parameters
         ----------
@@ -181,23 +201,21 @@ class Driver(abc.ABC):
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
 
-    @property
-    def unsettled(self) -> bool:
-        """Whether `settle` has something to do."""
-        return False
+    def order(self) -> None:  # noqa: B027
+        """What was written before, on any rank, reaches the file before what any rank writes from now on.
 
-    def become(self, copy: Driver) -> bool:
-        """Hold what `copy` holds from now on, for good after `settle`; `copy` is this driver's then.
+        A flush calls it between the data and the header. A driver that holds nothing back has nothing to do.
 
-        Returns
-        -------
-        bool
-            False if this driver cannot: then its user goes on with `copy`, which takes the file's name.
+        Raises
+        ------
+        OSError
+            What is held back could not be written; a later call tries again.
         """
-        return False
 
-    def settle(self) -> None:  # noqa: B027
-        """A flush is complete: pass on what is held back for it; only a root that keeps no file may do so.
+    def end_flush(self) -> None:  # noqa: B027
+        """A flush is complete, header included: pass on what is held back for it, or begin to.
+
+        Called on every stack at the end of every flush, also of one that had nothing to write.
 
         Raises
         ------
@@ -205,13 +223,32 @@ class Driver(abc.ABC):
             What was written is still held, and a later call tries again.
         """
 
+    def empty_copy(self) -> Driver | None:
+        """An empty driver to make a new layout in, for a file that has no name; None: a temporary file is used."""
+        return None
+
+    def replace_with(self, copy: Driver) -> bool:
+        """Hold what `copy` holds from now on, at once; `copy` is this driver's then.
+
+        Asked of a stack that keeps no file when a new layout was made in `copy`.
+
+        Returns
+        -------
+        bool
+            False if this cannot be done at once: then `StagedDriver` brings the bytes here at the end of the flush.
+        """
+        return False
+
     def statistics(self) -> dict[str, Any]:
         """What this driver and those below did: counts and seconds, named ``"posix.write_calls"``."""
         return {}
 
     def describe(self) -> str:
-        """The stack from here down, as it would be written in ``driver=``."""
-        return self.name
+        """The stack from here down, as it would be written in ``driver=``, with its options.
+
+        ``parse_stack(driver.describe())`` gives what the stack was opened with.
+        """
+        return written_layer(self.name, self.options)
 
 
 class Wrapper(Driver):
@@ -232,25 +269,21 @@ class Wrapper(Driver):
     def __init__(self, inner: Driver) -> None:
         self.inner = inner
         self.path = inner.path
-        self.concurrent = inner.concurrent
+        self.capabilities = self.declares(inner.capabilities)
 
     @classmethod
-    def over(
-        cls,
-        inner: Driver,
-        *,
-        writable: bool,
-        system: System,
-        comm: Ranks | None = None,
-        hints: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> Self:
+    def declares(cls, below: Capabilities) -> Capabilities:
+        """The capabilities of this wrapper on a driver that has those of `below`."""
+        return below
+
+    @classmethod
+    def over(cls, inner: Driver, context: OpenContext, **options: Any) -> Self:
         """Put this wrapper on `inner`; one that needs more than the options of the text overrides this.
 
         Parameters
         ----------
-        writable, system, comm, hints
-            As for `Driver.open`.
+        context : OpenContext
+            What `inner` was opened with.
         **options
             What stood in brackets behind the name: ``"trace(file=a.json) | posix"``.
         """
@@ -274,18 +307,29 @@ class Wrapper(Driver):
     def close(self) -> None:
         self.inner.close()
 
-    @property
-    def unsettled(self) -> bool:
-        return self.inner.unsettled
+    # A wrapper that changes `read` changes every read: the fast ones go round it only if it says how.
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        return type(self).read is Wrapper.read and self.inner.look(end, nbytes, use)
 
-    def become(self, copy: Driver) -> bool:
-        return self.inner.become(copy)
+    def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
+        if type(self).read is Wrapper.read:
+            return self.inner.read_one(array, offset)
+        return super().read_one(array, offset)
 
-    def settle(self) -> None:
-        self.inner.settle()
+    def order(self) -> None:
+        self.inner.order()
+
+    def end_flush(self) -> None:
+        self.inner.end_flush()
+
+    def empty_copy(self) -> Driver | None:
+        return self.inner.empty_copy()
+
+    def replace_with(self, copy: Driver) -> bool:
+        return self.inner.replace_with(copy)
 
     def statistics(self) -> dict[str, Any]:
         return self.inner.statistics()
 
     def describe(self) -> str:
-        return f"{self.name} | {self.inner.describe()}"
+        return f"{super().describe()} | {self.inner.describe()}"

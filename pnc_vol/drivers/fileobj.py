@@ -7,8 +7,7 @@ Rules
 1. Bytes are not kept here: each verb seeks, and reads or writes the object. Whoever uses the object beside us finds its
    position changed.
 2. Whatever the object raises is an `OSError` that names the object and what was called.
-3. An object cannot be replaced by a rename. A new layout is held in a temporary file (`become`) until `settle` brings
-   it to the object; if that fails the temporary file goes on being the truth, and the next `settle` tries again.
+3. What the object itself buffers is written at the end of a flush (`end_flush`).
 4. `close` lets go of the object and does not close it: it is the caller's.
 """
 
@@ -22,17 +21,14 @@ from contextlib import contextmanager
 from io import TextIOBase, UnsupportedOperation
 from typing import Any
 
-import numpy as np
-
-from pnc_vol.drivers.base import Driver, Memory
+from pnc_vol.drivers.base import Memory
+from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL, System
 
 __all__ = ["FileObjectDriver", "is_file_object"]
-
-_BLOCK = 8 << 20
 
 
 def is_file_object(thing: Any) -> bool:
@@ -78,7 +74,7 @@ class FileObjectDriver(Root):
     """
 
     name = "fileobj"
-    keeps_file = False
+    capabilities = Capabilities(keeps_file=False, holds_back=True)
 
     def __init__(self, target: Any, *, writable: bool = True, system: System = REAL) -> None:
         super().__init__(None, writable=writable)
@@ -86,7 +82,6 @@ class FileObjectDriver(Root):
         self._text = repr(target)
         self._system = system
         self._lock = threading.Lock()
-        self._copy: Driver | None = None
         self._touched = False
         if isinstance(target, TextIOBase):
             raise TypeError(f"{self._text} is a text file; open it in binary mode")
@@ -103,72 +98,22 @@ class FileObjectDriver(Root):
         """The object; None after `close`."""
         return self._target
 
-    # ------------------------------------------------------------------------------------ a new layout
-
-    @property
-    def unsettled(self) -> bool:
-        return self._touched or self._copy is not None
-
-    def become(self, copy: Driver) -> bool:
-        """All verbs go to `copy` until `settle` has brought it to the object."""
-        left, self._copy = self._copy, copy
-        if left is not None:
-            left.close()
-        return True
-
-    def settle(self) -> None:
-        """Bring what is held elsewhere to the object, and let the object write what it buffers.
-
-        Raises
-        ------
-        OSError
-            The object failed; nothing is lost, and a later call tries again.
-        """
-        with self._use, self._lock:
-            if self._copy is not None:
-                self._put_back(self._copy)
-                self._copy.close()
-                self._copy = None
-            if self._touched and hasattr(self._target, "flush"):
-                with self._calling("flush"):
-                    self._target.flush()
-            self._touched = False
-
-    def _put_back(self, copy: Driver) -> None:
-        nbytes = copy.size()
-        room = np.empty(min(_BLOCK, nbytes), np.uint8)
-        for at in range(0, nbytes, _BLOCK):
-            part = room[: min(_BLOCK, nbytes - at)]
-            part[:] = 0
-            copy.read_one(part, at)
-            self._put(part.data, at)
-        if self._end() > nbytes:
-            self._cut(nbytes)
-
     # -------------------------------------------------------------------------------------- the verbs
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         with self._lock:
-            if self._copy is not None:
-                return self._copy.read(extents, memory), 1
             return get_extents(extents, memory, self._get)
 
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         with self._lock:
-            if self._copy is not None:
-                self._copy.write(extents, memory)
-                return 1
             return put_extents(extents, memory, self._put)
 
     def _size(self) -> int:
         with self._lock:
-            return self._end() if self._copy is None else self._copy.size()
+            return self._end()
 
     def _resize(self, nbytes: int) -> None:
         with self._lock:
-            if self._copy is not None:
-                self._copy.resize(nbytes)
-                return
             end = self._end()
             if nbytes > end:
                 self._put(memoryview(b"\0"), nbytes - 1)
@@ -176,7 +121,7 @@ class FileObjectDriver(Root):
                 self._cut(nbytes)
 
     def _sync(self) -> None:
-        self.settle()
+        self.end_flush()
         fileno = getattr(self._target, "fileno", None)
         try:
             fd = None if fileno is None else fileno()
@@ -186,10 +131,22 @@ class FileObjectDriver(Root):
         if isinstance(fd, int):
             self._system.fsync(fd)
 
+    def end_flush(self) -> None:
+        """Let the object write what it buffers.
+
+        Raises
+        ------
+        OSError
+            The object failed; a later call tries again.
+        """
+        with self._use, self._lock:
+            if self._touched and hasattr(self._target, "flush"):
+                with self._calling("flush"):
+                    self._target.flush()
+            self._touched = False
+
     def _close(self) -> None:
         self._target = None
-        if self._copy is not None:
-            self._copy.close()
 
     # ------------------------------------------------------------------------------------- the object
 

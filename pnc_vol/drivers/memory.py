@@ -11,16 +11,16 @@ Rules
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnc_vol.drivers.base import Memory, Ranks
+from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order
+from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.root import Root
 from pnc_vol.extents.model import Extents
-from pnc_vol.system import System, exists, read_whole
+from pnc_vol.system import exists, read_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +46,7 @@ class MemoryDriver(Root):
     """
 
     name = "memory"
-    keeps_file = False
+    capabilities = Capabilities(keeps_file=False)
 
     def __init__(self, content: bytes | memoryview = b"", *, writable: bool = True) -> None:
         super().__init__(None, writable=writable)
@@ -54,15 +54,7 @@ class MemoryDriver(Root):
         self._nbytes = len(content)
 
     @classmethod
-    def open(
-        cls,
-        path: str | None,
-        *,
-        writable: bool,
-        system: System,
-        comm: Ranks | None = None,
-        hints: Mapping[str, str] | None = None,
-    ) -> Self:
+    def open(cls, path: str | None, context: OpenContext) -> Self:
         """Start with the content of the file `path` if there is one, else empty; the file itself never changes.
 
         Raises
@@ -72,12 +64,14 @@ class MemoryDriver(Root):
         OSError
             The file exists and cannot be read.
         """
+        comm, system = context.comm, context.system
         if comm is not None and comm.size > 1:
             raise ValueError(
                 f"The memory driver holds one process's bytes, and the communicator has {comm.size}; use 'mpio'"
             )
-        content = read_whole(system, path, limit=1 << 62) if path is not None and exists(system, path) else b""
-        return cls(content, writable=writable)
+        filled = path is not None and not context.new and exists(system, path)
+        content = read_whole(system, path, limit=1 << 62) if path is not None and filled else b""
+        return cls(content, writable=context.writable)
 
     def content(self) -> bytes:
         """A copy of the whole file."""
@@ -107,6 +101,17 @@ class MemoryDriver(Root):
                 self._nbytes = end
             copy_pieces(self._bytes, offset, memory, place, length)
         return 1
+
+    def empty_copy(self) -> Driver:
+        return MemoryDriver()
+
+    def replace_with(self, copy: Driver) -> bool:
+        if not isinstance(copy, MemoryDriver):
+            return False
+        with self._use, self._use.lock:
+            self._bytes, self._nbytes = copy._bytes, copy._nbytes
+        copy.close()
+        return True
 
     def _reserve(self, nbytes: int) -> None:
         """Room for `nbytes`; what is beyond `_nbytes` is always zeros."""

@@ -14,24 +14,24 @@ Rules
 4. Open MPI loses the error of a collective write when the disk is full; there the file's size is looked at afterwards,
    on all ranks. What stays unseen is a full disk under a file that already had its size.
 5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
-6. What a rank moves by itself goes by a descriptor where that is sound (see `descriptor`), else by MPI-IO. With one
-   the file is opened by MPI-IO when the first collective call needs it, through the descriptor: by then the file may
-   have another name, and its name may stand for another file. Where the system has no path for a descriptor, MPI-IO
-   opens the file at once.
+6. What a rank moves by itself goes by a descriptor where that is sound (`descriptor`), else by MPI-IO (`mpi_file`);
+   with the option ``direct=false`` always by MPI-IO. With a descriptor the file is opened by MPI-IO when the first
+   collective call needs it, through the descriptor: by then the file may have another name, and its name may stand for
+   another file. Where the system has no path for a descriptor, MPI-IO opens the file at once.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.comm import Comm, MpiComm
-from pnc_vol.drivers.base import Memory, Ranks
+from pnc_vol.drivers.base import Memory, OpenContext
 from pnc_vol.drivers.byte_copy import (
     check,
     copy_pieces,
@@ -42,13 +42,14 @@ from pnc_vol.drivers.byte_copy import (
     within,
     without_overlap,
 )
+from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.descriptor import Descriptor, one_node
+from pnc_vol.drivers.mpi_file import MpiFile
 from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
 from pnc_vol.drivers.root import Root
-from pnc_vol.drivers.vectored_io import get_extents, put_extents
+from pnc_vol.drivers.vectored_io import put_extents
 from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
-from pnc_vol.system import System
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -82,7 +83,7 @@ class MpioDriver(Root):
         Whether file and memory types may be used.
     check_size : bool
         Whether the file's size is looked at after a collective write.
-    direct : Descriptor, optional
+    descriptor : Descriptor, optional
         How one rank by itself gets at the file; by MPI-IO if not given.
 
     Examples
@@ -94,6 +95,7 @@ class MpioDriver(Root):
     """
 
     name = "mpio"
+    capabilities = Capabilities(collective=True, mapping=True)
 
     def __init__(
         self,
@@ -105,12 +107,12 @@ class MpioDriver(Root):
         round_bytes: int = ROUND,
         derived_types: bool = True,
         check_size: bool = False,
-        direct: Descriptor | None = None,
+        descriptor: Descriptor | None = None,
     ) -> None:
         super().__init__(path, writable=writable)
-        self._direct = direct
         self._open_file = open_file
-        self._opened: Any = None if direct is not None and direct.named else open_file(path, shown=path)
+        self._link = descriptor.link if descriptor is not None and descriptor.named else ""
+        self._opened: Any = None if self._link else open_file(path, shown=path)
         self._comm = comm
         self._round = round_bytes
         self._typed = derived_types
@@ -119,16 +121,14 @@ class MpioDriver(Root):
         self._largest_room = np.zeros((2, 8), np.int64)
         # Not every MPI lets two threads in at once, and a view must not change under another's call.
         self._lock = threading.RLock()
+        self._alone = descriptor or MpiFile(self._opened, path, round_bytes, self._lock)
 
     @classmethod
     def open(
         cls,
         path: str | None,
+        context: OpenContext,
         *,
-        writable: bool,
-        system: System,
-        comm: Ranks | None = None,
-        hints: Mapping[str, str] | None = None,
         round_bytes: int = ROUND,
         derived_types: bool | None = None,
         direct: bool = True,
@@ -137,12 +137,10 @@ class MpioDriver(Root):
 
         Parameters
         ----------
-        path, writable, comm
-            As for every root; without `comm` the file is this process's alone.
-        system : System
-            For the descriptor; MPI has its own way to the file.
-        hints : mapping of str to str
-            Handed to the MPI library as they are; it ignores those it does not know.
+        path, context
+            As for every root; without a communicator the file is this process's alone. The system is for the
+            descriptor; MPI has its own way to the file. The hints are handed to the MPI library as they are; it ignores
+            those it does not know.
         round_bytes : int
             Bytes of one MPI call at most, less than 2^31.
         derived_types : bool, optional
@@ -165,6 +163,7 @@ class MpioDriver(Root):
             raise ValueError("The mpio driver needs the path of a file")
         if not 0 < round_bytes < 1 << 31:
             raise ValueError(f"round_bytes={round_bytes} is not between 1 and 2^31 - 1")
+        comm = context.comm
         mpi = comm.mpi if comm is not None and comm.mpi is not None else MPI.COMM_SELF
         version = MPI.Get_library_version()
         if derived_types is None:
@@ -172,19 +171,19 @@ class MpioDriver(Root):
         ranks = comm if isinstance(comm, Comm) else MpiComm(mpi, timeout=None)
         found: Descriptor | None = None
         if direct and one_node(comm, mpi):
-            found = Descriptor.of(path, ranks, writable=writable, system=system)
+            found = Descriptor.of(path, ranks, writable=context.writable, system=context.system)
         else:
             # MPI-IO waits for all ranks, without a time limit: what went wrong before on one is told here.
             ranks.exchange("open file")
         return cls(
-            partial(opened, mpi, writable=writable, hints=dict(hints or {})),
+            partial(opened, mpi, writable=context.writable, hints=dict(context.hints)),
             path,
-            writable=writable,
+            writable=context.writable,
             comm=mpi,
             round_bytes=round_bytes,
             derived_types=derived_types,
             check_size=errors_are_lost(version),
-            direct=found,
+            descriptor=found,
         )
 
     # ------------------------------------------------------------------------------------------------- verbs
@@ -192,9 +191,7 @@ class MpioDriver(Root):
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         with self._lock:
             if not collective or self._comm.size == 1:
-                if self._direct is not None:
-                    return self._direct.read(extents, memory)
-                return get_extents(extents, memory, self._get)
+                return self._alone.read(extents, memory)
             failure: Exception | None = None
             asked, into = _NOTHING, memory
             try:
@@ -212,7 +209,7 @@ class MpioDriver(Root):
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         with self._lock:
             if not collective or self._comm.size == 1:
-                return put_extents(extents, memory, self._put)
+                return put_extents(extents, memory, self._alone.put)
             failure: Exception | None = None
             asked = _NOTHING
             try:
@@ -239,37 +236,27 @@ class MpioDriver(Root):
             return calls
 
     def _look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
-        return self._direct is not None and self._direct.look(end, nbytes, use)
+        return self._alone.look(end, nbytes, use)
 
     def _size(self) -> int:
-        if self._direct is not None:
-            return self._direct.size()
-        with self._lock, os_errors(self.path, "size"):
-            return int(self._file.Get_size())
+        return self._alone.size()
 
     @property
     def _file(self) -> Any:
         """The file by MPI-IO; opened by the first call that needs it, which all ranks make together."""
         if self._opened is None:
-            assert self._direct is not None
-            self._opened = self._open_file(self._direct.link, shown=self.path)
+            self._opened = self._open_file(self._link, shown=self.path)
         return self._opened
 
     def _resize(self, nbytes: int) -> None:
         """All ranks together: no rank's earlier write may come after the cut."""
-        if self._direct is not None:
-            self._direct.resize(nbytes, self._comm)
-            return
-        with self._lock, os_errors(self.path, f"resize to {nbytes} bytes"):
-            self._comm.Barrier()
-            self._file.Set_size(nbytes)
+        self._alone.resize(nbytes, self._comm)
 
     def _sync(self) -> None:
         """All ranks together."""
         try:
             # ROMIO leaves it out on a rank that wrote nothing by itself.
-            if self._direct is not None:
-                self._direct.sync()
+            self._alone.sync()
         finally:
             # Also where that failed: the others wait here for all.
             if self._opened is not None:
@@ -280,48 +267,10 @@ class MpioDriver(Root):
         """All ranks together; nothing is left to do once MPI has ended."""
         from mpi4py import MPI
 
-        if self._direct is not None:
-            self._direct.close()
+        self._alone.close()
         if self._opened is not None and not MPI.Is_finalized():
             with self._lock, os_errors(self.path, "close"):
                 self._file.Close()
-
-    # ------------------------------------------------------------------------------------ one rank by itself
-
-    def _put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
-        if self._direct is not None:
-            return self._direct.put(buffers, offset)
-        from mpi4py import MPI
-
-        status = MPI.Status()
-        calls = 0
-        for view in buffers if isinstance(buffers, list) else [buffers]:
-            while view.nbytes:
-                part = view[: self._round]
-                with os_errors(self.path, f"write of {part.nbytes} bytes at offset {offset}"):
-                    self._file.Write_at(offset, [part, part.nbytes, MPI.BYTE], status)
-                done = int(status.Get_count(MPI.BYTE))
-                if done <= 0:
-                    raise OSError(errno.EIO, f"MPI-IO wrote 0 of {part.nbytes} bytes at offset {offset}", self.path)
-                # Open MPI says so when it wrote less; writing on brings the reason out.
-                view, offset, calls = view[done:], offset + done, calls + 1
-        return calls
-
-    def _get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
-        from mpi4py import MPI
-
-        status = MPI.Status()
-        done = 0
-        for view in buffers if isinstance(buffers, list) else [buffers]:
-            for start in range(0, view.nbytes, self._round):
-                part = view[start : start + self._round]
-                with os_errors(self.path, f"read of {part.nbytes} bytes at offset {offset + done}"):
-                    self._file.Read_at(offset + done, [part, part.nbytes, MPI.BYTE], status)
-                got = int(status.Get_count(MPI.BYTE))
-                done += got
-                if got < part.nbytes:
-                    return done
-        return done
 
     # ---------------------------------------------------------------------------------------- ranks together
 
@@ -353,9 +302,9 @@ class MpioDriver(Root):
                 if failure is not None:
                     raise failure
                 # Two-phase rounds of one piece each would cost more than they join.
-                return (
-                    put_extents(extents, memory, self._put) if writing else get_extents(extents, memory, self._get)[1]
-                )
+                if writing:
+                    return put_extents(extents, memory, self._alone.put)
+                return self._alone.read(extents, memory)[1]
             try:
                 parts = [run for part in parts for run in touching(part)]
             except Exception as error:
@@ -387,7 +336,7 @@ class MpioDriver(Root):
         """
         try:
             if self._comm.rank == 0:
-                self._put(memoryview(b"\0"), end - 1)
+                self._alone.put(memoryview(b"\0"), end - 1)
         except OSError:
             # No room: the write itself says so, on the ranks whose data it is.
             pass

@@ -12,12 +12,13 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Memory, Ranks
+from pnc_vol.drivers.base import Memory, OpenContext, Ranks
+from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.descriptor import Descriptor
 from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import put_extents
@@ -58,8 +59,7 @@ class PosixDriver(Root):
     """
 
     name = "posix"
-    takes_descriptor = True
-    concurrent = True
+    capabilities = Capabilities(concurrent=True, mapping=True, takes_descriptor=True)
 
     def __init__(
         self,
@@ -76,24 +76,13 @@ class PosixDriver(Root):
         self._comm = comm
 
     @classmethod
-    def open(
-        cls,
-        path: str | None,
-        *,
-        writable: bool,
-        system: System,
-        comm: Ranks | None = None,
-        hints: Mapping[str, str] | None = None,
-        fd: int = -1,
-    ) -> Self:
-        """Open a file that exists.
+    def open(cls, path: str | None, context: OpenContext) -> Self:
+        """Open a file that exists, or use the descriptor of the context.
 
         Parameters
         ----------
-        path, writable, system, comm, hints
+        path, context
             As for every root.
-        fd : int
-            A descriptor of the file, which stays the caller's; the driver opens `path` itself if this is below 0.
 
         Raises
         ------
@@ -102,10 +91,11 @@ class PosixDriver(Root):
         """
         if path is None:
             raise ValueError("The posix driver needs the path of a file")
+        fd, system = context.fd, context.system
         lent = fd >= 0
         if not lent:
-            fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
-        return cls(fd, path, writable=writable, system=system, comm=comm, lent=lent)
+            fd = system.open(path, os.O_RDWR if context.writable else os.O_RDONLY)
+        return cls(fd, path, writable=context.writable, system=system, comm=context.comm, lent=lent)
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         return self._file.read(extents, memory)

@@ -17,13 +17,13 @@ Rules
 from __future__ import annotations
 
 import importlib
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pnc_vol.drivers.base import Driver, Ranks, Wrapper
-from pnc_vol.system import REAL, System
+from pnc_vol.drivers.base import Driver, OpenContext, Wrapper
+from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.stack_text import NAME, Layer, parse_stack
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Kind",
     "Layer",
+    "default_stack",
     "knows",
     "open_stack",
     "parse_stack",
     "register",
     "registered",
-    "root_keeps_file",
-    "root_takes_descriptor",
+    "stack_capabilities",
+    "stack_exists",
 ]
 
 Kind = Literal["root", "wrapper"]
@@ -53,23 +54,18 @@ _BUILTIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """One word of a stack.
+class _Entry:
+    """How a driver is opened, and what it declares.
 
-    name : str
-    options : what stood in brackets; numbers, ``true`` and ``false`` are read as such, other values are text.
+    make : callable, takes the path or the driver below, the `OpenContext`, and the options.
+    declares : callable, from the capabilities of what is below to those of this driver; a root ignores the argument.
+    exists : callable or None, as `Driver.exists`.
     """
 
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
     kind: Kind
     make: Callable[..., Driver]
-    keeps_file: bool = True
-    takes_descriptor: bool = False
+    declares: Callable[[Capabilities], Capabilities]
+    exists: Callable[[str, OpenContext], bool] | None = None
 
 
 _registry: dict[str, _Entry] = {}
@@ -84,7 +80,8 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
         A word of letters, digits, ``-`` and ``_``. A second driver of the same name replaces the first.
     factory : class or function
         A `Wrapper` class, another `Driver` class, or a function: a root's takes ``(path, *, writable, system, comm,
-        hints, **options)``, a wrapper's ``(inner, **options)``.
+        hints, **options)``, a wrapper's ``(inner, **options)``. A function has the capabilities of its attribute
+        ``capabilities``, if it has one, and ``exists``, if its paths are its own.
     kind : {"root", "wrapper"}, optional
         Needed for a function; a class shows it.
 
@@ -93,27 +90,32 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
     ValueError
         The name is no such word, or the kind is missing.
     """
-    if not re.fullmatch(r"[\w-]+", name):
+    if not NAME.fullmatch(name):
         raise ValueError(f"A driver's name is a word of letters, digits, '-' and '_', not {name!r}")
     make: Callable[..., Driver] = factory
-    if isinstance(factory, type):
-        kind = kind or ("wrapper" if issubclass(factory, Wrapper) else "root")
-        if issubclass(factory, Wrapper):
-            make = factory.over
-        elif issubclass(factory, Driver):
-            make = factory.open
-    elif kind == "wrapper":
-        make = _without_surroundings(factory)
-    if kind is None:
+    own = getattr(factory, "capabilities", Capabilities())
+    if isinstance(factory, type) and issubclass(factory, Wrapper):
+        _registry[name] = _Entry(kind or "wrapper", factory.over, factory.declares)
+    elif kind is None and not isinstance(factory, type):
         raise ValueError(f"Say whether {name!r} is a 'root' or a 'wrapper': register(name, factory, kind)")
-    keeps_file = bool(getattr(factory, "keeps_file", True))
-    _registry[name] = _Entry(kind, make, keeps_file, bool(getattr(factory, "takes_descriptor", False)))
+    elif kind == "wrapper":
+        _registry[name] = _Entry(kind, lambda inner, context, **options: make(inner, **options), lambda below: below)
+    else:
+        opens = factory.open if isinstance(factory, type) and issubclass(factory, Driver) else _told_by_keywords(make)
+        _registry[name] = _Entry("root", opens, lambda below: own, getattr(factory, "exists", None))
 
 
-def _without_surroundings(factory: Callable[..., Driver]) -> Callable[..., Driver]:
-    def make(inner: Driver, *, writable: bool, system: System, comm: Any, hints: Any, **options: Any) -> Driver:
-        return factory(inner, **options)
+def _told_by_keywords(factory: Callable[..., Driver]) -> Callable[..., Driver]:
+    """A root that is opened by a function, which is told what it needs by keywords."""
 
+    def make(path: str | None, context: OpenContext, **options: Any) -> Driver:
+        told = {"writable": context.writable, "system": context.system, "comm": context.comm, "hints": context.hints}
+        taken = told.keys() & options.keys()
+        if taken:
+            raise TypeError(f"got an unexpected keyword argument {taken.pop()!r}")
+        return factory(None if context.new and not own_paths else path, **told, **options)
+
+    own_paths = getattr(factory, "capabilities", Capabilities()).own_paths
     return make
 
 
@@ -162,48 +164,6 @@ def _entry(name: str) -> _Entry:
     return _registry[name]
 
 
-def parse_stack(spec: str) -> tuple[Layer, ...]:
-    """The layers of a stack's text, top first; nothing is looked up.
-
-    Raises
-    ------
-    ValueError
-        The text is not a list of names with options.
-
-    Examples
-    --------
-    >>> [layer.name for layer in parse_stack("trace(file=a.json, limit=10) | posix")]
-    ['trace', 'posix']
-    """
-    layers = []
-    for word in re.split(r"\|(?![^(]*\))", spec):
-        match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", word, re.DOTALL)
-        if match is None:
-            raise ValueError(f"{word.strip()!r} in the driver {spec!r} is not a name or name(option=value, ...)")
-        name, text = match[1], match[2]
-        options = {}
-        for part in re.split(r",(?=(?:[^\"']*[\"'][^\"']*[\"'])*[^\"']*$)", text) if text and text.strip() else ():
-            key, equals, value = part.partition("=")
-            if not equals or not key.strip().isidentifier():
-                raise ValueError(f"{part.strip()!r} in the driver {spec!r} is not option=value")
-            options[key.strip()] = _value(value.strip())
-        layers.append(Layer(name, options))
-    return tuple(layers)
-
-
-def _value(text: str) -> Any:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
-
-
 def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
     layers = [(layer, _entry(layer.name)) for layer in parse_stack(spec)]
     *above, (last, bottom) = layers
@@ -218,39 +178,54 @@ def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
     return layers
 
 
-def root_keeps_file(spec: str) -> bool:
-    """Whether the root of this stack keeps its bytes in the file of its path.
+def default_stack(shared: bool) -> str:
+    """The stack of a file for which no driver was asked; `shared` if it has a communicator.
 
     Examples
     --------
-    >>> root_keeps_file("trace | posix"), root_keeps_file("memory")
-    (True, False)
+    >>> default_stack(True), default_stack(False)
+    ('mpio', 'posix')
     """
-    return _looked_up(spec)[-1][1].keeps_file
+    return "mpio" if shared else "posix"
 
 
-def root_takes_descriptor(spec: str) -> bool:
-    """Whether the root of this stack can be given an open descriptor; see `Driver.takes_descriptor`.
+def stack_capabilities(spec: str) -> Capabilities:
+    """What a stack declares of itself, without opening it.
+
+    Raises
+    ------
+    ValueError
+        As `open_stack`.
+    ImportError
+        A plug-in cannot be imported.
 
     Examples
     --------
-    >>> root_takes_descriptor("trace | posix"), root_takes_descriptor("memory")
+    >>> stack_capabilities("trace | posix").keeps_file, stack_capabilities("memory").keeps_file
     (True, False)
     """
-    return _looked_up(spec)[-1][1].takes_descriptor
+    found = Capabilities()
+    for _, entry in reversed(_looked_up(spec)):
+        found = entry.declares(found)
+    return found
 
 
-def open_stack(
-    spec: str,
-    path: str | None,
-    *,
-    writable: bool,
-    system: System = REAL,
-    comm: Ranks | None = None,
-    hints: Mapping[str, str] | None = None,
-    fd: int = -1,
-) -> Driver:
-    """Open a stack on a file that exists; every rank of `comm` together.
+def stack_exists(spec: str, path: str, context: OpenContext) -> bool:
+    """Whether there is something under a path of a stack that declares `own_paths`; see `Driver.exists`.
+
+    Raises
+    ------
+    OSError
+        It cannot be known.
+    """
+    exists = _looked_up(spec)[-1][1].exists
+    if exists is None:
+        raise NotImplementedError(f"the driver {spec!r} does not say whether {path!r} exists")
+    return exists(path, context)
+
+
+def open_stack(spec: str, path: str | None, context: OpenContext | None = None, **told: Any) -> Driver:
+    """Open a stack on a file that exists; every rank of the communicator together.
 
     Parameters
     ----------
@@ -258,15 +233,10 @@ def open_stack(
         Names from top to bottom, e.g. ``"trace | posix"``.
     path : str or None
         None where the root keeps no file.
-    writable : bool
-    system : System
-        Where calls to the operating system go.
-    comm : Ranks or None
-        Who shares the file; None for this process alone.
-    hints : mapping of str to str
-    fd : int
-        A descriptor of the file, which stays the caller's, for a root of which `root_takes_descriptor` is true; it
-        opens `path` itself if this is below 0.
+    context : OpenContext, optional
+        By default one is made of the keywords.
+    **told
+        Fields of `OpenContext`: ``writable=``, ``system=``, ``comm=``, ``hints=``, ``fd=``, ``new=``.
 
     Returns
     -------
@@ -288,25 +258,24 @@ def open_stack(
     >>> driver.describe()
     'memory'
     """
-    surroundings: dict[str, Any] = {"writable": writable, "system": system, "comm": comm, "hints": dict(hints or {})}
+    context = OpenContext(**told) if context is None else replace(context, **told)
     *above, (bottom, root) = _looked_up(spec)
-    driver = _made(bottom, root, path, surroundings | ({"fd": fd} if fd >= 0 else {}))
+    driver = _made(bottom, root, path, context)
     try:
         for layer, entry in reversed(above):
-            driver = _made(layer, entry, driver, surroundings)
+            driver = _made(layer, entry, driver, context)
     except BaseException:
         driver.close()
         raise
     return driver
 
 
-def _made(layer: Layer, entry: _Entry, below: Any, surroundings: dict[str, Any]) -> Driver:
-    taken = set(layer.options) & set(surroundings)
-    if taken:
-        raise ValueError(f"'{taken.pop()}' is not an option of the driver '{layer.name}'")
+def _made(layer: Layer, entry: _Entry, below: Any, context: OpenContext) -> Driver:
     try:
-        return entry.make(below, **surroundings, **layer.options)
+        made = entry.make(below, context, **layer.options)
     except TypeError as error:
-        if "unexpected keyword argument" in str(error):
+        if any(text in str(error) for text in ("unexpected keyword argument", "multiple values for")):
             raise ValueError(f"The driver '{layer.name}' does not take these options: {error}") from error
         raise
+    made.options = layer.options
+    return made

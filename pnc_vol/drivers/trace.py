@@ -18,11 +18,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pnc_vol.drivers.base import Driver, Memory, Ranks, Wrapper
-from pnc_vol.extents.model import Extents
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
+from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.system import REAL, System, write_whole
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class Event(NamedTuple):
     first, last : int, offsets of the first byte and past the last one; -1 without extents.
     collective : bool
     error : str, empty if it went well.
+    mapped : bool, a read from the file's bytes in memory (`Driver.look`).
     """
 
     verb: str
@@ -53,6 +56,7 @@ class Event(NamedTuple):
     last: int = -1
     collective: bool = False
     error: str = ""
+    mapped: bool = False
 
 
 class TraceDriver(Wrapper):
@@ -104,18 +108,9 @@ class TraceDriver(Wrapper):
         self._lock = threading.Lock()
 
     @classmethod
-    def over(
-        cls,
-        inner: Driver,
-        *,
-        writable: bool,
-        system: System,
-        comm: Ranks | None = None,
-        hints: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> Self:
-        rank, ranks = (comm.rank, comm.size) if comm is not None else (0, 1)
-        return cls(inner, system=system, rank=rank, ranks=ranks, **options)
+    def over(cls, inner: Driver, context: OpenContext, **options: Any) -> Self:
+        rank, ranks = (context.comm.rank, context.comm.size) if context.comm is not None else (0, 1)
+        return cls(inner, system=context.system, rank=rank, ranks=ranks, **options)
 
     @property
     def events(self) -> list[Event]:
@@ -129,6 +124,18 @@ class TraceDriver(Wrapper):
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         self._timed("write", lambda: self.inner.write(extents, memory, collective=collective), extents, collective)
 
+    def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
+        return self._timed("read", lambda: self.inner.read_one(array, offset), one_extent(offset, array.nbytes))
+
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        start = time.perf_counter()
+        seen = self.inner.look(end, nbytes, use)
+        if seen:
+            # What was not seen is read in another way, and counted there.
+            seconds = time.perf_counter() - start
+            self._record(Event("read", start - self._began, seconds, 1, nbytes, -1, end, mapped=True))
+        return seen
+
     def size(self) -> int:
         return self._timed("size", self.inner.size)
 
@@ -137,6 +144,12 @@ class TraceDriver(Wrapper):
 
     def sync(self) -> None:
         self._timed("sync", self.inner.sync)
+
+    def order(self) -> None:
+        self._timed("order", self.inner.order)
+
+    def end_flush(self) -> None:
+        self._timed("end_flush", self.inner.end_flush)
 
     def close(self) -> None:
         first = "close" not in self._totals
@@ -179,18 +192,16 @@ class TraceDriver(Wrapper):
             raise
         finally:
             seconds = time.perf_counter() - start
-            self._record(verb, start - self._began, seconds, extents, collective, error)
+            pieces = nbytes = 0
+            first = last = -1
+            if extents is not None and len(extents.offset):
+                pieces, nbytes = len(extents.offset), extents.nbytes
+                first, last = int(extents.offset.min()), int((extents.offset + extents.length).max())
+            self._record(Event(verb, start - self._began, seconds, pieces, nbytes, first, last, collective, error))
 
-    def _record(
-        self, verb: str, start: float, seconds: float, extents: Extents | None, collective: bool, error: str
-    ) -> None:
-        pieces = nbytes = 0
-        first = last = -1
-        if extents is not None and len(extents.offset):
-            pieces, nbytes = len(extents.offset), extents.nbytes
-            first, last = int(extents.offset.min()), int((extents.offset + extents.length).max())
+    def _record(self, event: Event) -> None:
         with self._lock:
-            self._events.append(Event(verb, start, seconds, pieces, nbytes, first, last, collective, error))
-            total = self._totals.setdefault(verb, [0, 0.0, 0, 0])
-            for i, more in enumerate((1, seconds, pieces, nbytes)):
+            self._events.append(event)
+            total = self._totals.setdefault(event.verb, [0, 0.0, 0, 0])
+            for i, more in enumerate((1, event.seconds, event.extents, event.nbytes)):
                 total[i] += more

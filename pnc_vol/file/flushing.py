@@ -28,7 +28,7 @@ from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.file.changed_attributes import with_changed_attributes
 from pnc_vol.file.drain import settle, writer
 from pnc_vol.file.gc_pause import without_collector
-from pnc_vol.file.header_update import check_durable, cut_tail, with_records, write_header
+from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, with_records, write_header
 from pnc_vol.file.relocation import drop_copy, moved, replaces_live, use_copy
 from pnc_vol.file.report import Phases
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest, share_failures
@@ -77,6 +77,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     session.counts["flushes"] += 1
     phases.end("agree")
     if not durable and _nothing_to_do(session, agreed):
+        end_flush(session)
         return
     if agreed.widened and comm.size > 1:
         agree_widths(comm, session.defs.tree, session.defs.widened)
@@ -117,8 +118,10 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
         raise comm.on_all(_flush_error(failures, session.disk.path, closing=closing, held=True))
     _header(session, target, lowest, failures, durable=durable, closing=closing)
     if later:
+        order_writes(session)
         _fill(session, target, session.disk.driver, later, only_lost=True)
         later.clear()
+    end_flush(session)
     if not unsafe:
         session.posted.queue.settled()
     if closing and session.posted.queue.logged:
@@ -146,6 +149,7 @@ def _header(
     numrecs = min(numrecs_of(session.defs.tree), max(session.defs.tree.records, lowest))
     try:
         with comm.errors_shared():
+            order_writes(session)
             write_header(session, with_records(session, target.header, numrecs), durable=durable)
     except Exception as reason:
         if failures:
@@ -216,7 +220,6 @@ def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
     location = session.disk.location
     named = location is None or location.published or session.disk.keep_unpublished
     settled = numrecs_of(session.defs.tree) == session.disk.numrecs and not session.disk.shrunk
-    settled &= location is not None or not session.disk.driver.unsettled
     return (
         named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.lost or agreed.batches)
     )

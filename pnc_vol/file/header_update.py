@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,15 @@ from pnc_vol.mapping.index import to_header
 if TYPE_CHECKING:
     from pnc_vol.file.session import Session
 
-__all__ = ["check_durable", "cut_tail", "cut_what_failed", "with_records", "write_header"]
+__all__ = [
+    "check_durable",
+    "cut_tail",
+    "cut_what_failed",
+    "end_flush",
+    "order_writes",
+    "with_records",
+    "write_header",
+]
 
 
 def check_durable(session: Session) -> None:
@@ -52,7 +61,9 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
     """Write the header, or the record count alone if that is all that changed (collective)."""
     comm, location = session.comm, session.disk.location
     takes_place = _takes_place(session)
-    safe = durable or takes_place
+    # A rename is not held back with the data of the file that gets the name.
+    named = location is not None and not (location.published or session.disk.keep_unpublished)
+    safe = durable or takes_place or (named and session.disk.driver.capabilities.holds_back)
     if safe:
         _sync_before(session, "flush sync", takes_place=takes_place)
     error: BaseException | None = None
@@ -96,6 +107,29 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         _sync_before(session, "flush sync header", takes_place=takes_place)
     _publish(session, durable=durable)
     session.disk.lasting |= durable
+
+
+def order_writes(session: Session) -> None:
+    """What the ranks wrote so far reaches the file before what they write from now on (collective)."""
+    _on_driver(session, "flush order", session.disk.driver.order)
+
+
+def end_flush(session: Session) -> None:
+    """Tell the driver that the flush is complete (collective)."""
+    _on_driver(session, "flush end", session.disk.driver.end_flush)
+
+
+def _on_driver(session: Session, operation: str, call: Callable[[], None]) -> None:
+    """A verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then."""
+    if session.comm.size == 1 or not session.disk.driver.capabilities.holds_back:
+        call()
+        return
+    error: BaseException | None = None
+    try:
+        call()
+    except Exception as reason:
+        error = reason
+    session.comm.exchange(operation, error=error)
 
 
 def _takes_place(session: Session) -> bool:
@@ -142,7 +176,6 @@ def _publish(session: Session, *, durable: bool) -> None:
     """Give a moved file its name, and bring the name to stable storage if asked (collective)."""
     location = session.disk.location
     if location is None:
-        session.disk.driver.settle()
         return
     if session.disk.keep_unpublished or (location.published and not durable):
         return

@@ -12,7 +12,6 @@ Rules
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +22,9 @@ from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
 from pnc_vol.disk.publish import Location, write_bytes
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import open_stack, parse_stack, root_keeps_file, root_takes_descriptor
+from pnc_vol.drivers.stack import stack_capabilities
 from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarning
+from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.format.check import short_data
@@ -41,14 +40,12 @@ from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
-from pnc_vol.system import System, is_folder, scratch_folder
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.file.registry import OpenAttempt
-    from pnc_vol.file.session import Session
 
-__all__ = ["Opened", "open_copy", "open_driver", "open_file", "open_queue", "open_spill"]
+__all__ = ["Opened", "open_file", "open_queue"]
 
 _LEAST_GAP = 4
 """Bytes of the smallest variable: less is padding."""
@@ -108,12 +105,20 @@ def open_file(
     claim: OpenAttempt | None = None,
 ) -> Opened | None:
     """Open or create a file (collective), or None if there is a session to join; see `session.open_session`."""
-    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
+    spec = stack_of(options, comm)
     wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
     _same_on_all(comm, wishes, claim)
-    keeps_file = root is None and root_keeps_file(spec)
+    able = stack_capabilities(spec) if root is None else root.capabilities
+    keeps_file = root is None and able.keeps_file
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
+    if root is None and able.own_paths:
+        made = open_by_own_path(path, mode, options, comm)
+        try:
+            return open_file(path, mode, options=options, comm=comm, root=made, claim=claim)
+        except BaseException:
+            made.close()
+            raise
     _check_layout(options, comm)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
@@ -132,17 +137,18 @@ def open_file(
             location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
         driver = root
         if driver is None:
-            opened_path = found.work if keeps_file else None if found.created else path
+            opened_path = found.work if keeps_file else path
+            context = context_of(options, comm, writable=mode != "r", fd=mine.fd, new=found.created and not keeps_file)
             try:
-                driver = _driver(spec, opened_path, mode != "r", options, comm, location, fd=mine.fd, inode=found.inode)
+                driver = open_together(spec, opened_path, context, comm, location, inode=found.inode)
             except BaseException:
                 mine.release()
                 raise
-            if driver is None or not keeps_file or (mode == "r" and not root_takes_descriptor(spec)):
+            if driver is None or not keeps_file or (mode == "r" and not able.takes_descriptor):
                 # the file is not open, or open by the driver's own descriptor
                 mine.release()
         if driver is not None:
-            return _opened(path, mode, found, mine, driver, location, comm, options, spec)
+            return _opened(path, mode, found, mine, driver, location, comm, options)
     raise comm.on_all(replaced_too_often(path or ""))
 
 
@@ -155,7 +161,6 @@ def _opened(
     location: Location | None,
     comm: Comm,
     options: Options,
-    spec: str,
 ) -> Opened:
     """The file, from what rank 0 told of it."""
     first = found.header
@@ -184,7 +189,7 @@ def _opened(
         tree=tree,
         unwritten_reads_zero=found.size <= max(data_end(header), len(first)),
         stale_gaps=_has_gaps(header, len(first)),
-        collective=comm.size > 1 and parse_stack(spec)[-1].name == "mpio",
+        collective=comm.size > 1 and driver.capabilities.collective,
     )
 
 
@@ -232,105 +237,6 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
             what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
             text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
             raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
-
-
-def _driver(
-    spec: str,
-    path: str | None,
-    writable: bool,
-    options: Options,
-    comm: Comm,
-    location: Location | None,
-    *,
-    fd: int = -1,
-    inode: int = 0,
-) -> Driver | None:
-    """Open the stack on all ranks (collective).
-
-    Parameters
-    ----------
-    fd : int
-        A descriptor of the file, which stays the caller's, or -1.
-    inode : int
-        The file that `path` has to lead to, or 0 if nobody else can have given the name to another.
-
-    Returns
-    -------
-    Driver or None
-        None on all ranks if the name led one of them to another file.
-    """
-    driver: Driver | None = None
-    same, given = True, -1
-    system = options.system
-    try:
-        with comm.errors_shared():
-            given = fd if fd >= 0 and root_takes_descriptor(spec) else -1
-            ranks = comm if comm.mpi else None
-            driver = open_stack(spec, path, writable=writable, system=system, comm=ranks, hints=options.hints, fd=given)
-            if inode and path is not None and given < 0:
-                # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
-                same = system.stat(path).st_ino == inode
-            told = comm.exchange("open driver", b"" if same else b"another file")
-    except BaseException:
-        if driver is not None and parse_stack(spec)[-1].name != "mpio":
-            driver.close()
-        if location is not None and comm.rank == 0:
-            location.discard()
-        raise
-    assert driver is not None
-    if any(told):
-        driver.close()
-        return None
-    return driver
-
-
-def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:
-    """The driver of a file that is there, for reading (collective); `fd` and `inode` are rank 0's, see `_driver`."""
-    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
-    return _driver(spec, path, False, options, comm, None, fd=fd, inode=inode)
-
-
-def open_copy(session: Session) -> tuple[Location, Driver]:
-    """A new file beside the session's, and a driver on it (collective)."""
-    options, comm, old = session.options, session.comm, session.disk.location
-    spec = options.driver or ("mpio" if comm.mpi is not None else "posix")
-    if old is None:
-        raise AssertionError("a file in memory is laid out anew by memory_copy")
-    made: list[Location] = []
-
-    def do() -> bytes:
-        made.append(old.copy())
-        return made[0].work.encode()
-
-    work = on_root(comm, "copy", do).decode()
-    location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen)
-    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
-    driver = _driver(spec, work, True, options, comm, location, fd=fd)
-    assert driver is not None
-    return location, driver
-
-
-def memory_copy(session: Session) -> Driver:
-    """A driver that holds nothing, for the new layout of a file that has no name: of the same stack, or in a file."""
-    if session.options.driver == "fileobj":
-        return open_spill(session.disk, session.options.system)
-    return open_stack(session.options.driver, None, writable=True, system=session.options.system)
-
-
-def open_spill(disk: StoredFile, system: System) -> Driver:
-    """A private file without a name, beside the file or where temporary files go."""
-    folder = os.path.dirname(disk.location.path) if disk.location else scratch_folder()
-    if not is_folder(system, folder or "."):
-        # It was removed or renamed, and what is open goes on.
-        folder = scratch_folder()
-    name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
-    fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        system.unlink(name)
-    except OSError:
-        system.close(fd)
-        raise
-    return PosixDriver(fd, name, writable=True, system=system)
 
 
 def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pnc_vol.comm import on_root
 from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.publish import Location
-from pnc_vol.file.opening import open_driver
+from pnc_vol.file.driver_stack import open_driver
 from pnc_vol.format.decode import decode
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.renewing import renew

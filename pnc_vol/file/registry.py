@@ -29,6 +29,7 @@ from typing import Any
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import DefinitionError
+from pnc_vol.file.driver_stack import stack_of
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session, open_session
 from pnc_vol.options import Options
@@ -154,6 +155,8 @@ class SessionRef:
             session.close()
         finally:
             _leave(self._entry.token)
+            # A handle that is closed keeps this entry, and must not keep the object that was the file.
+            self._entry.target = None
 
     def drop(self) -> None:
         """Leave the session to others as it is."""
@@ -247,7 +250,7 @@ class OpenAttempt:
             )
         if self.mode != "r" and not session.writable:
             raise self._refused("has it open already for reading only (mode 'r'); close it first")
-        asked, spec = self.options.driver, session.options.driver or ("mpio" if session.comm.mpi else "posix")
+        asked, spec = self.options.driver, stack_of(session.options, session.comm)
         if self.mode == "r" and not session.writable and ((asked and asked != spec) or self._unheeded(session)):
             # Both only read what is flushed: nothing is lost if each has its own options.
             return False

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.staged import StagedDriver
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
-from pnc_vol.file.opening import memory_copy, open_copy
+from pnc_vol.file.driver_stack import memory_copy, open_copy
 from pnc_vol.layout.base import Layout, LostRecords
 
 if TYPE_CHECKING:
@@ -124,12 +125,14 @@ def drop_copy(session: Session, driver: Driver) -> None:
 def use_copy(session: Session, driver: Driver) -> None:
     """Work on the copy from now on."""
     session.disk.header_bytes = b""
-    if session.disk.driver.become(driver):
+    if session.disk.location is None:
+        if not session.disk.driver.replace_with(driver):
+            session.disk.driver = StagedDriver(session.disk.driver, driver)
         return
     left, session.disk.driver = session.disk.driver, driver
     with suppress(OSError):
         # All that was written there has been read back already.
         left.close()
-    if session.disk.location is not None and session.comm.rank == 0:
+    if session.comm.rank == 0:
         session.disk.location.discard()
     session.disk.location, session.disk.copy = session.disk.copy, None

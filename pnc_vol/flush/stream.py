@@ -67,7 +67,7 @@ def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: i
         except BaseException as error:
             failed.append(error)
 
-    if driver.concurrent:
+    if driver.capabilities.concurrent:
         other = threading.Thread(target=work, name="pnc_vol")
         other.start()
         work()

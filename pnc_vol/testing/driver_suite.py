@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL, write_whole
@@ -274,13 +275,13 @@ class DriverSuite:
                 verb()
 
     def test_it_says_what_it_is(self, driver: Driver, path: str) -> None:
-        layers = driver.describe().split(" | ")
+        layers = parse_stack(driver.describe())
         layer = driver
-        for word in layers[:-1]:
+        for told in layers[:-1]:
             assert isinstance(layer, Wrapper)
-            assert layer.name == word
+            assert (layer.name, dict(layer.options)) == (told.name, dict(told.options))
             layer = layer.inner
-        assert layer.name == layers[-1]
+        assert (layer.name, dict(layer.options)) == (layers[-1].name, dict(layers[-1].options))
         assert driver.path in (path, None)
 
     def test_statistics_are_plain_and_grow(self, driver: Driver) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,11 +84,12 @@ def register_by_name() -> None:
 
     class ByName(PosixDriver):
         name = "test_by_name"
-        takes_descriptor = False
+        capabilities = replace(PosixDriver.capabilities, takes_descriptor=False)
 
         @classmethod
-        def open(cls, path: Any, *, writable: Any, system: Any, comm: Any = None, hints: Any = None) -> Any:
-            return super().open(path, writable=writable, system=system, comm=comm, hints=hints)
+        def open(cls, path: Any, context: Any) -> Any:
+            assert context.fd < 0
+            return super().open(path, context)
 
     register("test_by_name", ByName)
 
@@ -164,6 +166,7 @@ def put(path: pathlib.Path, data: bytes) -> None:
 def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
     """What a writer would leave if it were killed when its journal is whole."""
     from pnc_vol.disk.publish import Location
+    from pnc_vol.drivers.base import OpenContext
     from pnc_vol.drivers.posix import PosixDriver
     from pnc_vol.testing.faults import Stopped, StopSystem
 
@@ -174,7 +177,7 @@ def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
             return super().call(name, args, kwargs)
 
     system = BeforeHeader(REAL, stop_at=0)
-    driver = PosixDriver.open(str(path), writable=True, system=system)
+    driver = PosixDriver.open(str(path), OpenContext(system=system))
     with pytest.raises(Stopped):
         Location(system, str(path), str(path)).replace_header(driver, old, new)
     system.bury()

@@ -15,6 +15,7 @@ import pytest
 import pnc_vol
 from pnc_vol.disk.journal import journal_path, recover
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.system import REAL
@@ -34,7 +35,7 @@ def torn(path: pathlib.Path, stop_at: int, cut: int | None = None, new: bytes = 
     """A file of OLD and TAIL whose header's replacement was stopped; its journal's path."""
     path.write_bytes(OLD.ljust(2000, b"\0") + TAIL)
     system = StopSystem(REAL, stop_at=stop_at, torn=cut, calls=CHANGING - {"open"})
-    driver = PosixDriver.open(str(path), writable=True, system=system)
+    driver = PosixDriver.open(str(path), OpenContext(system=system))
     with pytest.raises(Stopped):
         Location(system, str(path), str(path)).replace_header(driver, OLD, new)
     system.bury()

@@ -106,4 +106,4 @@ def test_trace_counts_and_draws(tmp_path: object) -> None:
     first, second, _ = (event["args"] for event in drawn["traceEvents"])
     assert (first["first"], first["last"], first["extents"], first["nbytes"]) == (3, 9, 2, 3)
     assert second["error"].startswith("ValueError")
-    assert drawn["otherData"]["stack"] == "trace | memory"
+    assert drawn["otherData"]["stack"] == f"trace(file={target}) | memory"

@@ -15,6 +15,7 @@ import pytest
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver
 from pnc_vol.drivers.memory import MemoryDriver
+from pnc_vol.drivers.staged import StagedDriver
 from pnc_vol.testing.driver_suite import DriverSuite, extents_of
 
 
@@ -116,6 +117,11 @@ class Failing(io.BytesIO):
 
     method = ""
     error: Exception = RuntimeError("I am broken")
+    flushes = 0
+
+    def flush(self) -> None:
+        super().flush()
+        self.flushes += 1
 
     def __getattribute__(self, name: str) -> Any:
         if name != "method" and name == self.method:
@@ -141,7 +147,7 @@ def test_every_failure_is_an_os_error_that_says_where(method: str, error: Except
         "write": lambda: driver.write(extents_of((3, 2, 0)), np.zeros(2, np.uint8)),
         "readinto": lambda: driver.read(extents_of((3, 2, 0)), np.zeros(2, np.uint8)),
         "truncate": lambda: driver.resize(10),
-        "flush": driver.settle,
+        "flush": driver.end_flush,
     }
     with pytest.raises(OSError) as caught:
         calls[method]()
@@ -149,10 +155,11 @@ def test_every_failure_is_an_os_error_that_says_where(method: str, error: Except
     if caught.value.errno == errno.EIO:
         assert method in str(caught.value)
         assert str(error) in str(caught.value)
-    assert driver.unsettled
-    target.method = ""
-    driver.settle()
-    assert not driver.unsettled
+    target.method, before = "", target.flushes
+    driver.end_flush()
+    assert target.flushes == before + 1, "it had something to flush"
+    driver.end_flush()
+    assert target.flushes == before + 1, "and then nothing more"
 
 
 def test_a_write_that_takes_nothing_is_an_error() -> None:
@@ -166,17 +173,16 @@ def test_a_write_that_takes_nothing_is_an_error() -> None:
 
 def test_a_new_layout_is_held_until_the_object_takes_it() -> None:
     target = Failing(b"old and longer")
-    driver = FileObjectDriver(target)
-    assert driver.become(MemoryDriver(b"new"))
+    driver = StagedDriver(FileObjectDriver(target), MemoryDriver(b"new"))
     assert target.getvalue() == b"old and longer"
     assert all_of(driver) == b"new"
     driver.write(extents_of((3, 2, 0)), np.frombuffer(b"er", np.uint8))
     target.method = "write"
     with pytest.raises(OSError, match="write"):
-        driver.settle()
+        driver.end_flush()
     assert all_of(driver) == b"newer"
     target.method = ""
-    driver.settle()
+    driver.end_flush()
     assert target.getvalue() == b"newer"
     assert all_of(driver) == b"newer"
     driver.close()

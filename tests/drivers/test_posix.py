@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
@@ -26,7 +27,7 @@ def path(tmp_path: Path) -> str:
 
 
 def opened(path: str, system: System = REAL) -> PosixDriver:
-    return PosixDriver.open(path, writable=True, system=system)
+    return PosixDriver.open(path, OpenContext(system=system))
 
 
 def dealt(count: int, length: int, gap: int = 0) -> tuple[Extents, np.ndarray]:

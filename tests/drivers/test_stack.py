@@ -13,7 +13,7 @@ import pnc_vol
 from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Wrapper
 from pnc_vol.drivers.memory import MemoryDriver
-from pnc_vol.drivers.stack import open_stack, parse_stack, register, registered, root_keeps_file
+from pnc_vol.drivers.stack import open_stack, parse_stack, register, registered, stack_capabilities
 from pnc_vol.testing.faults import TraceSystem
 
 
@@ -44,7 +44,7 @@ def test_what_is_no_stack(text: str) -> None:
 def test_the_left_one_is_on_top() -> None:
     register("one", type("One", (Wrapper,), {"name": "one"}))
     driver = opened("one | trace(limit=5) | memory")
-    assert driver.describe() == "one | trace | memory"
+    assert driver.describe() == "one | trace(limit=5) | memory"
     assert driver.inner.inner.name == "memory"
 
 
@@ -103,8 +103,8 @@ def test_files_must_exist_and_have_names(tmp_path: Path) -> None:
 
 
 def test_which_roots_keep_a_file() -> None:
-    assert root_keeps_file("trace | posix")
-    assert not root_keeps_file("trace | memory")
+    assert stack_capabilities("trace | posix").keeps_file
+    assert not stack_capabilities("trace | memory").keeps_file
     kinds = registered()
     assert (kinds["posix"], kinds["memory"], kinds["trace"]) == ("root", "root", "wrapper")
 

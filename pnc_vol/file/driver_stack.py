@@ -1,0 +1,156 @@
+"""How the stack of drivers of a file is opened: of the file itself, of a copy for a new layout, of a temporary file.
+
+Knows: driver stacks, options, ranks, locations. Does not know: headers, requests.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pnc_vol.comm import Comm, on_root
+from pnc_vol.disk.publish import Location
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.drivers.base import Driver, OpenContext
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import default_stack, open_stack, stack_capabilities, stack_exists
+from pnc_vol.options import Options
+from pnc_vol.system import System, is_folder, scratch_folder
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
+
+__all__ = [
+    "context_of",
+    "memory_copy",
+    "open_by_own_path",
+    "open_copy",
+    "open_driver",
+    "open_spill",
+    "open_together",
+    "stack_of",
+]
+
+
+def stack_of(options: Options, comm: Comm) -> str:
+    """The stack that the options ask for, or the default one."""
+    return options.driver or default_stack(comm.mpi is not None)
+
+
+def context_of(options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False) -> OpenContext:
+    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new)
+
+
+def open_together(
+    spec: str, path: str | None, context: OpenContext, comm: Comm, location: Location | None, *, inode: int = 0
+) -> Driver | None:
+    """Open the stack on all ranks (collective).
+
+    Parameters
+    ----------
+    context : OpenContext
+        Its descriptor stays the caller's, and is used by a stack that declares that it takes one.
+    inode : int
+        The file that `path` has to lead to, or 0 if nobody else can have given the name to another.
+
+    Returns
+    -------
+    Driver or None
+        None on all ranks if the name led one of them to another file.
+    """
+    driver: Driver | None = None
+    same = True
+    try:
+        with comm.errors_shared():
+            if context.fd >= 0 and not stack_capabilities(spec).takes_descriptor:
+                context = replace(context, fd=-1)
+            driver = open_stack(spec, path, context)
+            if inode and path is not None and context.fd < 0:
+                # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
+                same = context.system.stat(path).st_ino == inode
+            told = comm.exchange("open driver", b"" if same else b"another file")
+    except BaseException:
+        if driver is not None and not driver.capabilities.collective:
+            driver.close()
+        if location is not None and comm.rank == 0:
+            location.discard()
+        raise
+    assert driver is not None
+    if any(told):
+        driver.close()
+        return None
+    return driver
+
+
+def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) -> Driver:
+    """The driver of a file whose path means something to the driver alone (`Capabilities.own_paths`); by one rank.
+
+    Raises
+    ------
+    FileNotFoundError, FileExistsError
+        As `mode` says.
+    OSError
+        It cannot be opened.
+    """
+    spec = stack_of(options, comm)
+    if path is None:
+        raise ValueError(f"the driver {spec!r} needs a path")
+    context = context_of(options, comm, writable=mode != "r")
+    there = stack_exists(spec, path, context)
+    if mode in ("r", "r+") and not there:
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
+    if mode in ("w-", "x") and there:
+        raise FileExistsError(
+            errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", path
+        )
+    return open_stack(spec, path, replace(context, new=not there or mode in ("w", "w-", "x")))
+
+
+def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:
+    """The driver of a file that is there, for reading (collective); `fd`, `inode` as of `open_together`."""
+    context = context_of(options, comm, writable=False, fd=fd)
+    return open_together(stack_of(options, comm), path, context, comm, None, inode=inode)
+
+
+def open_copy(session: Session) -> tuple[Location, Driver]:
+    """A new file beside the session's, and a driver on it (collective)."""
+    options, comm, old = session.options, session.comm, session.disk.location
+    if old is None:
+        raise AssertionError("a file in memory is laid out anew by memory_copy")
+    made: list[Location] = []
+
+    def do() -> bytes:
+        made.append(old.copy())
+        return made[0].work.encode()
+
+    work = on_root(comm, "copy", do).decode()
+    location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen)
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
+    driver = open_together(
+        stack_of(options, comm), work, context_of(options, comm, writable=True, fd=fd), comm, location
+    )
+    assert driver is not None
+    return location, driver
+
+
+def memory_copy(session: Session) -> Driver:
+    """A driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a file."""
+    return session.disk.driver.empty_copy() or open_spill(session.disk, session.options.system)
+
+
+def open_spill(disk: StoredFile, system: System) -> Driver:
+    """A private file without a name, beside the file or where temporary files go."""
+    folder = os.path.dirname(disk.location.path) if disk.location else scratch_folder()
+    if not is_folder(system, folder or "."):
+        # It was removed or renamed, and what is open goes on.
+        folder = scratch_folder()
+    name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
+    fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        system.unlink(name)
+    except OSError:
+        system.close(fd)
+        raise
+    return PosixDriver(fd, name, writable=True, system=system)
