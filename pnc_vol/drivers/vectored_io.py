@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces, in_order
+from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents, Int64
 
 __all__ = ["Get", "Put", "get_extents", "put_extents"]
@@ -33,8 +34,8 @@ LONG = 64 << 10
 SHORT = 1024
 #: Bytes of a staging block, about; two fit a core's cache.
 STAGE = 2 << 20
-#: Bytes of a gap that a read bridges at most.
-GAP = 4096
+#: Bytes of a gap that a read bridges at most, where a call costs what it costs in the page cache.
+GAP = CALL_COST
 
 
 class _Moves(NamedTuple):
@@ -62,7 +63,7 @@ def _moves(extents: Extents, gap: int) -> _Moves:
     long = length >= LONG
     together = space == 0
     if gap:
-        short = length < GAP
+        short = length < max(gap, GAP)
         together |= (space > 0) & (space <= gap) & short[1:] & short[:-1]
     together &= ~(long[1:] | long[:-1])
     first = np.flatnonzero(np.concatenate(([True], ~together)))

@@ -116,7 +116,9 @@ class Session:
         self.lock = threading.RLock()
         self.writable = opened.writable
         self.on_overflow: Any = options.on_overflow
-        self.transport = Transport(comm, options, collective=opened.collective)
+        self.transport = Transport(
+            comm, options, collective=opened.collective, call_cost=opened.driver.capabilities.call_cost
+        )
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.last_flush: FlushReport | None = None
         self.closed = False

@@ -3,7 +3,8 @@
 Knows: extents, drivers, two threads. Does not know: variables, requests, ranks: who calls knows that nobody else writes
 to the file, for what lies between the pieces is read and written back.
 
-A call costs as much as some KiB of copying: from one small piece in `SPARSE` bytes on, the block is cheaper.
+A call costs as much as the copying of some bytes, which the driver declares (`Capabilities.call_cost`): from one small
+piece in so many bytes on, the block is cheaper.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.flush.stream import BLOCK, in_parallel
+from pnc_vol.flush.stream import in_parallel
 
 __all__ = ["write_sieved"]
 
 Bytes = npt.NDArray[np.uint8]
 
-SPARSE = 4096
-"""Bytes of a block for each piece in it, from which on the pieces are written alone."""
+_PIECES = 256
+"""Pieces of a block from which on it may be written as a whole; for a file in the page cache it has 1 MiB then."""
+_LARGEST = 16 << 20
 
 
 def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
@@ -41,16 +43,18 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
         Something could not be read or written; which extents were written is not known.
     """
     offset, length, _ = extents
-    if len(offset) <= BLOCK // SPARSE:
+    sparse = driver.capabilities.call_cost
+    block = min(_PIECES * sparse, _LARGEST)
+    if not sparse or len(offset) <= block // sparse:
         driver.write(extents, memory)
         return
-    number = offset // BLOCK
+    number = offset // block
     first = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
     count = np.diff(first, append=len(offset))
     # Pieces that touch are one call anyway, long ones are not worth a detour.
-    apart = np.concatenate((offset[1:] != offset[:-1] + length[:-1], [True])) & (length < SPARSE)
+    apart = np.concatenate((offset[1:] != offset[:-1] + length[:-1], [True])) & (length < sparse)
     longest = np.maximum.reduceat(length, first)
-    dense = (np.add.reduceat(apart, first) > BLOCK // SPARSE) & (longest < SPARSE)
+    dense = (np.add.reduceat(apart, first) > block // sparse) & (longest < sparse)
     if not dense.any():
         driver.write(extents, memory)
         return
@@ -59,18 +63,18 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
         def run(room: Bytes) -> None:
             offset, length, place = (column[part] for column in extents)
             base = int(offset[0])
-            block = room[: int(offset[-1] + length[-1]) - base]
+            part_of_file = room[: int(offset[-1] + length[-1]) - base]
             # What lies beyond the end of the file reads as nothing, and is zeros.
-            block[:] = 0
-            whole = one_extent(base, block.nbytes)
-            driver.read(whole, block)
-            copy_pieces(block, offset - base, memory, place, length)
-            driver.write(whole, block)
+            part_of_file[:] = 0
+            whole = one_extent(base, part_of_file.nbytes)
+            driver.read(whole, part_of_file)
+            copy_pieces(part_of_file, offset - base, memory, place, length)
+            driver.write(whole, part_of_file)
 
         return run
 
     chosen = zip(first[dense].tolist(), count[dense].tolist(), strict=True)
-    in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), BLOCK + SPARSE)
+    in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
     alone = np.repeat(~dense, count)
     if alone.any():
         driver.write(Extents(*(column[alone] for column in extents)), memory)

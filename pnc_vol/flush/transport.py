@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.execute import Write, meeting
@@ -37,10 +38,10 @@ _BY_HINT = {"enable": "collective", "disable": "independent"}
 _MANY = 512
 """Runs of a rank up to which calls of their own cost less than meeting the other ranks; on one node."""
 
-_SMALL = 16 << 10
-"""Bytes of a run, on average, up to which going together pays; on one node."""
+_CALLS = 4
+"""Runs that cost less, on average, than this many calls of the driver are written together; on one node."""
 
-_SMALL_AFAR = 64 << 10
+_CALLS_AFAR = 16
 """The same where a call may go over a network."""
 
 
@@ -62,12 +63,14 @@ class Transport:
     comm : Comm
     options : Options
     collective : bool, the driver has collective calls.
+    call_cost : int, bytes, see `Capabilities`.
     """
 
-    def __init__(self, comm: Comm, options: Options, *, collective: bool) -> None:
+    def __init__(self, comm: Comm, options: Options, *, collective: bool, call_cost: int = CALL_COST) -> None:
         self.comm = comm
         self.options = options
         self.collective = collective
+        self.call_cost = call_cost
         self.last = ""
         """The way of the last flush that wrote something; "" before the first."""
         self.rounds = 0
@@ -105,8 +108,9 @@ class Transport:
         if agreed.runs < 2:
             return "independent"
         if self.nodes.single:
-            return "aggregate" if agreed.runs > _MANY and agreed.nbytes < agreed.runs * _SMALL else "independent"
-        return "aggregate" if agreed.nbytes < agreed.runs * _SMALL_AFAR else "independent"
+            small = agreed.nbytes < agreed.runs * _CALLS * self.call_cost
+            return "aggregate" if agreed.runs > _MANY and small else "independent"
+        return "aggregate" if agreed.nbytes < agreed.runs * _CALLS_AFAR * self.call_cost else "independent"
 
     @contextmanager
     def writing(self, driver: Driver, agreed: Agreement, write: Write) -> Iterator[Write]:

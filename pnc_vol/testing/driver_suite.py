@@ -29,6 +29,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
@@ -74,7 +76,8 @@ class DriverSuite:
     Attributes
     ----------
     persistent : bool
-        Whether another driver opened on the same path finds what was written.
+        Whether another driver opened on the same path finds what was written, when it was synced or closed; at once if
+        the driver does not declare that it holds bytes back.
     collective : bool
         Whether `collective=True` may be passed (a single rank is everybody).
     threads : bool
@@ -283,6 +286,63 @@ class DriverSuite:
             layer = layer.inner
         assert (layer.name, dict(layer.options)) == (layers[-1].name, dict(layers[-1].options))
         assert driver.path in (path, None)
+
+    def test_it_declares_what_it_can_do(self, driver: Driver) -> None:
+        able = driver.capabilities
+        assert isinstance(able, Capabilities)
+        assert able.call_cost >= 0
+        assert not (able.keeps_file and able.own_paths)
+        assert able.keeps_file or not able.takes_descriptor
+        assert not (able.collective and able.concurrent), "MPI is not called by two threads at once"
+
+    def test_the_fast_reads_give_what_read_gives(self, driver: Driver) -> None:
+        whole = np.arange(3000, dtype=np.int32)
+        driver.write(extents_of((5, whole.nbytes, 0)), whole.view(np.uint8))
+        found = np.zeros(100, np.int32)
+        assert driver.read_one(found, 5 + 4 * 50) == found.nbytes
+        assert found.tolist() == list(range(50, 150))
+        assert driver.read_one(found, 5 + 4 * 2990) == 40, "short at the end of the file"
+        assert found[:10].tolist() == list(range(2990, 3000))
+        seen: list[bytes] = []
+        end = 5 + whole.nbytes
+        if driver.look(end, whole.nbytes, lambda file: seen.append(file[5:end].tobytes())):
+            assert driver.capabilities.mapping, "look() needs the capability mapping"
+            assert seen == [whole.tobytes()]
+        assert not driver.look(end + 1, 1, lambda file: None), "it is not there"
+        driver.write(extents_of((5, 4, 0)), np.full(4, 255, np.uint8))
+        seen.clear()
+        if driver.look(end, 4, lambda file: seen.append(file[5:9].tobytes())):
+            assert seen == [b"\xff" * 4], "look() sees what was written a moment ago"
+        assert driver.read_one(found[:1], 5) == 4
+        assert found[0] == -1
+
+    def test_order_and_end_flush_keep_what_was_written(self, driver: Driver, path: str) -> None:
+        for step in range(3):
+            driver.write(extents_of((4 * step, 4, 0)), np.full(4, step, np.uint8))
+            driver.order()
+            driver.write(extents_of((100, 4, 0)), np.full(4, step + 10, np.uint8))
+            driver.end_flush()
+            driver.end_flush()
+            assert self.content(driver)[100:] == bytes([step + 10] * 4)
+        assert self.content(driver)[:12] == bytes([0] * 4 + [1] * 4 + [2] * 4)
+        if self.persistent:
+            if driver.capabilities.holds_back:
+                driver.sync()
+            with contextlib.closing(self.make(path, writable=False)) as other:
+                assert self.content(other) == self.content(driver)
+
+    def test_a_new_content(self, driver: Driver) -> None:
+        """A new layout of a file that has no name is made in a copy, which takes the place of what there was."""
+        driver.write(extents_of((0, 8, 0)), np.full(8, 5, np.uint8))
+        copy = driver.empty_copy() or MemoryDriver()
+        copy.write(extents_of((0, 3, 0)), np.frombuffer(b"new", np.uint8))
+        if driver.replace_with(copy):
+            driver.end_flush()
+            assert self.content(driver) == b"new"
+        else:
+            assert self.content(driver) == bytes([5] * 8)
+            assert self.content(copy) == b"new"
+            copy.close()
 
     def test_statistics_are_plain_and_grow(self, driver: Driver) -> None:
         before = driver.statistics()

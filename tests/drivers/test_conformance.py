@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +87,43 @@ class TestPassThrough(StackSuite):
         assert events == [
             ("write", True), ("read", False), ("size", False), ("resize", False), ("sync", False), ("close", False),
         ]  # fmt: skip
+
+
+def test_trace_measures_the_path_that_is_taken_without_it(tmp_path: Path) -> None:
+    """The fast reads go through it, and are counted."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(256)) * 64)
+    plain, traced = (open_stack(spec, str(path), writable=False) for spec in ("posix", "trace | posix"))
+    found = np.zeros(4, np.uint8)
+    for driver in (plain, traced):
+        assert driver.read_one(found, 8) == 4
+        seen = driver.look(1024, 512, lambda file: None)
+    calls = {key: value for key, value in traced.statistics().items() if key.startswith("posix.")}
+    assert calls == plain.statistics()
+    statistics = traced.statistics()
+    assert statistics["trace.read_calls"] == statistics["posix.read_calls"] == 1 + seen
+    assert statistics["trace.read_bytes"] == statistics["posix.read_bytes"]
+    plain.close()
+    traced.close()
+
+
+def test_a_wrapper_that_changes_reads_changes_the_fast_ones_too(tmp_path: Path) -> None:
+    class Inverted(Wrapper):
+        name = "inverted"
+
+        def read(self, extents, memory, *, collective=False):
+            count = super().read(extents, memory)
+            np.invert(memory, out=memory)
+            return count
+
+    path = tmp_path / "x"
+    path.write_bytes(b"\0" * 100)
+    driver = Inverted(open_stack("posix", str(path), writable=False))
+    found = np.zeros(4, np.uint8)
+    assert driver.read_one(found, 0) == 4
+    assert found.tolist() == [255] * 4
+    assert not driver.look(100, 4, lambda file: None)
+    driver.close()
 
 
 def test_trace_counts_and_draws(tmp_path: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,14 +34,14 @@ def test_it_writes_what_a_loop_writes(seed: int, count: int, longest: int, sprea
     memory = rng.integers(0, 256, int(length.sum()), dtype=np.uint8)
     old = rng.integers(0, 256, there, dtype=np.uint8)
     driver = MemoryDriver()
+    driver.capabilities = replace(driver.capabilities, call_cost=128)
     driver.write(Extents(*np.array([[0], [there], [0]])), old)
     wanted = np.zeros(max(there, int((extents.offset + extents.length).max())), np.uint8)
     wanted[:there] = old
     for o, n, p in zip(*extents, strict=True):
         wanted[o : o + n] = memory[p : p + n]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sieve, "BLOCK", 4096)
-        patch.setattr(sieve, "SPARSE", 128)
+        patch.setattr(sieve, "_LARGEST", 4096)
         sieve.write_sieved(extents, memory, driver)
     assert driver.size() == len(wanted)
     found = np.empty_like(wanted)
