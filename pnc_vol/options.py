@@ -77,7 +77,7 @@ class Options:
     record_align: int = 4
     header_reserve: int | None = None
     publish: str = "create"
-    on_overflow: str = "raise"
+    on_overflow: Literal["raise", "clip"] = "raise"
     strict: bool = False
     external_links: str = "below"
     ordered: bool = False

@@ -30,7 +30,7 @@ from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.objects import HLObject
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["AttributeManager"]
 
@@ -59,7 +59,7 @@ class AttributeManager(MutableMappingHDF5):
     def __init__(self, parent: HLObject) -> None:
         self._id = parent._id
 
-    def _open(self) -> tuple[Session, Attributes]:
+    def _open(self) -> tuple[OpenFile, Attributes]:
         session = self._id.check_for_name()
         return session, self._id.node.attrs
 

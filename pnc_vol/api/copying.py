@@ -34,11 +34,11 @@ from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
     from pnc_vol.api.paths import Slot
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["copy_into"]
 
-Expand = Callable[[GroupNode, Any], "tuple[Session, GroupNode | DatasetNode] | None"]
+Expand = Callable[[GroupNode, Any], "tuple[OpenFile, GroupNode | DatasetNode] | None"]
 
 
 def copy_into(
@@ -96,9 +96,9 @@ def copy_into(
 
 
 def _copy_object(
-    source: Session,
+    source: OpenFile,
     node: Any,
-    target: Session,
+    target: OpenFile,
     slot: Slot,
     *,
     shallow: bool,
@@ -166,10 +166,10 @@ def _copy_object(
 
 
 def _copy_link(
-    source: Session,
+    source: OpenFile,
     group: GroupNode,
     entry: Any,
-    target: Session,
+    target: OpenFile,
     place: Slot,
     *,
     with_attrs: bool,
@@ -179,7 +179,7 @@ def _copy_link(
     if isinstance(entry, TypeNode):
         _copy_type(entry, target, place.group, place.leaf, with_attrs=with_attrs)
         return
-    origin: tuple[Session, Any] | None = (source, entry.node) if isinstance(entry, Hard) else None
+    origin: tuple[OpenFile, Any] | None = (source, entry.node) if isinstance(entry, Hard) else None
     if origin is None and expand is not None:
         origin = expand(group, entry)
     if origin is None:
@@ -191,11 +191,11 @@ def _copy_link(
         _copy_object(session, node, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made)
 
 
-def _link(target: Session, group: GroupNode, name: str, node: GroupNode | DatasetNode) -> None:
+def _link(target: OpenFile, group: GroupNode, name: str, node: GroupNode | DatasetNode) -> None:
     target.defs.tree.add_link(group, name, Hard(node))
 
 
-def _copy_type(node: Any, target: Session, group: GroupNode, name: str, *, with_attrs: bool) -> None:
+def _copy_type(node: Any, target: OpenFile, group: GroupNode, name: str, *, with_attrs: bool) -> None:
     made = type(node)(target.defs.tree, name, group, Attributes(), node.dtype)
     if with_attrs:
         _copy_attrs(node, made)
@@ -223,7 +223,7 @@ def _copy_attrs(source: Node, target: Node) -> None:
 
 
 def _copy_dataset(
-    source: Session, node: DatasetNode, target: Session, parent: GroupNode, name: str, *, with_attrs: bool
+    source: OpenFile, node: DatasetNode, target: OpenFile, parent: GroupNode, name: str, *, with_attrs: bool
 ) -> DatasetNode:
     made = target.defs.tree.add_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue

@@ -29,7 +29,7 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["Creating"]
 
@@ -189,7 +189,7 @@ class Creating(HLObject, MutableMappingHDF5):
             self._id.handle.check_writable("create dataset")
             return self._make(slot, plan)
 
-    def _made_plainly(self, session: Session, name: Any, shape: Any, dtype: Any, data: Any) -> DatasetNode | None:
+    def _made_plainly(self, session: OpenFile, name: Any, shape: Any, dtype: Any, data: Any) -> DatasetNode | None:
         """What most datasets are, in few steps: numbers, with a new name in this group; None for all others."""
         group = self._id.node
         if (
@@ -209,8 +209,7 @@ class Creating(HLObject, MutableMappingHDF5):
             return None
         node = session.defs.tree.add_plain(group, name, *found)
         if data is not None and data.size:
-            if session.posted.queue.put_run(node, session.posted.next_number, data, 0):
-                session.posted.next_number += 1
+            if session.posted.write_whole(node, data):
                 return node
             try:
                 session.write(node, select(node.shape or (), ()), data)
@@ -345,7 +344,7 @@ class Creating(HLObject, MutableMappingHDF5):
         return dataset_of(self._id.handle, node)
 
 
-def _planned(session: Session, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> create.Plan:
+def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> create.Plan:
     """Check the arguments; of the ranks of a file the first one warns of what is not stored."""
     plan = create.plan(shape, dtype, data, kwds)
     if plan.echo and session.comm.rank == 0:

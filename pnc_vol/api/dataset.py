@@ -33,7 +33,7 @@ from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.dims import DimensionManager
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -253,7 +253,7 @@ class Dataset(Storage, Posting, Converting):
                 refusals().say_instead(error, f"values in dataset {node.path!r}", value)
                 raise
 
-    def _write(self, session: Session, node: DatasetNode, args: Any, value: Any) -> None:
+    def _write(self, session: OpenFile, node: DatasetNode, args: Any, value: Any) -> None:
         self._id.handle.check_writable("write data")
         fields: tuple[str, ...] = ()
         if node.element.kind == "composite":

@@ -13,7 +13,7 @@ from pnc_vol.api.ids import DatasetID, ObjectID
 from pnc_vol.api.objects import wrap
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import NotFoundError, OperationError, SelectionIndexError, printable
-from pnc_vol.file.session import Session
+from pnc_vol.file.open_file import OpenFile
 from pnc_vol.mapping.tree import Axis, DatasetNode
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class DimensionProxy:
         self._id = id_
         self._dimension = dimension
 
-    def _open(self) -> tuple[Session, Axis]:
+    def _open(self) -> tuple[OpenFile, Axis]:
         session = self._id.check()
         return session, self._id.node.axes[self._dimension]
 

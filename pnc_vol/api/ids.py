@@ -26,8 +26,8 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.stored import CreationProperties, GroupProperties, Space, StoredType
+    from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
-    from pnc_vol.file.session import Session
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
@@ -43,7 +43,7 @@ def _stored() -> ModuleType:
 class Handle:
     """An open file, with what `File` was asked for.
 
-    session : Session, shared with the other handles of the same file.
+    session : OpenFile, shared with the other handles of the same file.
     ref : SessionRef, the share in the session that this handle releases when it is closed.
     filename : str, as it was given.
     driver : str, the word given for the driver.
@@ -55,7 +55,7 @@ class Handle:
     released : bool, this handle was closed; the session may be open for others.
     """
 
-    session: Session
+    session: OpenFile
     ref: SessionRef
     filename: str
     driver: str
@@ -166,7 +166,7 @@ class ObjectID:
         gone.name, gone.parent = "", self.node.tree.root
         self.node = gone
 
-    def check(self) -> Session:
+    def check(self) -> OpenFile:
         """The session, if the object can be used.
 
         Raises
@@ -179,7 +179,7 @@ class ObjectID:
             raise ClosedFileError(f"{self.node.name!r} was deleted from the file; open it again by name")
         return self.handle.session
 
-    def check_for_name(self) -> Session:
+    def check_for_name(self) -> OpenFile:
         """The session, if a name can be looked up in the object.
 
         Raises
@@ -217,7 +217,7 @@ class GroupID(ObjectID):
 
     __slots__ = ()
 
-    def check(self) -> Session:
+    def check(self) -> OpenFile:
         """As `ObjectID.check`, with fewer calls for the root, where most names are looked up."""
         handle = self.handle
         session = handle.session
@@ -225,7 +225,7 @@ class GroupID(ObjectID):
             return session
         return super().check()
 
-    def check_for_name(self) -> Session:
+    def check_for_name(self) -> OpenFile:
         handle = self.handle
         session = handle.session
         if self.node is session.defs.tree.root and not (handle.released or session.closed or session.forked):
@@ -353,7 +353,7 @@ class DatasetID(ObjectID):
 
     get_chunk_info_by_coord = get_chunk_info
 
-    def check(self) -> Session:
+    def check(self) -> OpenFile:
         """As `ObjectID.check`, with a call less: every read and write begins here."""
         handle, node = self.handle, self.node
         session = handle.session
@@ -361,7 +361,7 @@ class DatasetID(ObjectID):
             return super().check()
         return session
 
-    def check_for_name(self) -> Session:
+    def check_for_name(self) -> OpenFile:
         handle, node = self.handle, self.node
         session = handle.session
         if handle.released or session.closed or session.forked or node.tree.datasets.get(node.uid) is not node:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping.references import Reference
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
@@ -88,7 +88,7 @@ class HLObject:
     def __init__(self, oid: ObjectID) -> None:
         self._id = oid
 
-    def _check(self) -> Session:
+    def _check(self) -> OpenFile:
         return self._id.check()
 
     @property

@@ -32,13 +32,13 @@ from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolError, did_you_mean
 from pnc_vol.file.forgotten import watch
-from pnc_vol.file.registry import open_shared
+from pnc_vol.file.open_file import open_shared
 from pnc_vol.system import System
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.api.ids import Handle
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = [
     "check_keywords",
@@ -160,9 +160,9 @@ def _opened(ranks: Any, mode: str, path: str, arguments: OpenArguments, real: st
     opts = arguments.options
     root, target = _root_of(target, mode, opts.system)
     comm = ranks or communicators.serial()
-    ref = open_shared(path, real, mode, options=opts, comm=comm, root=root, target=target)
+    session, ref = open_shared(path, real, mode, options=opts, comm=comm, root=root, target=target)
     handle = Handle(
-        ref.session,
+        session,
         ref,
         path,
         arguments.driver,
@@ -344,7 +344,7 @@ def _root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any
     return FileObjectDriver(target, writable=mode != "r", system=system), target
 
 
-def hints_in_force(session: Session) -> dict[str, str]:
+def hints_in_force(session: OpenFile) -> dict[str, str]:
     """The hints that a file has; see `File.hints`."""
     given = session.options
     known = {
@@ -356,7 +356,7 @@ def hints_in_force(session: Session) -> dict[str, str]:
     return {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
 
 
-def start_swmr(session: Session, handle: Handle, value: bool) -> None:
+def start_swmr(session: OpenFile, handle: Handle, value: bool) -> None:
     """Note that others read a file while it is written (collective); see `File.swmr_mode`."""
     if not value:
         raise DefinitionError("It is not possible to forcibly switch SWMR mode off.")

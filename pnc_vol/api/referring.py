@@ -28,7 +28,7 @@ from pnc_vol.mapping.special import Dtype, metadata_of
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["BLOCK_BYTES", "Made", "expand_references", "refers"]
 
@@ -42,7 +42,7 @@ Follow = Callable[[Reference], Reference]
 
 
 def expand_references(
-    source: Session, target: Session, made: Made, beside: GroupNode, copy: Callable[[Object, paths.Slot], None]
+    source: OpenFile, target: OpenFile, made: Made, beside: GroupNode, copy: Callable[[Object, paths.Slot], None]
 ) -> None:
     """Make references in what was copied name copies, and copy what they name and was not copied yet.
 
@@ -77,7 +77,9 @@ def expand_references(
                 _follow_data(source, original, target, copied, follow)
 
 
-def _follow_data(source: Session, original: DatasetNode, target: Session, copied: DatasetNode, follow: Follow) -> None:
+def _follow_data(
+    source: OpenFile, original: DatasetNode, target: OpenFile, copied: DatasetNode, follow: Follow
+) -> None:
     shape, dtype = original.shape, original.element.dtype
     if shape is None or not refers(dtype):
         return

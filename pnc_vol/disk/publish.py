@@ -170,6 +170,14 @@ class Location:
                 self.system.fsync_dir(os.path.dirname(self.path) or ".")
                 self._named_for_good = True
 
+    def note_published(self) -> None:
+        """The file has its name: on the ranks that did not publish it, too."""
+        self.work, self.unseen = self.path, False
+
+    def note_unsynced(self, error: SyncError) -> None:
+        """The file could not be synced: it never takes the place of another one."""
+        self.unsynced = error
+
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""
         there = self._there() or self.held.stat(self.key)

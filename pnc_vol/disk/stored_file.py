@@ -6,7 +6,7 @@ yet, requests, ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
@@ -26,8 +26,6 @@ class StoredFile:
     driver : Driver
     location : Location or None
         None for a driver that keeps no file.
-    copy : Location or None
-        Where the copy is that a new layout is made in.
     layout : Layout, the layout in force.
     header : Header, as it is in the file.
     header_bytes : bytes, the same, encoded.
@@ -39,9 +37,9 @@ class StoredFile:
         Whether the file may hold what is to outlast a power failure: of a durable flush, or of another process.
     keep_unpublished : bool, the file gets its name when it is closed.
     collective : bool, the driver's calls may be collective.
-    shrunk : bool
+    may_be_longer : bool
         Whether the file may be longer than its data: variables were deleted, or a process was killed in a flush.
-    swept : set of int
+    filled : set of int
         Record variables that are known to hold their fill value behind their last record.
     sync_error : OSError or None
         The error of an fsync: what it could not write may be dropped, and a second fsync would not report it.
@@ -50,31 +48,41 @@ class StoredFile:
     __slots__ = (
         "before_header",
         "collective",
-        "copy",
         "created",
         "driver",
+        "filled",
         "header",
         "header_bytes",
         "keep_unpublished",
         "lasting",
         "layout",
         "location",
+        "may_be_longer",
         "path",
-        "shrunk",
-        "swept",
         "sync_error",
         "uids",
     )
 
-    def __init__(self, path: str, driver: Driver, location: Location | None, layout: Layout) -> None:
+    def __init__(
+        self,
+        path: str,
+        driver: Driver,
+        location: Location | None,
+        layout: Layout,
+        *,
+        created: bool = False,
+        collective: bool = False,
+        keep_unpublished: bool = False,
+        may_be_longer: bool = False,
+    ) -> None:
         self.path = path
         self.driver = driver
         self.location = location
         self.layout = layout
-        self.copy: Location | None = None
-        self.created = self.keep_unpublished = self.collective = self.shrunk = False
-        self.lasting = True
-        self.swept: set[int] = set()
+        self.created, self.collective = created, collective
+        self.keep_unpublished, self.may_be_longer = keep_unpublished, may_be_longer
+        self.lasting = not created
+        self.filled: set[int] = set()
         self.sync_error: OSError | None = None
         self.before_header: list[Callable[[bytes], None]] = []
         self.begins_with(layout.header, b"")
@@ -92,6 +100,42 @@ class StoredFile:
     def publish_at_flush(self) -> None:
         """The next flush gives the file its name, whatever the option ``publish`` says."""
         self.keep_unpublished = False
+
+    def use_layout(self, layout: Layout) -> None:
+        """Data lies where `layout` has it from now on."""
+        self.layout = layout
+
+    def use_file(self, driver: Driver, location: Location | None) -> None:
+        """Another file has the name, or will have it: go on with that one."""
+        self.driver, self.location = driver, location
+
+    def note_no_header(self) -> None:
+        """What is open has no header yet: it is a copy with a new layout."""
+        self.header_bytes = b""
+
+    def note_longer(self) -> None:
+        """There may be bytes behind the data."""
+        self.may_be_longer = True
+
+    def note_cut(self) -> None:
+        """The file was cut to the length of its data."""
+        self.may_be_longer = False
+
+    def note_filled(self, uids: Iterable[int]) -> None:
+        """Record variables hold their fill value behind their last record."""
+        self.filled.update(uids)
+
+    def note_durable(self) -> None:
+        """What the file holds now is to outlast a power failure."""
+        self.lasting = True
+
+    def note_sync_error(self, error: OSError) -> None:
+        """Nothing is durable any more."""
+        self.sync_error = error
+
+    def call_before_header(self, *calls: Callable[[bytes], None]) -> None:
+        """Call these, and nothing else, with the bytes of each header before it is written."""
+        self.before_header[:] = calls
 
     def begins_with(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""

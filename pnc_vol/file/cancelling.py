@@ -14,15 +14,11 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pnc_vol.errors import AlreadyDoneError, DefinitionError
 from pnc_vol.file.reads import composite
-from pnc_vol.queue.batches import posted
+from pnc_vol.file.session import Session
 from pnc_vol.queue.request import Request
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["cancel"]
 
@@ -30,15 +26,11 @@ __all__ = ["cancel"]
 def cancel(session: Session, requests: Sequence[Request] | None) -> None:
     """See `Session.cancel`."""
     if requests is None:
-        waiting = posted(session.posted.queue.batches())
-        session.posted.kept &= waiting
-        numbers = (waiting | session.posted.handles.keys()) - session.posted.kept
+        numbers = session.posted.cancellable()
     else:
         numbers = _numbers(session, requests)
     session.posted.queue.cancel(numbers)
-    session.posted.reads = [read for read in session.posted.reads if read.request.id not in numbers]
-    for number in numbers & session.posted.handles.keys():
-        session.posted.handles.pop(number).status = "cancelled"
+    session.posted.drop(numbers)
     if requests is None:
         composite.restore(session)
 

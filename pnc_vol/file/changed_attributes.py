@@ -11,14 +11,10 @@ Rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pnc_vol.file.session import Session
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.placing import first_begin
 from pnc_vol.mapping.index import Flat, respelled
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["with_changed_attributes"]
 
@@ -43,6 +39,7 @@ def with_changed_attributes(session: Session) -> Flat | None:
         if region is not None and header_size(new.header) <= region:
             triples = zip(placed.header.vars, old.header.vars, new.header.vars, strict=True)
             made = tuple(there if b is a else there._replace(attrs=b.attrs) for there, a, b in triples)
-            session.defs.laid_out = (new, new.header.with_vars(made))
-            placed.same_places_header = session.defs.laid_out[1]
+            header = new.header.with_vars(made)
+            session.defs.keep_header(new, header)
+            placed.same_places_header = header
     return new

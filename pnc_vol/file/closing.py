@@ -11,14 +11,12 @@ Rules
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.reads import composite
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
+from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.session import Session
 
 __all__ = ["abort", "close"]
 
@@ -26,7 +24,7 @@ __all__ = ["abort", "close"]
 def close(session: Session) -> None:
     """See `Session.close`."""
     if session.closed or session.forked:
-        session.closed = True
+        session.mark_closed()
         return
     unread = _read_last(session)
     try:
@@ -36,7 +34,7 @@ def close(session: Session) -> None:
                 composite.settle(session, closing=True)
                 flush(session, durable=session.always_durable, closing=True)
             else:
-                session.complete_reads()
+                complete_posted(session)
                 session.comm.exchange("close")
     except BaseException as error:
         orderly = session.comm.in_step(error)
@@ -58,7 +56,7 @@ def _read_last(session: Session) -> OSError | None:
     """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
     if session.comm.size == 1:
         try:
-            session.complete_reads()
+            complete_posted(session)
         except OSError as error:
             session.posted.forget_reads({read.request.id for read in session.posted.reads})
             return error
@@ -86,6 +84,6 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
                 session.disk.location.discard()
             session.disk.location.held.release()
         # Not before: another thread that opens the file waits for this, and finds it unlocked.
-        session.closed = True
+        session.mark_closed()
     if orderly:
         session.comm.close()

@@ -6,6 +6,7 @@ Knows: the tree, headers without begins. Does not know: what is on disk, request
 from __future__ import annotations
 
 from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.mapping.index import Flat, numrecs_of
 from pnc_vol.mapping.tree import Tree
 
@@ -52,6 +53,40 @@ class Definitions:
         self.flushed_version = tree.version
         self.widened: dict[int, int] = {}
         self.ordered_by_place = self.drain_agreed = False
+
+    def flushed(self, header: Header) -> None:
+        """The file has the definitions as they are now, under this header."""
+        self.tree.records = header.numrecs if record_vars(header) else 0
+        self.flushed_version = self.tree.version
+
+    def settle_order(self) -> None:
+        """All ranks know the order and the widths of what is defined: a layout is in force that has them."""
+        self.tree.history.clear()
+        self.widened.clear()
+        self.ordered_by_place = self.drain_agreed = False
+
+    def note_order(self) -> None:
+        """The datasets stand in the order that a drain gave them."""
+        self.ordered_by_place = True
+
+    def note_drain(self) -> None:
+        """All ranks know that there was a drain."""
+        self.drain_agreed = True
+
+    def keep_flat(self, flat: Flat) -> None:
+        """Keep the header without begins until something changes."""
+        self.flat, self.flat_version, self.tree.changed = flat, self.tree.version, set()
+
+    def keep_header(self, flat: Flat, header: Header) -> None:
+        """Keep the header with begins until something changes."""
+        self.laid_out = flat, header
+
+    def count_bytes(self, nbytes: int, stored: Header) -> int:
+        """Count a new dataset; the bytes of all that is defined, or was."""
+        if self.size_used < 0:
+            self.size_used = data_end(stored) if stored.vars else 0
+        self.size_used += nbytes
+        return self.size_used
 
     @property
     def dirty(self) -> bool:

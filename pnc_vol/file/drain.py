@@ -6,19 +6,17 @@ Knows: the session's parts. Does not know: users' objects, other ranks: a drain 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnc_vol.errors import FlushError, RequestFailure
+from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.session import Session
 from pnc_vol.flush.data_sieving import write_sieved
 from pnc_vol.flush.execute import Carried, Write, carry
 from pnc_vol.log.batch import LogBatch
 from pnc_vol.queue.batches import SpilledBatch, SpilledSome
 from pnc_vol.queue.rows import Rows
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["drain", "settle", "write_out", "writer"]
 
@@ -52,7 +50,7 @@ def write_out(session: Session) -> None:
     FlushError
         Something could not be written; it stays posted.
     """
-    session.complete_reads()
+    complete_posted(session)
     batches = session.posted.queue.batches()
     held = {u for batch in batches if isinstance(batch, (SpilledBatch, SpilledSome)) for u in batch.uids()}
     uids = sorted({u for batch in batches for u in batch.uids()} - held)

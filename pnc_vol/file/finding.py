@@ -15,21 +15,18 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pnc_vol.disk.existing import ATTEMPTS, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import check_place
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
+from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.options import Options
 from pnc_vol.recovery.leftovers import look_after_leftovers
-
-if TYPE_CHECKING:
-    from pnc_vol.file.registry import OpenAttempt
 
 __all__ = ["Found", "Mine", "find"]
 

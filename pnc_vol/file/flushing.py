@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,8 +28,10 @@ from pnc_vol.file.changed_attributes import with_changed_attributes
 from pnc_vol.file.drain import settle, writer
 from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, with_records, write_header
+from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.relocation import drop_copy, moved, replaces_live, use_copy
 from pnc_vol.file.report import Phases
+from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest, share_failures
 from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Carried, carry, rounds_of
@@ -42,9 +43,6 @@ from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["flush", "laid_out"]
 
@@ -83,7 +81,8 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
         agree_widths(comm, session.defs.tree, session.defs.widened)
     if agreed.widened or agreed.drained:
         session.disk.layout.drained |= agreed.drained
-        session.defs.drain_agreed |= agreed.drained
+        if agreed.drained:
+            session.defs.note_drain()
         flat = _definitions(session, common=False)
     session.disk.layout.records = agreed.records
     session.disk.layout.unwritten_reads_zero &= not agreed.unknown_bytes
@@ -98,19 +97,20 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     try:
         filled = {uid: cut for uid, cut in lost.items() if uid not in later}
         with comm.errors_shared():
-            _fill(session, target, copy or session.disk.driver, filled)
+            _fill(session, target, session.disk.driver if copy is None else copy.driver, filled)
     except BaseException:
         if copy is not None:
-            drop_copy(session, copy)
+            drop_copy(comm, copy)
         else:
             session.disk.layout.note_unknown_bytes()
         raise
     if copy is not None:
-        use_copy(session, copy)
+        use_copy(session.disk, comm, copy)
     # From here on data may lie where the new layout has it, whatever becomes of the header.
-    session.adopt_layout(target)
+    session.disk.use_layout(target)
+    session.defs.settle_order()
     target.lost_records = later
-    session.disk.swept |= lost.keys()
+    session.disk.note_filled(lost.keys())
     phases.end("fill")
     failures, lowest = _data(session, agreed)
     phases.end("data")
@@ -174,8 +174,9 @@ def _give_back(session: Session, agreed: Agreement, *, failed: bool) -> None:
     clean = session.disk.layout.unwritten_reads_zero
     if agreed.records > session.disk.numrecs:
         # A drain wrote records that were given up before they were counted.
-        session.disk.shrunk, session.disk.layout.unwritten_reads_zero = True, False
-    if session.disk.shrunk and not failed:
+        session.disk.note_longer()
+        session.disk.layout.unwritten_reads_zero = False
+    if session.disk.may_be_longer and not failed:
         cut_tail(session)
         session.disk.layout.unwritten_reads_zero = clean
 
@@ -186,8 +187,8 @@ def _begin(session: Session, operation: str, *, durable: bool) -> tuple[Agreemen
     if durable:
         check_durable(session)
     session.posted.queue.about_to_flush()
-    session.complete_reads()
-    session.posted.queue.forget(set(session.uids_posted()) - session.defs.tree.datasets.keys())
+    complete_posted(session)
+    session.posted.queue.forget(session.posted.uids() - session.defs.tree.datasets.keys())
     flat = _definitions(session, common=comm.size > 1)
     mine = _mine(session)
     if comm.size == 1:
@@ -219,7 +220,7 @@ def _nothing_to_do(session: Session, agreed: Agreement) -> bool:
     """Whether the file is as all ranks want it already; the same on all ranks."""
     location = session.disk.location
     named = location is None or location.published or session.disk.keep_unpublished
-    settled = numrecs_of(session.defs.tree) == session.disk.numrecs and not session.disk.shrunk
+    settled = numrecs_of(session.defs.tree) == session.disk.numrecs and not session.disk.may_be_longer
     return (
         named and settled and not (agreed.changed or agreed.widened or agreed.drained or agreed.lost or agreed.batches)
     )
@@ -243,7 +244,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         if list(ordered) != list(tree.datasets):
             tree.datasets = ordered
             tree.touch()
-        session.defs.ordered_by_place = True
+        session.defs.note_order()
     if (
         session.defs.flat is not None
         and session.defs.flat_version == tree.version
@@ -255,7 +256,7 @@ def _definitions(session: Session, *, common: bool) -> Flat:
         flat = _anew(session, common=common)
         if common and session.defs.widened:
             return flat
-    session.defs.flat, session.defs.flat_version, tree.changed = flat, tree.version, set()
+    session.defs.keep_flat(flat)
     return flat
 
 
@@ -282,7 +283,8 @@ def _target(session: Session, header: Header, uids: tuple[int, ...]) -> Layout:
     if not made.same_places(placed):
         # Without variables the file ends with its header.
         shorter = not header.vars and header_size(header) < len(session.disk.header_bytes)
-        session.disk.shrunk |= shorter or not placed.maps.keys() <= set(uids)
+        if shorter or not placed.maps.keys() <= set(uids):
+            session.disk.note_longer()
     return made
 
 
@@ -298,7 +300,7 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     layout, tree = session.disk.layout, session.defs.tree
     new = layout.with_begins(flat.header, flat.uids, tree, reserve=max(reserve, size), least=least)
     new = new.with_numrecs(numrecs_of(session.defs.tree))
-    session.defs.laid_out = (flat, new)
+    session.defs.keep_header(flat, new)
     return new
 
 

@@ -25,14 +25,27 @@ import sys
 import weakref
 from collections import deque
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from pnc_vol.file.session import Session
 from pnc_vol.warn import warn_outside
 
-if TYPE_CHECKING:
-    from pnc_vol.file.registry import SessionRef
-
 __all__ = ["close_forgotten", "watch"]
+
+
+class SessionRef(Protocol):
+    """What is asked of a reference to a session; see `registry.SessionRef`."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def last(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def drop(self) -> None: ...
+
 
 _held: dict[SessionRef, tuple[str, weakref.ref[Any]]] = {}
 """What was opened and is not let go of, with the path for messages and the reference that tells when its owner goes."""

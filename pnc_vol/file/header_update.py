@@ -17,18 +17,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pnc_vol.disk.publish import write_bytes
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
+from pnc_vol.file.session import Session
 from pnc_vol.format.encode import encode, numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 from pnc_vol.mapping.index import to_header
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = [
     "check_durable",
@@ -102,11 +99,13 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         _remember(session, reason)
         session.disk.layout.note_unknown_bytes()
         raise
-    session.adopt_header(new, encoded)
+    session.disk.begins_with(new, encoded)
+    session.defs.flushed(new)
     if safe:
         _sync_before(session, "flush sync header", takes_place=takes_place)
     _publish(session, durable=durable)
-    session.disk.lasting |= durable
+    if durable:
+        session.disk.note_durable()
 
 
 def order_writes(session: Session) -> None:
@@ -148,7 +147,7 @@ def cut_tail(session: Session) -> None:
     error: BaseException | None = None
     try:
         session.disk.driver.resize(_length(session))
-        session.disk.shrunk = False
+        session.disk.note_cut()
     except Exception as reason:
         error = reason
     session.comm.exchange("flush cut", error=error)
@@ -188,7 +187,7 @@ def _publish(session: Session, *, durable: bool) -> None:
         except Exception as reason:
             error = reason
     session.comm.exchange("flush publish", error=error)
-    location.work, location.unseen = location.path, False
+    location.note_published()
 
 
 def with_records(session: Session, header: Header, numrecs: int) -> Header:
@@ -244,7 +243,7 @@ def _sync_before(session: Session, operation: str, *, takes_place: bool) -> None
         try:
             _sync(session, operation)
         except SyncError as reason:
-            location.unsynced = reason
+            location.note_unsynced(reason)
 
 
 def _sync_here(session: Session) -> None:
@@ -267,4 +266,4 @@ def _sync_here(session: Session) -> None:
 def _remember(session: Session, reason: Exception) -> None:
     """Every rank knows, in step, that nothing is durable any more."""
     if isinstance(reason, SyncError):
-        session.disk.sync_error = reason
+        session.disk.note_sync_error(reason)

@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pnc_vol.comm import Comm, on_root, ranks_text
 from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
@@ -27,6 +27,7 @@ from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarn
 from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.gc_pause import without_collector
+from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
@@ -41,9 +42,6 @@ from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.warn import warn_outside
-
-if TYPE_CHECKING:
-    from pnc_vol.file.registry import OpenAttempt
 
 __all__ = ["Opened", "open_file", "open_queue"]
 
@@ -272,7 +270,7 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
         except OSError as reason:
             error = reason
     comm.exchange("open publish", error=error)
-    location.work, location.unseen = location.path, False
+    location.note_published()
 
 
 def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:

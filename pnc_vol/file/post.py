@@ -16,7 +16,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
+from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format.convert import to_file
 from pnc_vol.layout.places import ElementMap
@@ -36,9 +37,6 @@ from pnc_vol.queue.long_lists import put_parts
 from pnc_vol.queue.parts import parts, pieces, run_elements
 from pnc_vol.queue.queue import ROW_COST, Queue
 from pnc_vol.queue.run_lists import LIST_COST, MOST_RUNS, RUN_COST
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["lend", "write"]
 
@@ -68,8 +66,7 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
         The queue was full and could not be written out; nothing of this request was posted.
     """
     values = prepared(session, node, selection, values)
-    number = session.posted.next_number
-    session.posted.next_number = number + 1
+    number = session.posted.take_number()
     nelems = values.size
     if not nelems:
         return number
@@ -87,14 +84,14 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
                 session.drain()
             most = {"most_elements": nelems, "most_runs": MOST_RUNS}
             found_parts = parts(selection, values, record=node.is_record, **most)
-            if cost <= queue.budget and put_parts(queue, node, number, found_parts, cost, session.on_overflow):
+            if cost <= queue.budget and put_parts(queue, node, number, found_parts, cost, session.options.on_overflow):
                 return number
     elif one is not None or not _too_many(queue, node, selection, nelems):
         found = None if one is not None else session.posted.decompositions.runs(selection, record=node.is_record)
-        if queue.put(node, number, values, selection, one, found, session.on_overflow):
+        if queue.put(node, number, values, selection, one, found, session.options.on_overflow):
             return number
         session.drain()
-        if queue.put(node, number, values, selection, one, found, session.on_overflow):
+        if queue.put(node, number, values, selection, one, found, session.options.on_overflow):
             return number
     else:
         session.drain()
@@ -145,7 +142,7 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
 def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Selection, values: Array) -> None:
     """Let a request that is larger than the budget through in blocks; the queue was drained."""
     element, queue = node.element, session.posted.queue
-    if session.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
+    if session.options.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
         _check_all(session, node, selection, values)
     at = session.disk.layout.writable(node.tree, [node.uid]).get(node.uid)
     if at is not None and not queue.has(node.uid) and _disjoint(selection):
@@ -154,12 +151,12 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     quarter = queue.budget // 4
     elements, most_runs = max(1, quarter // element.itemsize), max(1, quarter // ROW_COST)
     for found, part in parts(selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs):
-        if queue.put(node, number, part, None, None, found, session.on_overflow):
+        if queue.put(node, number, part, None, None, found, session.options.on_overflow):
             continue
         session.drain()
         # A log without room for a block is no reason not to hold it in memory.
         queue.stop_logging()
-        if not queue.put(node, number, part, None, None, found, session.on_overflow):
+        if not queue.put(node, number, part, None, None, found, session.options.on_overflow):
             raise AssertionError("a block of half the budget fits after a drain")
     if at is not None:
         # All of it or nothing: what is partly in the file could not be cancelled, and is not done.
@@ -189,7 +186,7 @@ def _stream(session: Session, node: DatasetNode, at: ElementMap, selection: Sele
     def task(found: Runs, part: Array) -> Callable[[Bytes], None]:
         def run(memory: Bytes) -> None:
             room = memory[: part.size * element.itemsize]
-            to_file(part, element.file_dtype, room, on_overflow=session.on_overflow, what=node.name)
+            to_file(part, element.file_dtype, room, on_overflow=session.options.on_overflow, what=node.name)
             session.disk.driver.write(at.extents(found), room)
 
         return run
@@ -226,8 +223,7 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
         queue, given = session.posted.queue, array if node.element.kind != "vlen_string" else values
         number = write(session, node, selection, given)
         return number, nbytes, queue.in_blocks != number or queue.holds(number)
-    number = session.posted.next_number
-    session.posted.next_number = number + 1
+    number = session.posted.take_number()
     native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"
     found = runs(selection, record=node.is_record)
     data = array.reshape(-1).view(np.uint8)

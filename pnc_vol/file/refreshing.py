@@ -14,19 +14,17 @@ from __future__ import annotations
 import os
 import struct
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pnc_vol.comm import on_root
 from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.publish import Location
 from pnc_vol.file.driver_stack import open_driver
+from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.renewing import renew
 from pnc_vol.system import read_at
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["refresh"]
 
@@ -49,7 +47,7 @@ def refresh(session: Session) -> bool:
     """
     if session.writable:
         return False
-    session.complete_reads()
+    complete_posted(session)
     for _ in range(ATTEMPTS):
         found: list[Existing] = []
         told = on_root(session.comm, "refresh", partial(_look, session, found))
@@ -63,9 +61,11 @@ def refresh(session: Session) -> bool:
         raise session.comm.on_all(replaced_too_often(session.disk.path))
     header = decode(content, file_size=size).header
     renew(session.defs.tree, from_header(header, separator=session.defs.tree.separator))
-    session.disk.layout = session.disk.layout.anew()
-    session.disk.layout.adopt(header, tuple(session.defs.tree.datasets), session.defs.tree.datasets)
-    session.adopt_header(header, content)
+    layout = session.disk.layout.anew()
+    layout.adopt(header, tuple(session.defs.tree.datasets), session.defs.tree.datasets)
+    session.disk.use_layout(layout)
+    session.disk.begins_with(header, content)
+    session.defs.flushed(header)
     return True
 
 
@@ -86,10 +86,9 @@ def _other(session: Session, found: list[Existing], inode: int) -> bool:
         return False
     session.disk.driver.close()
     session.disk.location.held.release()
-    session.disk.driver = session.disk.layout.over(
-        driver, location.path, writable=False, created=False, system=session.options.system
-    )
-    session.disk.location = location
+    system = session.options.system
+    over = session.disk.layout.over(driver, location.path, writable=False, created=False, system=system)
+    session.disk.use_file(over, location)
     return True
 
 

@@ -17,7 +17,6 @@ Rules
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import os
@@ -27,21 +26,20 @@ from dataclasses import fields
 from typing import Any
 
 from pnc_vol.comm import Comm
-from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import DefinitionError
 from pnc_vol.file.driver_stack import stack_of
 from pnc_vol.file.forgotten import close_forgotten
-from pnc_vol.file.session import Session, open_session
+from pnc_vol.file.session import Session
 from pnc_vol.options import Options
 from pnc_vol.warn import warn_outside
 
-__all__ = ["Entry", "OpenAttempt", "SessionRef", "enter", "open_shared", "refuse_open"]
+__all__ = ["Closing", "Entry", "OpenAttempt", "SessionRef", "enter", "found", "lock", "refuse_open", "wait_for"]
 
 _open: dict[bytes, Entry] = {}
 """What is open, by token."""
 _places: dict[Any, dict[bytes, None]] = {}
 """Tokens by real path, by device and inode as they were at the opening, and by the id of the object."""
-_lock = threading.RLock()
+lock = threading.RLock()
 """Held while a file is opened by one process, and while references come and go; never while a session is closed."""
 _numbers = itertools.count()
 _DEFAULTS = Options()
@@ -50,8 +48,8 @@ _SILENT = frozenset(("driver", "system", "collective_timeout", "recover", "burst
 
 
 def _forget() -> None:
-    global _lock
-    _lock = threading.RLock()
+    global lock
+    lock = threading.RLock()
     _open.clear()
     _places.clear()
 
@@ -79,15 +77,20 @@ class Entry:
 
 def enter(entry: Entry) -> None:
     """Let others find a session, until it is closed."""
-    with _lock:
+    with lock:
         _leave(entry.token)
         _open[entry.token] = entry
         for key in entry.keys:
             _places.setdefault(key, {})[entry.token] = None
 
 
+def found(token: bytes) -> Entry:
+    """The entry of a session that was joined."""
+    return _open[token]
+
+
 def _leave(token: bytes) -> None:
-    with _lock:
+    with lock:
         entry = _open.pop(token, None)
         for key in () if entry is None else entry.keys:
             tokens = _places.get(key, {})
@@ -101,7 +104,7 @@ def _leave(token: bytes) -> None:
 
 def _at(*keys: Any) -> list[Entry]:
     """The open sessions that are entered under one of these keys."""
-    with _lock:
+    with lock:
         tokens = {token: None for key in keys if key is not None for token in _places.get(key, ())}
         found = [_open[token] for token in tokens]
     return [one for one in found if not (one.session.closed or one.session.forked)]
@@ -110,7 +113,7 @@ def _at(*keys: Any) -> list[Entry]:
 os.register_at_fork(after_in_child=_forget)
 
 
-class _Closing(Exception):
+class Closing(Exception):
     """Another thread closes the session that was found."""
 
     def __init__(self, session: Session) -> None:
@@ -141,7 +144,7 @@ class SessionRef:
         """Close the session, or leave it to others, flushed if they only read (collective); see `Session.close`."""
         close_forgotten()
         session, refs = self.session, self._entry.refs
-        with _lock:
+        with lock:
             if self not in refs:
                 return
             refs.discard(self)
@@ -160,7 +163,7 @@ class SessionRef:
 
     def drop(self) -> None:
         """Leave the session to others as it is."""
-        with _lock:
+        with lock:
             self._entry.refs.discard(self)
 
 
@@ -207,8 +210,8 @@ class OpenAttempt:
             if self._is_of(session, entry.target):
                 if not entry.refs:
                     if self.comm.size == 1:
-                        raise _Closing(session)
-                    _wait_for(session)
+                        raise Closing(session)
+                    wait_for(session)
                 elif not self._shares(session):
                     continue
                 else:
@@ -313,7 +316,7 @@ class OpenAttempt:
             warn_outside(f"{self.path}: this process has it open; the options of then are in force, not {told}")
 
 
-def _wait_for(session: Session) -> None:
+def wait_for(session: Session) -> None:
     """Until another thread has closed a session that nobody holds any more."""
     while not session.closed:
         with session.lock:
@@ -324,45 +327,6 @@ def _wait_for(session: Session) -> None:
 def _same_ranks(one: Comm, other: Comm) -> bool:
     # If this is so on each of them they are the same, since a token stands for one session.
     return one.size == other.size and one.rank == other.rank
-
-
-def open_shared(
-    path: str, real: str, mode: str, *, options: Options, comm: Comm, root: Driver | None = None, target: Any = None
-) -> SessionRef:
-    """Open or create a file, or join the session that has it open (collective).
-
-    Parameters
-    ----------
-    path, mode, options, comm, root
-        As for `open_session`; of `comm` a join needs nothing and closes it.
-    real : str
-        The path without links; "" where there is no file that others could open.
-    target : object, optional
-        The object that `root` writes to.
-
-    Raises
-    ------
-    OSError
-        As `open_session`; or the file is open and cannot be opened in this way beside.
-    ValueError
-        It is open with another driver.
-    """
-    close_forgotten()
-    claim = OpenAttempt(path, real, mode, options, comm, target) if real or target is not None else None
-    while True:
-        try:
-            # Ranks that wait for each other must hold nothing that their other threads may wait for.
-            with _lock if comm.size == 1 else contextlib.nullcontext():
-                session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                if claim is not None and claim.joins:
-                    entry = _open[claim.token]
-                else:
-                    entry = Entry(b"" if claim is None else claim.token, session, target)
-                    if claim is not None:
-                        enter(entry)
-                return SessionRef(entry, writable=mode != "r")
-        except _Closing as found:
-            _wait_for(found.session)
 
 
 def refuse_open(real: str, path: str, *, replaced: bool = False) -> None:

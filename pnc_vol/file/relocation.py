@@ -13,27 +13,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
+from pnc_vol.comm import Comm
+from pnc_vol.disk.publish import Location
+from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.staged import StagedDriver
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
+from pnc_vol.file.session import Session
 from pnc_vol.layout.base import Layout, LostRecords
 
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
-
-__all__ = ["drop_copy", "moved", "replaces_live", "use_copy"]
+__all__ = ["Copy", "drop_copy", "moved", "replaces_live", "use_copy"]
 
 _BLOCK = 8 << 20
 
 
-def moved(session: Session, target: Layout, lost: LostRecords) -> Driver | None:
+class Copy(NamedTuple):
+    """A file that a new layout is made in.
+
+    driver : Driver
+    location : Location or None, as of `StoredFile`.
+    """
+
+    driver: Driver
+    location: Location | None
+
+
+def moved(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
     """A new file with the data where the new layout has it; None if nothing has to move (collective).
 
     lost : what datasets lost since the last flush; see `Layout.lost_records`.
@@ -51,20 +63,20 @@ def moved(session: Session, target: Layout, lost: LostRecords) -> Driver | None:
                 f"{layout.name!r} cannot do; write the datasets to a new file"
             )
         )
-    driver = _copy_driver(session)
+    copy = _open_copy(session)
     comm = session.comm
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
             found = layout.moves(target, tree)
-            _copy(session.disk.driver, driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
+            _copy(session.disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
             comm.exchange("flush move")
     except BaseException:
-        drop_copy(session, driver)
+        drop_copy(comm, copy)
         raise
     target.unwritten_reads_zero, target.stale_gaps = True, False
     session.counts["moves"] += 1
-    return driver
+    return copy
 
 
 def replaces_live(session: Session, uids: tuple[int, ...]) -> bool:
@@ -105,34 +117,33 @@ def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int)
         target.write(Extents(block.place, block.length, packed), part)
 
 
-def _copy_driver(session: Session) -> Driver:
-    """A driver on a new file that will take this one's place (collective)."""
+def _open_copy(session: Session) -> Copy:
+    """A new file that will take this one's place (collective)."""
     if session.disk.location is None:
-        return memory_copy(session)
-    session.disk.copy, driver = open_copy(session)
-    return driver
+        return Copy(memory_copy(session), None)
+    location, driver = open_copy(session)
+    return Copy(driver, location)
 
 
-def drop_copy(session: Session, driver: Driver) -> None:
+def drop_copy(comm: Comm, copy: Copy) -> None:
     """Forget the copy: it could not be made."""
     with suppress(OSError):
-        driver.close()
-    if session.disk.copy is not None and session.comm.rank == 0:
-        session.disk.copy.discard()
-    session.disk.copy = None
+        copy.driver.close()
+    if copy.location is not None and comm.rank == 0:
+        copy.location.discard()
 
 
-def use_copy(session: Session, driver: Driver) -> None:
+def use_copy(disk: StoredFile, comm: Comm, copy: Copy) -> None:
     """Work on the copy from now on."""
-    session.disk.header_bytes = b""
-    if session.disk.location is None:
-        if not session.disk.driver.replace_with(driver):
-            session.disk.driver = StagedDriver(session.disk.driver, driver)
+    disk.note_no_header()
+    if disk.location is None:
+        if not disk.driver.replace_with(copy.driver):
+            disk.use_file(StagedDriver(disk.driver, copy.driver), None)
         return
-    left, session.disk.driver = session.disk.driver, driver
+    left, old = disk.driver, disk.location
+    disk.use_file(copy.driver, copy.location)
     with suppress(OSError):
         # All that was written there has been read back already.
         left.close()
-    if session.comm.rank == 0:
-        session.disk.location.discard()
-    session.disk.location, session.disk.copy = session.disk.copy, None
+    if old is not None and comm.rank == 0:
+        old.discard()

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
 from pnc_vol.mapping.index import to_header
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["FlushPlan", "FlushReport", "Phases", "planned", "watchers"]
 
@@ -89,10 +87,9 @@ class Phases:
         session = self._session
         runs, extents, nbytes, rounds = (n - old for n, old in zip(self._written(), self._before, strict=True))
         transport = session.transport.last if runs or rounds else ""
-        requests = session.posted.next_number - session.posted.first_number
-        session.posted.first_number = session.posted.next_number
+        requests = session.posted.count_flushed()
         done = FlushReport(session.disk.path, requests, runs, extents, nbytes, rounds, transport, self.seconds)
-        session.last_flush = done
+        session.note_flush(done._asdict())
         for watcher in watchers:
             watcher(done)
 

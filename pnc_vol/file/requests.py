@@ -9,10 +9,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.one_run import one_run
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.batches import posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
 
@@ -87,6 +89,13 @@ class Posted:
         self.next_number += 1
         return True
 
+    def write_whole(self, node: DatasetNode, values: npt.NDArray[Any]) -> bool:
+        """Post all elements of a new variable of numbers of the type of `values`; False if they do not fit in."""
+        if not self.queue.put_run(node, self.next_number, values, 0):
+            return False
+        self.next_number += 1
+        return True
+
     def write_at_once(self, value: bool) -> None:
         """Let writes be carried out when they are posted, or when the file is flushed."""
         self.at_once = value
@@ -100,6 +109,32 @@ class Posted:
         """The number of a new request."""
         self.next_number += 1
         return self.next_number - 1
+
+    def uids(self) -> set[int]:
+        """Variables that have posted rows."""
+        return {uid for batch in self.queue.batches() for uid in batch.uids()}
+
+    def count_flushed(self) -> int:
+        """Requests that were posted since this was asked last."""
+        count = self.next_number - self.first_number
+        self.first_number = self.next_number
+        return count
+
+    def drop(self, numbers: set[int]) -> None:
+        """Forget requests that were cancelled."""
+        self.reads = [read for read in self.reads if read.request.id not in numbers]
+        for number in numbers & self.handles.keys():
+            self.handles.pop(number).status = "cancelled"
+
+    def cancellable(self) -> set[int]:
+        """All that a user posted, with a handle or without."""
+        waiting = posted(self.queue.batches())
+        self.kept &= waiting
+        return (waiting | self.handles.keys()) - self.kept
+
+    def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
+        """What `cancel` gives back to arrays of varying length from now on."""
+        self.rows_before = rows
 
     def forget_reads(self, numbers: set[int]) -> None:
         """Drop posted reads."""

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING
 
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.file import post
 from pnc_vol.file.reads import composite
+from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.session import Session
 from pnc_vol.file.size_limits import check_records, check_room
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.tree import DatasetNode
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["resize"]
 
@@ -67,7 +65,7 @@ def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
     old, new = (node.shape or (0,))[0], shape[0]
     check_records(session, node, new)
     if new < old:
-        session.complete_reads()
+        complete_posted(session)
         count = new * math.prod(shape[1:])
         if not session.posted.queue.cut(node, count):
             session.drain()
@@ -76,7 +74,7 @@ def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
     elif (
         old < min(new, session.disk.layout.header.numrecs)
         and not session.disk.created
-        and node.uid not in session.disk.swept
+        and node.uid not in session.disk.filled
     ):
         # A process that was killed, or another program, may have left anything in the records that it had not.
         session.disk.layout.lose_records(node.uid, old, old)
@@ -90,7 +88,7 @@ def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:
     apart = session.comm.size > 1 or session.posted.queue.logged
     if apart:
         session.flush()
-    session.complete_reads()
+    complete_posted(session)
     before = copy.copy(node)
     tree.datasets[before.uid] = before
     # what was defined before keeps its turn, and its place

@@ -9,16 +9,12 @@ is laid out as a flush would do it.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from pnc_vol.file.flushing import laid_out
+from pnc_vol.file.session import Session
 from pnc_vol.format.limits import check_length, check_limits
-from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.index import to_header
 from pnc_vol.mapping.tree import DatasetNode
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["check_records", "check_room"]
 
@@ -36,10 +32,7 @@ def check_room(session: Session, node: DatasetNode) -> None:
     """
     if session.defs.version == 5:
         return
-    if session.defs.size_used < 0:
-        session.defs.size_used = data_end(session.disk.header) if session.disk.header.vars else 0
-    session.defs.size_used += _nbytes(node)
-    if session.defs.size_used < _SURELY:
+    if session.defs.count_bytes(_nbytes(node), session.disk.header) < _SURELY:
         return
     flat = to_header(session.defs.tree, version=session.defs.version)
     check_limits(flat.header)

@@ -19,7 +19,7 @@ from pnc_vol.log.encoding import Entry
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["alike_and_whole", "blocks_of", "check_entry", "part_of_elements", "values_of_entry", "whole_elements"]
 
@@ -56,7 +56,7 @@ def values_of_entry(node: DatasetNode, flat: Array, shape: tuple[int, ...], hidd
 
 
 def part_of_elements(
-    session: Session, node: DatasetNode, selection: Selection, flat: Array, start: Int64, count: Int64
+    session: OpenFile, node: DatasetNode, selection: Selection, flat: Array, start: Int64, count: Int64
 ) -> Array:
     """Whole elements, of which a log has parts: as they are now, with the parts put in.
 

@@ -36,7 +36,7 @@ from pnc_vol.recovery.scan import Fill, Verdict
 from pnc_vol.recovery.sources import LogSource
 
 if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
+    from pnc_vol.file.open_file import OpenFile
     from pnc_vol.recovery.replay import ReplayReport
 
 __all__ = ["Redo"]
@@ -50,7 +50,7 @@ class Redo:
 
     Parameters
     ----------
-    session : Session, of the file.
+    session : OpenFile, of the file.
     sources : list of LogSource, in the order of ranks.
     verdicts : list of Verdict
     report : ReplayReport
@@ -65,7 +65,7 @@ class Redo:
 
     def __init__(
         self,
-        session: Session,
+        session: OpenFile,
         sources: Sequence[LogSource],
         verdicts: Sequence[Verdict],
         report: ReplayReport,

@@ -161,7 +161,7 @@ def _replay_jobs(
     salvage: bool,
     any_file: bool,
 ) -> None:
-    from pnc_vol.file.session import open_session
+    from pnc_vol.file.open_file import open_session
 
     with warnings.catch_warnings():
         # That a header stands alone, or that other jobs left logs too, is why this is done.
@@ -182,12 +182,12 @@ def _replay_jobs(
                 error = reason
             comm.exchange("replay check", error=error)
             assert redo is not None
-            session.disk.before_header = [bound(source.about_to_write, target) for source in sources]
+            session.disk.call_before_header(*(bound(source.about_to_write, target) for source in sources))
             redo.replay()
             session.flush(durable=True)
             for source in sources:
                 source.mark_flushed()
-            session.disk.before_header = []
+            session.disk.call_before_header()
     except BaseException as reason:
         # Not a close: that would flush what was posted so far.
         session.abort(f"replay: {reason}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,12 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import Selection, select, whole
 from pnc_vol.file.reads.stored_rows import check_rows, stored_rows
+from pnc_vol.file.session import Session
 from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["grown", "read", "region_of", "restore", "settle", "settled", "write"]
 
@@ -270,11 +268,12 @@ def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Arra
 def settled(session: Session) -> None:
     """After a flush: what is in the file is no longer to be cancelled."""
     if session.posted.rows_before:
-        session.posted.rows_before = {
+        left = {
             uid: (node, rows)
             for uid, (node, rows) in session.posted.rows_before.items()
             if uid in session.posted.ragged or any(session.posted.queue.has(part.uid) for part in node.parts.values())
         }
+        session.posted.keep_rows(left)
 
 
 def restore(session: Session) -> None:
@@ -282,7 +281,7 @@ def restore(session: Session) -> None:
     for uid, (node, rows) in session.posted.rows_before.items():
         node.rows = rows
         session.posted.ragged[uid] = node
-    session.posted.rows_before = {}
+    session.posted.keep_rows({})
 
 
 def region_of(selection: Selection) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,11 @@ from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, one_extent
 from pnc_vol.extents.one_run import Run, one_run
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, select
+from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = [
     "LEAST_ALONE",
@@ -246,8 +244,7 @@ def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -
         return None
     element = node.element
     array = as_out(out, run[2], element.dtype)
-    number = session.posted.next_number
-    session.posted.next_number = number + 1
+    number = session.posted.take_number()
     request = session.posted.handles[number] = Request(
         session, number, "read", run[1] * element.file_dtype.itemsize, array
     )

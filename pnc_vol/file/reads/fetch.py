@@ -14,8 +14,9 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +36,13 @@ from pnc_vol.file.reads.contiguous import (
 )
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
+from pnc_vol.file.session import Session
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.dtypes import decode
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.request import Request
 
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
-
-__all__ = ["PostedRead", "complete", "read"]
+__all__ = ["PostedRead", "complete", "complete_posted", "read"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -112,6 +112,22 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         _lay_over(session, posted.node, posted.found, raw, posted.request.id)
         posted.out[...] = decode(raw, posted.node.element, posted.out.shape)
         posted.request._complete()
+
+
+def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
+    """Fill the arrays of posted reads: all, or those of some requests.
+
+    Raises
+    ------
+    OSError
+        The file could not be read; they stay posted.
+    """
+    wanted = None if requests is None else {request.id for request in requests}
+    mine = [read for read in session.posted.reads if wanted is None or read.request.id in wanted]
+    try:
+        complete(session, mine)
+    finally:
+        session.posted.forget_reads({read.request.id for read in mine if read.request.test()})
 
 
 # ------------------------------------------------------------------------------------- from the file

@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,9 @@ from pnc_vol.errors import FormatError, ShortFileError
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import Selection, many, select
+from pnc_vol.file.session import Session
 from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.tree import DatasetNode
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = ["LARGE", "check_rows", "check_width", "elements_held", "stored_rows"]
 

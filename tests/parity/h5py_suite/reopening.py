@@ -27,8 +27,9 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.group import Group
 from pnc_vol.file import forgotten
 from pnc_vol.file import registry as sharing
+from pnc_vol.file.open_file import open_session
 from pnc_vol.file.registry import Entry, SessionRef
-from pnc_vol.file.session import Session, open_session
+from pnc_vol.file.session import Session
 from pnc_vol.mapping.links import TypeNode
 from pnc_vol.mapping.references import Reference
 from pnc_vol.mapping.tree import GroupNode, walk

@@ -1,0 +1,328 @@
+"""An open file with its verbs: what `api` talks to; and how it is opened, or joined if the process has it open.
+
+Knows: all operations. Does not know: how they are done; the objects that users hold.
+
+Rules
+-----
+1. `open_shared`, `flush`, `close` and collective reads are the collective calls; nothing else waits for a rank.
+2. Everything here is called with `lock` held by the caller in `api`, or takes it itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pnc_vol.comm import Comm
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import NotYetError, RequestPendingError
+from pnc_vol.extents.selection import Selection
+from pnc_vol.file import post, registry, resizing
+from pnc_vol.file.cancelling import cancel
+from pnc_vol.file.closing import abort, close
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.drain import drain, write_out
+from pnc_vol.file.flushing import flush
+from pnc_vol.file.forgotten import close_forgotten
+from pnc_vol.file.gc_pause import without_collector
+from pnc_vol.file.opening import Opened, open_file, open_queue
+from pnc_vol.file.reads import composite, contiguous, fetch
+from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
+from pnc_vol.file.requests import Posted
+from pnc_vol.file.session import Session
+from pnc_vol.layout.registry import layout_class
+from pnc_vol.log.store import LogQueue
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.options import Options
+from pnc_vol.queue.request import Request, as_out
+
+__all__ = ["OpenFile", "open_session", "open_shared"]
+
+
+class OpenFile(Session):
+    """A session with its verbs; see the module."""
+
+    def write(self, node: DatasetNode, selection: Selection, values: Any, fields: tuple[str, ...] = ()) -> int:
+        """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
+        if node.element.kind == "composite":
+            composite.write(self, node, selection, values, fields)
+            number = self.posted.next_number
+        else:
+            number = post.write(self, node, selection, values)
+        if self.posted.at_once:
+            if self.posted.queue.logged:
+                self.drain()
+            else:
+                write_out(self)
+        return number
+
+    def resize(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
+        """Give a dataset another shape. See `resizing.resize`."""
+        with self.lock:
+            resizing.resize(self, node, shape)
+
+    def read(
+        self, node: DatasetNode, selection: Selection, *, collective: bool = False, fields: tuple[str, ...] = ()
+    ) -> Any:
+        """The values of a selection, own posts included. See `fetch.read`."""
+        if node.element.kind == "composite":
+            return composite.read(self, node, selection, fields)
+        return fetch.read(self, node, selection, collective=collective and self.comm.size > 1)
+
+    def read_run(self, node: DatasetNode, args: Any) -> Any:
+        """``node[args]`` if that is one run of numbers in the file that nobody posted to; else None."""
+        return contiguous.read_simply(self, node, args)
+
+    def iget_run(self, node: DatasetNode, args: Any, out: Any = None) -> Request | None:
+        """Post the reading of ``node[args]`` if that is one run of numbers; else None. See `iget`."""
+        return contiguous.iget_run(self, node, args, out)
+
+    def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
+        """Post a write without a copy where that is possible; `values` must not change until it is complete."""
+        if node.element.kind == "composite":
+            raise NotYetError(
+                f"iput: the elements of {node.path!r} are stored in several variables, which one request cannot write; "
+                "post it with ds[...] = x, a compound also field by field: ds['name', ...] = x"
+            )
+        number, nbytes, waits = post.lend(self, node, selection, values)
+        return self.handle(number, "write", nbytes, waits=waits)
+
+    def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
+        """Post a read, to be completed by `wait` or a flush.
+
+        Raises
+        ------
+        TypeError
+            `out` is no writable array of the selection's shape.
+        """
+        array = as_out(out, selection.result_shape, node.element.dtype)
+        number = self.posted.take_number()
+        if node.element.kind == "composite":
+            array[...] = composite.read(self, node, selection)
+            return self.handle(number, "read", 0, array)
+        request = self.handle(number, "read", selection.nelems * node.element.itemsize, array)
+        self.posted.reads.append(fetch.PostedRead(request, node, selection, array))
+        return request
+
+    def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:
+        """Post the writing of many subarrays of one dataset; `values` holds their elements one after another."""
+        return self.iput(node, self.posted.decompositions.many(node.shape or (), starts, counts), values)
+
+    def iget_many(self, node: DatasetNode, starts: Any, counts: Any, out: Any = None) -> Request:
+        """Post the reading of many subarrays of one dataset into one array, one after another."""
+        return self.iget(node, self.posted.decompositions.many(node.shape or (), starts, counts), out)
+
+    def wait(self, requests: Sequence[Request] | None = None) -> None:
+        """Complete requests: all of them with a flush (collective), or some, without any other rank.
+
+        Raises
+        ------
+        RequestPendingError
+            Under MPI, a write to a variable that has no place in the file before the next flush.
+        """
+        with self.lock:
+            self.check_open()
+            if requests is None:
+                self.flush()
+                return
+            fetch.complete_posted(self, requests)
+            if any(not request.test() for request in requests):
+                write_out(self)
+            late = [request for request in requests if not request.test()]
+            if late and self.comm.size == 1:
+                self.flush()
+            elif late:
+                raise RequestPendingError(
+                    f"request {late[0].id} writes to a variable that has no place in the file yet: "
+                    "flush the file (all ranks), then the request is done"
+                )
+
+    def cancel(self, requests: Iterable[Request] | None = None) -> None:
+        """Drop some requests, or all that is posted, with a handle or without; never waits for a rank.
+
+        Raises
+        ------
+        AlreadyDoneError
+            One of them was carried out already; nothing is dropped then.
+        DefinitionError
+            One of them is another file's.
+        """
+        with self.lock:
+            self.check_open()
+            cancel(self, None if requests is None else list(requests))
+
+    # ---------------------------------------------------------------------------------- carrying out
+
+    def drain(self) -> None:
+        """Make room in memory; never waits for a rank. See `drain.drain`."""
+        drain(self)
+
+    def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
+        """Carry out all that is posted (collective). See `flush.flush`."""
+        close_forgotten()
+        with self.lock:
+            self.check_open()
+            if self.writable:
+                with self.comm.errors_shared():
+                    composite.settle(self)
+                try:
+                    with self.comm.errors_shared():
+                        flush(self, durable=self.always_durable if durable is None else durable, what=what)
+                finally:
+                    composite.settled(self)
+            else:
+                fetch.complete_posted(self)
+
+    # --------------------------------------------------------------------------------------- closing
+
+    def close(self) -> None:
+        """Flush and let go of the file (collective); a second call does nothing.
+
+        Raises
+        ------
+        FlushError
+            Requests failed. The file is closed nevertheless: what they should have written is lost, unless it is
+            in a log (``nc_burst_buf``), which is kept.
+        SyncError
+            The file was to be durable and an earlier fsync failed. What was posted was written nevertheless, and a log
+            is kept.
+        """
+        with self.lock:
+            close(self)
+
+    def abort(self, reason: str) -> None:
+        """Let go of the file without a flush and without waiting; the other ranks are told why."""
+        with self.lock:
+            abort(self, reason)
+
+    def log_hints(self) -> dict[str, str]:
+        """PnetCDF's hints of the burst buffer, as they are in force."""
+        return self.posted.queue.hints() if isinstance(self.posted.queue, LogQueue) else {"nc_burst_buf": "disable"}
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what this file did since it was opened, by name."""
+        told = {
+            "bytes_spilled": self.posted.queue.spilled_bytes,
+            "driver": self.disk.driver.statistics(),
+            "last_flush": self.last_flush,
+        }
+        return {**self.counts, **self.transport.statistics(), **told}
+
+
+@without_collector
+def open_session(
+    path: str | None,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    claim: OpenAttempt | None = None,
+) -> OpenFile:
+    """Open or create a file, or join the session of it that `claim` finds (collective).
+
+    Parameters
+    ----------
+    path : str, or None for a driver that keeps no file
+    mode : {"r", "r+", "w", "w-", "x", "a"}
+    options : Options
+    comm : Comm, owned by the session from now on
+    root : Driver, optional
+        What holds the bytes, where that is no file: `path` is then only what the file is called.
+
+    Raises
+    ------
+    OSError
+        FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError, `FormatError`...; the same on all ranks.
+    """
+    try:
+        opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
+        if opened is not None:
+            return _made(opened, options, comm)
+        assert claim is not None
+        session = claim.joined()
+        assert isinstance(session, OpenFile)
+        comm.close()
+        return session
+    except BaseException as error:
+        if comm.in_step(error):
+            comm.close()
+        else:
+            comm.abandon(f"{type(error).__name__}: {error}")
+        raise
+
+
+def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
+    """The session of a file that was just opened (collective)."""
+    tree = opened.tree
+    defs = Definitions(tree, opened.header.version)
+    layout = layout_class(options.layout)(options)
+    layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
+    layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
+    tree.history.clear()
+    disk = StoredFile(
+        opened.path,
+        layout.over(
+            opened.driver, opened.path, writable=opened.writable, created=opened.created, system=options.system
+        ),
+        opened.location,
+        layout,
+        created=opened.created,
+        collective=opened.collective,
+        keep_unpublished=options.publish == "close",
+        may_be_longer=opened.writable and not opened.unwritten_reads_zero,
+    )
+    disk.begins_with(opened.header, opened.header_bytes)
+    defs.flushed(opened.header)
+    queue = open_queue(disk, options, comm, writable=opened.writable)
+    if isinstance(queue, LogQueue):
+        disk.before_header.append(queue.about_to_write)
+    posted = Posted(queue, options.buffer_size // 8)
+    return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable)
+
+
+def open_shared(
+    path: str, real: str, mode: str, *, options: Options, comm: Comm, root: Driver | None = None, target: Any = None
+) -> tuple[OpenFile, SessionRef]:
+    """Open or create a file, or join the session that has it open (collective).
+
+    Parameters
+    ----------
+    path, mode, options, comm, root
+        As for `open_session`; of `comm` a join needs nothing and closes it.
+    real : str
+        The path without links; "" where there is no file that others could open.
+    target : object, optional
+        The object that `root` writes to.
+
+    Returns
+    -------
+    OpenFile
+    SessionRef
+        To be released once; the last one that is released closes the file.
+
+    Raises
+    ------
+    OSError
+        As `open_session`; or the file is open and cannot be opened in this way beside.
+    ValueError
+        It is open with another driver.
+    """
+    close_forgotten()
+    claim = OpenAttempt(path, real, mode, options, comm, target) if real or target is not None else None
+    while True:
+        try:
+            # Ranks that wait for each other must hold nothing that their other threads may wait for.
+            with registry.lock if comm.size == 1 else contextlib.nullcontext():
+                session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
+                if claim is not None and claim.joins:
+                    entry = registry.found(claim.token)
+                else:
+                    entry = Entry(b"" if claim is None else claim.token, session, target)
+                    if claim is not None:
+                        registry.enter(entry)
+                return session, SessionRef(entry, writable=mode != "r")
+        except Closing as busy:
+            registry.wait_for(busy.session)
