@@ -31,6 +31,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structure
 
 import pnc_vol
 from pnc_vol import errors, options
@@ -226,6 +227,20 @@ def test_every_module_is_on_the_map() -> None:
     rooms = {path.parent.name for path in (ROOT / "pnc_vol").rglob("*.py")} - {"pnc_vol"}
     rooms |= {path.stem for path in (ROOT / "pnc_vol").glob("*.py")} - {"__init__"}
     assert not [room for room in sorted(rooms) if f"`{room}" not in text]
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_imports() -> None:
+    drawn = structure.rooms_drawn(structure.Sources(ROOT))
+    assert drawn in (ROOT / structure.PAGE).read_text(), "run: python tests/shared/structure.py --write"
+
+
+def test_what_the_coming_parts_touch_is_there() -> None:
+    table = (ROOT / structure.PAGE).read_text().partition("## What the coming parts")[2].partition("## Figures")[0]
+    touched = [
+        path for row in table.splitlines() if row.startswith("| ") for path in re.findall(r"`(pnc_vol/[^`]+)`", row)
+    ]
+    assert len(touched) > 4
+    assert [path for path in touched if not (ROOT / path).exists()] == []
 
 
 def rows(text: str, heading: str) -> dict[str, str]:

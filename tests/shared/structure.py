@@ -25,8 +25,10 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -35,6 +37,26 @@ from typing import Any
 PACKAGE = "pnc_vol"
 HERE = pathlib.Path(__file__).resolve()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+BEFORE = {
+    "attributes of the session": "49",
+    "classes with more than 15 attributes": "10",
+    "most attributes of a class": "50 (`_Reading`)",
+    "imports inside functions, of modules of the package": "163",
+    "imports inside functions, of other packages": "74",
+    "import cycles, with imports inside functions": "6 (14, 2, 2, 2, 11, 3 modules)",
+    "of these across rooms": "0",
+    "a read: files, moves, climbs": "9, 8, 1",
+    "a post: files, moves, climbs": "6, 5, 0",
+    "a flush of data: files, moves, climbs": "36, 92, 12",
+    "a flush of definitions and data: files, moves, climbs": "51, 241, 18",
+    "lines of code": "30,443",
+    "lines with a comment": "641",
+    "files": "259",
+    "longest file": "450 (`extents/selection.py`)",
+    "longest function": "72 (`each_variable`)",
+}
+"""The figures of the tree before it was rebuilt in rooms (2026-11-22), by this script."""
 
 WAYS = ("a post", "a read", "a flush of data", "a flush of definitions and data")
 
@@ -354,6 +376,12 @@ def figures(root: pathlib.Path, folder: pathlib.Path, python: str = sys.executab
     session = next(names for key, names in sources.attributes.items() if key.endswith(":Session"))
     rows = {
         "attributes of the session": f"{len(session)}",
+        "of its parts: definitions, disk, requests": ", ".join(
+            str(len(names))
+            for part in ("Definitions", "StoredFile", "Posted")
+            for key, names in sources.attributes.items()
+            if key.endswith(f":{part}") and ".log." not in key
+        ),
         "classes with more than 15 attributes": f"{len(many)}",
         "most attributes of a class": f"{len(sources.attributes[largest])} (`{largest.split(':')[1]}`)",
         "imports inside functions, of modules of the package": f"{len(sources.in_functions)}",
@@ -383,16 +411,87 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
+# ----------------------------------------------------------------------------------------- the page of the docs
+
+PAGE = "docs/develop/architecture.md"
+
+
+def floors(root: pathlib.Path) -> list[list[str]]:
+    """The rooms of each floor, the highest first, as the contract of import-linter has them."""
+    text = (root / "pyproject.toml").read_text().partition('name = "floors"')[2].partition("]")[0]
+    lines = re.findall(r'(?m)^  "([^"]+)",$', text)
+    return [[name.removeprefix(f"{PACKAGE}.") for name in re.split(r" *[|:] *", line)] for line in lines]
+
+
+def rooms_drawn(sources: Sources) -> str:
+    """The picture: a box for each floor, and below it what each room of it imports."""
+    uses: dict[str, set[str]] = {}
+    for module, names in sources.graph().items():
+        if module != PACKAGE:
+            uses.setdefault(room_of(module), set()).update(room_of(name) for name in names if name != PACKAGE)
+    lines = []
+    order = floors(sources.root)
+    wide = max(len("   ".join(names)) for names in order) + 4
+    for at, names in enumerate(order):
+        lines.append(("┌" if not at else "├") + "─" * wide + ("┐" if not at else "┤"))
+        lines.append("│" + "   ".join(names).center(wide) + "│")
+    lines += ["└" + "─" * wide + "┘", ""]
+    place = [name for names in order for name in names]
+    known = [name for name in place if name in uses]
+    longest = max(map(len, known))
+    for name in known:
+        others = sorted(uses[name] - {name}, key=place.index)
+        lines.append(f"{name:{longest}}  -> {', '.join(others) or 'nothing of the package'}")
+    return "\n".join(lines)
+
+
+def way_drawn(calls: list[list[Any]]) -> str:
+    """The files of an act in the order of the first visit, indented by room, with the functions that are called."""
+    called: dict[str, dict[str, None]] = {}
+    for _, callee, name in calls:
+        called.setdefault(callee.removeprefix(f"{PACKAGE}/"), {}).setdefault(name)
+    longest = max(map(len, called))
+    lines = []
+    for callee, names in called.items():
+        some = list(names)[:4]
+        lines.append(f"{callee:{longest}}  {', '.join(some)}{', ...' if len(names) > 4 else ''}")
+    return "\n".join(lines)
+
+
+def parts(root: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
+    """What is made from the sources, by the name that stands in the page."""
+    sources = Sources(root)
+    found = ways(root, folder)
+    made = {name: f"```text\n{way_drawn(calls)}\n```" for name, calls in found.items()}
+    made["rooms"] = f"```text\n{rooms_drawn(sources)}\n```"
+    rows = "\n".join(f"| {name} | {BEFORE.get(name, '')} | {value} |" for name, value in figures(root, folder).items())
+    made["figures"] = f"| | before | now |\n|---|---|---|\n{rows}"
+    return made
+
+
+def filled(text: str, made: dict[str, str]) -> str:
+    """The page with the parts between its markers replaced."""
+    for name, content in made.items():
+        begin, end = f"<!-- made by tests/shared/structure.py: {name} -->\n", "\n<!-- end -->"
+        before, there, rest = text.partition(begin)
+        if there:
+            text = before + begin + content + end + rest.partition(end)[2]
+    return text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print figures of the structure of the package.")
     parser.add_argument("tree", nargs="?", type=pathlib.Path, default=HERE.parents[2], help="a tree of sources")
     parser.add_argument("--lists", action="store_true", help="also list large classes, imports, cycles and climbs")
+    parser.add_argument("--write", action="store_true", help=f"write what is made from the sources into {PAGE}")
     args = parser.parse_args()
-    import tempfile
-
     root = args.tree.resolve()
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
+        if args.write:
+            page = root / PAGE
+            page.write_text(filled(page.read_text(), parts(root, folder)))
+            return
         for name, value in figures(root, folder).items():
             print(f"{name:58} {value}")
         if args.lists:
