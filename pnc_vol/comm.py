@@ -1,4 +1,4 @@
-"""The communicator seam: one process, or the ranks of an MPI communicator.
+"""The communicator: one process, or the ranks of an MPI communicator.
 
 Knows: ranks, messages, deadlines. Does not know: files, variables, what is being agreed on.
 Together with `drivers.mpio` and what stands under it this is the only module that imports mpi4py.
@@ -166,8 +166,8 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
         if request.Test():
             return MpiComm(private, timeout=timeout, origin=mpi)
     raise errors.CollectiveTimeout(
-        f"open: not all {mpi.Get_size()} ranks came within {timeout:g} s; every rank must open the file "
-        "(collective_timeout= sets the patience)"
+        f"open: not all {mpi.Get_size()} ranks opened it within {timeout:g} s; every rank must open the file "
+        "(collective_timeout= sets the time limit)"
     )
 
 
@@ -382,10 +382,10 @@ class MpiComm(Comm):
             else:
                 time.sleep(0.005)
         absent = [rank for rank in range(self.size) if told.get(rank, True)]
-        who = f"{ranks_text(absent)} did not come" if absent else "a rank came too late"
+        who = f"{ranks_text(absent)} did not call it" if absent else "a rank called it too late"
         self._broken = errors.CollectiveTimeout(
             f"{operation} (collective call {self._sequence} of this file): {who} within {self.timeout:g} s; "
-            "every rank must call it (collective_timeout= sets the patience)",
+            "every rank must call it (collective_timeout= sets the time limit)",
             absent,
         )
         raise self._broken

@@ -1,11 +1,11 @@
-"""Every error and warning of pnc_vol, in one tree.
+"""Every error and warning class of pnc_vol, in one hierarchy.
 
 Knows: nothing of the package.
 
 Rules
 -----
 1. Every error is a `PncVolError` *and* the builtin that h5py raises in the same place: code for h5py catches it.
-2. The text says what was asked, what is wrong, and what to do.
+2. The text says what was requested, what is wrong, and what to do.
 3. What a program needs to act on is an attribute (`offset`, `field`, `errors`, `ranks`), never only text.
 """
 

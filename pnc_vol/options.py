@@ -1,4 +1,4 @@
-"""Every knob of a file, in one frozen place.
+"""All options of a file, in one frozen object.
 
 Knows: the names and defaults of the options, and the three ways to set them. This is the only module that
 reads the environment. Does not know: files, MPI (an `MPI.Info` is only asked for its items).
@@ -7,8 +7,8 @@ Rules
 -----
 1. Precedence: environment, then `info`, then ``hints=``, then keyword arguments, as PnetCDF has it.
 2. PnetCDF's hint names are understood (``nc_var_align_size``...); ours carry the same meaning. Hints that
-   nobody here knows are kept in `Options.hints` and handed to MPI-IO.
-3. A wrong value is a `ValueError` that names the option and what it takes.
+   are unknown here are kept in `Options.hints` and passed to MPI-IO.
+3. A wrong value raises `ValueError`, whose text names the option and the values that it accepts.
 """
 
 from __future__ import annotations

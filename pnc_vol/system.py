@@ -1,4 +1,4 @@
-"""The only door to the operating system's files.
+"""All calls of the operating system that access files.
 
 Knows: file descriptors, paths, bytes. Does not know: formats, drivers, MPI.
 

@@ -1,6 +1,6 @@
 """Warnings of this package: shown at the caller's line, each kind once, held back on request.
 
-Knows: the warning classes. Does not know: what is warned of.
+Knows: the warning classes. Does not know: what the warnings are about.
 """
 
 from __future__ import annotations

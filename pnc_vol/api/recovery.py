@@ -122,7 +122,7 @@ def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> 
     folders = found.own + (found.foreign if any_file or not found.own else [])
     if found.alive and not folders:
         raise LogRefusedError(
-            f"{real}: a job that still runs has its log in {', '.join(found.alive)}; replay when it has ended",
+            f"{real}: a running job has its log in {', '.join(found.alive)}; replay when it has ended",
             field="lock",
         )
     return folders

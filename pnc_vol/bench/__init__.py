@@ -1,4 +1,4 @@
-"""The same work done by pnc_vol and by its peers, alternating: ``python -m pnc_vol.bench NAME``.
+"""The same work with pnc_vol and other libraries, alternating: ``python -m pnc_vol.bench NAME``.
 
 ================  =================================================================================
 `measure`         rounds, medians, ratios, peak memory
@@ -8,7 +8,7 @@
 `reads`           columns, strides, lists, masks, blocks; record variables
 `objects`         many variables with attributes
 `ranks`           benchmarks of many processes: starting them, the slowest one's time
-`carriers`        one file of many ranks, in the words of each library
+`carriers`        one file of many ranks, with the calls of each library
 `coll_perf`       a 3-D array in blocks
 `ior`             segments, blocks and transfers
 `flash`           checkpoint and plotfiles of an adaptive mesh

@@ -1,4 +1,4 @@
-"""One file of many ranks, in the words of each library: variables, subarrays, a flush.
+"""One file of many ranks, with the calls of each library: variables, subarrays, a flush.
 
 Knows: pnc_vol's words, mpi4py's `MPI.File`, the operating system's, PnetCDF-Python's and parallel h5py's. Does not
 know: clocks, patterns, what is measured.

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench coll_perf``: one 3-D array in blocks, one a rank, as ROMIO's and E10's.
+"""``python -m pnc_vol.bench coll_perf``: one 3-D array in blocks, one per rank, as in ROMIO and E10.
 
 ROMIO's: the array is written together and read together; what counts is the write, then the read, without opening and
 closing, which are reported beside them; ``--romio`` takes its array, and its warm-up. E10's (``-i CYCLES``): a file a

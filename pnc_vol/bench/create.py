@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench create``: objects that each rank wants for itself, as indep_data_obj_create has it.
+"""``python -m pnc_vol.bench create``: objects that each rank creates for itself, as in indep_data_obj_create.
 
 Each rank knows only its own share of the datasets. As definitions in a shared file are the same on all ranks, the ranks
 first tell each other theirs (one exchange of their descriptions), and then all define all. Reported are, as in the

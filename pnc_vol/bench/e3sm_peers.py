@@ -1,4 +1,4 @@
-"""One file of E3SM-IO's cases, in the words of pnc_vol, PnetCDF-Python and mpi4py's `MPI.File`.
+"""One file of E3SM-IO's cases, with the calls of pnc_vol, PnetCDF-Python and mpi4py's `MPI.File`.
 
 Knows: libraries. Does not know: clocks; which values.
 """

@@ -1,4 +1,4 @@
-"""What E3SM-IO tells after a run, of pnc_vol's medians.
+"""The report that E3SM-IO prints after a run, with pnc_vol's medians.
 
 Knows: the C program's measures and words. Does not know: how they were measured.
 """

@@ -1,4 +1,4 @@
-"""The works of `io` in the words of each library.
+"""The works of `io`, with the calls of each library.
 
 Knows: h5py's words (pnc_vol's, too), netCDF4's, scipy's, PnetCDF-Python's, and the operating system's. Does not know:
 clocks, what is measured.
@@ -7,7 +7,7 @@ Rules
 -----
 1. Each peer is written as its own documentation tells a user who wants speed: netCDF4 without prefilling, PnetCDF with
    posted requests and one wait, pnc_vol and h5py by plain assignment.
-2. What a library has no words for is not there; the work says so (`Work.without`).
+2. What a library cannot do is left out; the work says so (`Work.without`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening a file that exists: one descriptor, and through it a header that belongs to the data.
+"""Opening a file that exists: one descriptor, through which header and data belong together.
 
 Knows: paths, descriptors, journals, header bytes. Does not know: ranks, variables; how data are read.
 
@@ -9,7 +9,7 @@ Rules
    all begins anew.
 2. A header may be overwritten at any moment by another process. So a reader reads it before and after it looks for a
    journal. If both readings and the size are the same, and the journal did not come or go, the header was whole.
-3. A journal is completed by who writes the file, and only read by who reads it.
+3. Only a writer of the file completes a journal; a reader only reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which file is meant: an identity that a file keeps under any name, and that no other file has.
+"""The identity of a file, which it keeps under any name, and which no other file has.
 
 Knows: extended attributes, inodes. Does not know: logs, headers, ranks.
 
@@ -6,10 +6,11 @@ Rules
 -----
 1. An identity is 16 random bytes in the extended attribute ``user.pnc_vol.id``. It is no part of the file's bytes: a
    file that was written through a log has the same bytes as one that was not.
-2. Only what must know a file again gives it an identity (`identify`): opening it with a log. A rename keeps it; a copy
+2. A file gets an identity only if it must be recognised later (`identify`): when it is opened with a log. A rename
+   keeps it; a copy
    that takes the file's place gets it before the rename (`likeness`).
 3. Where the file system has no such attributes, the inode number stands for the file. It may be used again for another
-   file, so who relies on it compares the header as well.
+   file, so a caller that relies on it compares the header as well.
 """
 
 from __future__ import annotations

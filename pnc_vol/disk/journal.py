@@ -1,6 +1,7 @@
 """The journal of a header that is replaced in place: a file ``.NAME.pncj`` beside the file, with both headers.
 
-Knows: the journal's bytes, whom to trust, what a file's first bytes tell of a replacement. Does not know: drivers;
+Knows: the journal's bytes, which journals to trust, what a file's first bytes say about a replacement. Does not know:
+drivers,
 variables.
 
 Rules
@@ -47,8 +48,8 @@ _UNREADABLE = {
     errno.ELOOP: "is a symbolic link",
     errno.EACCES: "may not be read by this user",
     errno.EPERM: "may not be read by this user",
-    errno.ENXIO: "is no regular file",
-    errno.EISDIR: "is no regular file",
+    errno.ENXIO: "is not a regular file",
+    errno.EISDIR: "is not a regular file",
 }
 
 
@@ -181,13 +182,13 @@ def _complete(
 def _distrust(told: os.stat_result, there: os.stat_result) -> str:
     """Why a journal cannot be that of the file, from what the system says of both; empty if it can."""
     if not stat.S_ISREG(told.st_mode):
-        return "is no regular file"
+        return "is not a regular file"
     if told.st_uid not in (0, os.geteuid(), there.st_uid):
         return f"belongs to user {told.st_uid}, not to the owner of the file ({there.st_uid})"
     if told.st_dev != there.st_dev:
         return "is on another file system"
     if told.st_size > _HEAD.size + 2 * MAX_HEADER_BYTES:
-        return f"has {told.st_size} bytes, which no two headers have,"
+        return f"has {told.st_size} bytes, which is not the size of a journal,"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What a file is besides its bytes: owner, permissions, extended attributes and access lists, other names.
+"""Properties of a file besides its bytes: owner, permissions, extended attributes and access lists, other names.
 
 Knows: the system. Does not know: what the file holds, or why another one takes its place.
 
@@ -89,6 +89,6 @@ def make_alike(system: System, source: str, there: os.stat_result, target: str, 
         )
     if there.st_nlink > 1:
         warn_outside(
-            f"{shown}: the file has {there.st_nlink - 1} more name(s) (hard links). A new layout gets this name alone; "
-            "the others keep the file as it was. Link them anew"
+            f"{shown}: the file has {there.st_nlink - 1} more name(s) (hard links). The new layout has "
+            "only this name; the others still lead to the old file. Create these links again"
         )

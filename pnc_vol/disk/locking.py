@@ -3,20 +3,21 @@
 Knows: descriptors, record locks, processes. Does not know: headers, sessions; other ranks, which hold nothing.
 
 The lock is an open file description lock (``F_OFD_SETLK`` of Linux) on the data file itself, for writing, on a range of
-bytes that no file reaches: from byte 2^62 on. Its length tells who holds it; the system answers with it when asked what
+bytes that no file reaches: from byte 2^62 on. Its length identifies the holder; the system returns it when asked what
 is in the way::
 
     length = 1 + process id + 2^32 x (29 bits of a hash of the host's name)
 
-No other file is needed, and nothing is left behind: the system takes the lock away when the last descriptor of that
-opening is closed, however the process ends. Where there are no such locks ``flock`` is used, which does not tell who.
+No other file is needed, and nothing is left behind: the system removes the lock when the last descriptor of that
+opening is closed, however the process ends. Where there are no such locks, ``flock`` is used, which does not name the
+holder.
 
 Rules
 -----
-1. Who writes a file holds its lock from before its header is read, or from before it has a name, until it is closed.
+1. A writer holds the lock of its file from before the header is read, or before the file has a name, until the close.
 2. A file that is replaced is locked as well, until the new one, locked, has the name. So a name never stands for an
    unlocked file that somebody writes.
-3. Who reads takes no lock and asks for none.
+3. A reader neither takes nor checks a lock.
 4. A lock is given back by name before the descriptor is closed: a child between fork and exec may have a copy.
 5. A forked child closes its copies: the lock ends with the process that took it.
 """
@@ -139,7 +140,7 @@ class Held:
                     pid, where = (found[3] - 1) % _PIDS, (found[3] - 1) // _PIDS
                     host = f"host {os.uname().nodename}" if where == _host() else "another host"
         if pid and pid == self.system.getpid() and host != "another host":
-            who = f"this process ({pid}) itself, by another opening"
+            who = f"this process ({pid}) itself, in another session"
         else:
             who = f"process {pid} on {host}" if pid else "another process"
         advice = "wait until it is closed there; locking=False opens it nevertheless, if nobody writes to it"
@@ -162,8 +163,8 @@ class Held:
         if self.locking is None:
             warn_once(
                 "no file locks",
-                f"{self.path}: the file system has no locks ({error.strerror}), so nothing keeps two processes from "
-                "writing this file at once (locking='best-effort' or False says that this is known)",
+                f"{self.path}: the file system has no locks ({error.strerror}), so two processes could write "
+                "this file at the same time (locking='best-effort' or False switches this warning off)",
             )
 
     def may_replace(self, path: str) -> None:

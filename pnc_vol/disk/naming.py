@@ -1,4 +1,4 @@
-"""What may stand under the name of a new file, and how a file gets a name that must be new.
+"""What may already exist under the name of a new file, and how a file gets a name that must be new.
 
 Knows: paths, permissions, links. Does not know: what is in the file.
 """

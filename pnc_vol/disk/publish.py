@@ -1,4 +1,4 @@
-"""How a file comes under its name, and how its header is replaced, so that a kill at any moment harms nothing.
+"""How a file gets its name, and how its header is replaced, so that a kill at any moment does no harm.
 
 Knows: paths, the system, header bytes. Does not know: variables, requests; ranks other than that only one calls this.
 
@@ -6,7 +6,8 @@ Rules
 -----
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
    stands for a whole file. With ``publish="close"`` the rename comes at the close.
-2. A header is replaced in place with a journal beside the file (`journal`): first the journal with both headers, then
+2. A header is replaced in place with a journal beside the file (`journal`): first the journal with both headers is
+   written, then
    the header, then the journal goes. A journal that is found when a file is opened is completed.
 3. A layout that moves data is written to a temporary copy; the rename makes it the file.
 4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
@@ -212,8 +213,8 @@ class Location:
         except FileExistsError:
             self._kept = True
             text = (
-                "another file has taken this name since it was opened, and is not replaced; the whole file that was "
-                f"open is {self.work}: rename it"
+                "another file has taken this name since it was opened, and is not replaced; the complete file is "
+                f"{self.work}: rename it"
             )
             raise FileExistsError(errno.EEXIST, text, self.path) from None
 
@@ -222,9 +223,9 @@ class Location:
         assert self.unsynced is not None
         self._kept = True
         text = (
-            f"the new file could not be brought to stable storage ({self.unsynced.strerror}), so the file of this name "
-            f"is left as it is. What was written is in {self.work}, as far as the system kept it: check it, and write "
-            "it anew"
+            f"the new file could not be brought to stable storage ({self.unsynced.strerror}), so the file with this "
+            f"name is not replaced. What was written is in {self.work}, as far as the system kept it: check it, and "
+            "write the data again"
         )
         return SyncError(self.unsynced.errno, text, self.path)
 
@@ -330,10 +331,10 @@ def _write_new(
     try:
         fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; make it first", path) from None
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; create it first", path) from None
     except PermissionError as error:
         # new headers and new layouts need a file beside the old one, so this is met when an old file is changed too
-        text = f"no file can be made in the folder {folder!r}; get the right to write there, or use another folder"
+        text = f"no file can be made in the folder {folder!r}; get permission to write there, or use another folder"
         raise PermissionError(error.errno, text, path) from None
     try:
         try:

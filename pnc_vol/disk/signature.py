@@ -1,6 +1,6 @@
-"""What kind of file a file is, by its first bytes.
+"""The kind of a file, recognised by its first bytes.
 
-Knows: the signatures of NetCDF classic, HDF5 and packed files. Does not know: headers; whether the file is sound.
+Knows: the signatures of NetCDF classic, HDF5 and compressed files. Does not know: headers; whether the file is sound.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def says_what(kind: str) -> str:
     Examples
     --------
     >>> says_what("gzip")
-    'this is a file packed with gzip, not a NetCDF classic one; unpack it first'
+    'this is a file compressed with gzip, not a NetCDF classic file; decompress it first'
     """
     if kind == HDF5:
         return (
-            "this is an HDF5 (or NetCDF-4) file, not a NetCDF classic one; "
-            "'pnc-vol convert IN OUT' or pnc_vol.interop.hdf5.convert makes one of it"
+            "this is an HDF5 (or NetCDF-4) file, not a NetCDF classic file; "
+            "'pnc-vol convert IN OUT' or pnc_vol.interop.hdf5.convert converts it"
         )
-    return f"this is a file packed with {kind}, not a NetCDF classic one; unpack it first" if kind else ""
+    return f"this is a file compressed with {kind}, not a NetCDF classic file; decompress it first" if kind else ""

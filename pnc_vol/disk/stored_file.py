@@ -1,4 +1,4 @@
-"""What is on disk of an open file: where it is, its header, its layout, and how sure it is to stay.
+"""The part of an open file that is on disk: its path, its header, its layout, and its durability.
 
 Knows: the file's name, its driver, its header, the layout in force. Does not know: definitions that are not in the file
 yet, requests, ranks.

@@ -1,9 +1,9 @@
-"""Drivers: who carries the bytes of a file. They know extents, never variables.
+"""Drivers: they read and write the bytes of a file. They know extents, not variables.
 
 ===============  =====================================================================================================
 module           what it does
 ===============  =====================================================================================================
-`base`           the protocol: `Driver`, and `Wrapper` for a driver that stands on another one
+`base`           the protocol: `Driver`, and `Wrapper` for a driver above another driver
 `capabilities`   what a driver declares of itself
 `stack`          the register of drivers by name; opens a stack
 `stack_text`     ``"trace(limit=9) | posix"``: parses the text of a stack, and writes it
@@ -14,11 +14,11 @@ module           what it does
 `fileobj`        root: a file-like object of Python
 `trace`          wrapper: counts and times every call
 `staged`         wrapper: a new layout of a file that has no name, until the end of the flush
-`descriptor`     a file by its descriptor: what `posix` is, and what one rank moves by itself under `mpio`
+`descriptor`     a file by its descriptor: used by `posix`, and by `mpio` for the independent calls of one rank
 `mpi_file`       a file by MPI-IO alone: what one rank moves where it has no descriptor
 `vectored_io`    from extents to few large calls of `pread` and `pwrite`
 `byte_copy`      arithmetic on extents, and copies of many pieces from memory to memory
 `mmap_guard`     reads a memory-mapped file safely: handles SIGBUS
-`mpi_library`    what is known of MPI libraries: their defects, and what their errors mean
+`mpi_library`    known facts about MPI libraries: their defects, and the meaning of their errors
 ===============  =====================================================================================================
 """

@@ -114,7 +114,7 @@ class Driver(abc.ABC):
         OSError
             The operating system's error.
         """
-        raise NotImplementedError(f"{cls.__name__} stands on another driver; it opens no file of its own")
+        raise NotImplementedError(f"{cls.__name__} is a wrapper and opens no file of its own; name the driver below it")
 
     @classmethod
     def exists(cls, path: str, context: OpenContext) -> bool:

@@ -1,9 +1,9 @@
-"""A file by its descriptor: all of a posix file, and of a file behind MPI-IO what one rank moves by itself.
+"""A file by its descriptor: a whole posix file, and the independent calls of one rank in a file of MPI-IO.
 
 Knows: descriptors, extents, ranks' nodes. Does not know: views, collective calls.
 
 Where all ranks are on one node, the system keeps one copy of the file in memory for all of them: what a rank writes by
-a descriptor another one finds by MPI-IO, and the other way round, without a word between them. A call of MPI-IO costs
+a descriptor, another one can read by MPI-IO, and the other way round, without any message. A call of MPI-IO costs
 several times what the system's does.
 
 Rules

@@ -4,11 +4,11 @@ Knows: the methods of file-like objects. Does not know: paths, descriptors.
 
 Rules
 -----
-1. Bytes are not kept here: each verb seeks, and reads or writes the object. Whoever uses the object beside us finds its
+1. Bytes are not kept here: each verb seeks, and reads or writes the object. Other users of the object find its
    position changed.
 2. Whatever the object raises is an `OSError` that names the object and what was called.
 3. What the object itself buffers is written at the end of a flush (`end_flush`).
-4. `close` lets go of the object and does not close it: it is the caller's.
+4. `close` does not close the object, which belongs to the caller.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class FileObjectDriver(Root):
             able = getattr(target, method, None)
             if able is not None and (writable or wanted != "written") and not able():
                 raise UnsupportedOperation(
-                    f"{self._text} cannot be {wanted}: a file is read and written at any place of it; "
+                    f"{self._text} cannot be {wanted}: it is read and written at any offset; "
                     "open it with mode 'rb', 'r+b' or 'w+b'"
                 )
 
@@ -200,10 +200,12 @@ class FileObjectDriver(Root):
                 with self._calling("write"):
                     done = self._target.write(view)
                 if not done:
-                    raise self._failed("write", f"it took none of {view.nbytes} bytes at offset {offset}")
+                    raise self._failed("write", f"its write() wrote none of {view.nbytes} bytes at offset {offset}")
                 offset, view, calls = offset + done, view[done:], calls + 1
             if self._where() != offset:
-                raise self._failed("write", "it does not write where it was sought to; do not open it with mode 'a'")
+                raise self._failed(
+                    "write", "it does not write at the position given to seek(); do not open it with mode 'a'"
+                )
         return calls
 
     def _where(self) -> int:

@@ -5,7 +5,7 @@ Knows: numpy. Does not know: files, but for the one it may be filled from when i
 Rules
 -----
 1. What was never written reads as zeros, as a hole of a file does.
-2. Nothing is ever written to disk; `close` forgets everything.
+2. Nothing is written to disk; the content is lost at `close`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MemoryDriver(Root):
         comm, system = context.comm, context.system
         if comm is not None and comm.size > 1:
             raise ValueError(
-                f"The memory driver holds one process's bytes, and the communicator has {comm.size}; use 'mpio'"
+                f"The memory driver keeps the bytes in one process, and the communicator has {comm.size}; use 'mpio'"
             )
         filled = path is not None and not context.new and exists(system, path)
         content = read_whole(system, path, limit=1 << 62) if path is not None and filled else b""
@@ -120,7 +120,7 @@ class MemoryDriver(Root):
         try:
             wider = np.zeros(max(nbytes, len(self._bytes) + len(self._bytes) // 2), np.uint8)
         except (MemoryError, ValueError) as error:
-            raise OSError(errno.ENOMEM, f"No memory for a file of {nbytes} bytes") from error
+            raise OSError(errno.ENOMEM, f"Not enough memory for a file of {nbytes} bytes") from error
         wider[: self._nbytes] = self._bytes[: self._nbytes]
         self._bytes = wider
 

@@ -1,4 +1,4 @@
-"""What is known of MPI libraries: what they break, and what their errors mean.
+"""Known facts about MPI libraries: their defects, and the meaning of their errors.
 
 Knows: mpi4py, version texts, errno. Does not know: files, extents.
 """

@@ -227,9 +227,7 @@ class MpioDriver(Root):
                 # An answer from every rank also means that every rank is through with writing for the others.
                 (end,) = self._largest(end)
                 if self._size() < end and failure is None:
-                    text = (
-                        f"MPI-IO said it wrote to byte {end}, but the file has {self._size()} bytes; is the disk full?"
-                    )
+                    text = f"MPI-IO reported a write up to byte {end}, but the file has {self._size()} bytes: disk full"
                     failure = OSError(errno.EIO, text, self.path)
             if failure is not None:
                 raise failure

@@ -1,12 +1,12 @@
-"""The root that most files have: a descriptor, `pread` and `pwrite`.
+"""The root for ordinary files: a descriptor, `pread` and `pwrite`.
 
 Knows: descriptors, through a `System`. Does not know: MPI-IO. Of the ranks that may share the file it knows that one of
 them changes its size.
 
 Rules
 -----
-1. Nothing is kept between calls: what `write` returned from, another process's `read` sees.
-2. `collective` means nothing here; each rank moves its own bytes.
+1. Nothing is kept between calls: after `write` has returned, `read` of another process sees the bytes.
+2. `collective` has no effect here; each rank reads and writes its own bytes.
 """
 
 from __future__ import annotations

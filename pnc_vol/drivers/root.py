@@ -6,7 +6,7 @@ Rules
 -----
 1. `close` waits for verbs that other threads are in: a descriptor that is closed under a write may by then belong to
    another file.
-2. A `sync` that failed once fails for ever: the system forgets the pages it could not write after saying so once.
+2. After a `sync` failed, every later one fails: the system reports pages that it could not write only once.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Root(Driver):
             if self._sync_failure is not None:
                 raise SyncError(
                     self._sync_failure.errno or errno.EIO,
-                    "An earlier sync failed, so what is on stable storage is not known; write the file anew",
+                    "An earlier sync failed, so it is not known which data are on stable storage; write the file again",
                     self.path,
                 ) from self._sync_failure
             try:

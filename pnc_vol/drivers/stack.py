@@ -1,7 +1,7 @@
-"""The text that names a stack of drivers, and the register of the words in it.
+"""The text that names a stack of drivers, and the register of driver names.
 
     "posix"                            a root
-    "trace | posix"                    a wrapper on a root: the left one is on top, what is asked meets it first
+    "trace | posix"                    a wrapper above a root: a call reaches the leftmost driver first
     "trace(file=t.json) | posix"       with options
 
 Knows: names, and how a driver is opened. Does not know: what a driver does.
@@ -11,7 +11,7 @@ Rules
 1. A driver of this package is imported when a stack first names it; one of another package is found by its entry point
    in the group ``pnc_vol.drivers``, which is searched only for a name that is not known yet.
 2. An entry point is a class: a `Wrapper` is a wrapper, another `Driver` a root.
-3. If a wrapper cannot be put on, what is below it is closed.
+3. If a wrapper cannot be opened, the drivers below it are closed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
         The name is no such word, or the kind is missing.
     """
     if not NAME.fullmatch(name):
-        raise ValueError(f"A driver's name is a word of letters, digits, '-' and '_', not {name!r}")
+        raise ValueError(f"A driver's name consists of letters, digits, '-' and '_', not {name!r}")
     make: Callable[..., Driver] = factory
     own = getattr(factory, "capabilities", Capabilities())
     if isinstance(factory, type) and issubclass(factory, Wrapper):
@@ -169,12 +169,11 @@ def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
     *above, (last, bottom) = layers
     if bottom.kind != "root":
         raise ValueError(
-            f"The driver {spec!r} has nothing below '{last.name}', which stands on another driver: "
-            f"write '{last.name} | posix'"
+            f"The driver {spec!r} names no driver below '{last.name}', which is a wrapper: write '{last.name} | posix'"
         )
     for layer, entry in above:
         if entry.kind != "wrapper":
-            raise ValueError(f"'{layer.name}' in the driver {spec!r} keeps the bytes itself; it can only be the last")
+            raise ValueError(f"'{layer.name}' in the driver {spec!r} is a root; it can only be the last driver")
     return layers
 
 

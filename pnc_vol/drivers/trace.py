@@ -1,4 +1,4 @@
-"""The wrapper that writes down what goes through it, for a look at the run afterwards.
+"""The wrapper that records the calls that pass through it, to examine a run afterwards.
 
     File(path, "w", driver="trace | posix")                       f's driver statistics hold counts and seconds
     File(path, "w", driver="trace(file=run.json) | mpio")         a timeline for chrome://tracing or ui.perfetto.dev
@@ -7,7 +7,7 @@ Knows: the verbs, time. Does not know: what is below it.
 
 Rules
 -----
-1. Nothing that goes through is changed, and an error goes on as it came.
+1. Calls and their results are passed on unchanged, and so are errors.
 2. At most `limit` events are kept, the newest ones; the counts cover all.
 """
 

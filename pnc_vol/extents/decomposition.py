@@ -1,4 +1,4 @@
-"""One decomposition for many variables: lists of subarrays that come again are checked and flattened once.
+"""One decomposition for many variables: lists of subarrays that are used again are checked and flattened once.
 
 Knows: shapes, lists of subarrays, runs. Does not know: variables, files, bytes.
 

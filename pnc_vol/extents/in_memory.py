@@ -1,4 +1,4 @@
-"""A selection of an array in memory, in numpy's words.
+"""A selection of an array in memory, as a numpy index.
 
 Knows: selections, numpy's indexing. Does not know: files.
 """

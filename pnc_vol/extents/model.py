@@ -1,4 +1,4 @@
-"""The two lists of integers that everything is made of: runs of elements, extents of bytes; the most axes of arrays.
+"""The two basic lists of integers: runs of elements and extents of bytes; the largest number of axes of arrays.
 
 Knows: numpy. Does not know: variables, files, types.
 """

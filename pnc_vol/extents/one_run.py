@@ -1,4 +1,4 @@
-"""Indices that are one run of elements: what most reads ask for, without a `Selection`.
+"""Indices that select one run of elements, as most reads do, without a `Selection`.
 
 Knows: shapes, integers, slices. Does not know: what anything else between brackets means; `selection` does.
 """

@@ -1,4 +1,4 @@
-"""What stands between the brackets of ``ds[...]``, as a `Selection`: which elements, in which order.
+"""The index of ``ds[...]`` as a `Selection`: which elements, in which order.
 
 Knows: h5py's indexing rules, shapes. Does not know: variables, types, records, bytes.
 
@@ -10,7 +10,7 @@ Rules
    (h5py: `OSError` from below).
 2. Elements are numbered in C order, and every selection's elements come in C order of `result_shape`.
 3. ``ds[i]``, ``ds[a:b]``, ``ds[...]`` are the common case: they meet few Python operations.
-4. What can be said as a regular hyperslab is said so: index arrays with a constant step become one.
+4. What can be a regular hyperslab becomes one: for instance index arrays with a constant step.
 """
 
 from __future__ import annotations

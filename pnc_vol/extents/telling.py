@@ -1,4 +1,4 @@
-"""What messages say of an index that selects nothing, or of values that do not fit.
+"""Texts of messages about an index that is out of range, or values that do not fit.
 
 Knows: shapes. Does not know: selections, datasets.
 """

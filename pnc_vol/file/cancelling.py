@@ -1,4 +1,4 @@
-"""Dropping what is posted and not carried out.
+"""Cancelling posted requests that have not been carried out.
 
 Knows: the queue, handles, rows of arrays of varying length. Does not know: the file; other ranks.
 
@@ -6,7 +6,7 @@ Rules
 -----
 1. Everything that a user posted can be cancelled, with a handle or without. What the library posts to keep stored
    values, when a dataset is laid out anew, cannot: `Session.kept` has the numbers.
-2. A request that is dropped is dropped from the log first, so that no recovery brings it back. If the log cannot say
+2. A request is cancelled in the log first, so that no recovery brings it back. If the log cannot record
    so, nothing is dropped.
 3. What reached the file stays there, also the part of a request that failed.
 """

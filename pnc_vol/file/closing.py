@@ -1,11 +1,11 @@
-"""How a session ends: flushed, or let go of.
+"""How a session ends: with a flush, or abandoned.
 
 Knows: the session's parts. Does not know: users' objects.
 
 Rules
 -----
-1. Closing is flushing, and whatever fails the file is closed in the end, no longer than its header says.
-2. A rank that leaves alone says so and waits for nobody.
+1. Closing flushes. Whatever fails, the file is closed in the end, and is not longer than its header says.
+2. A rank that leaves alone tells the others, and waits for no rank.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making room when the queue is full, and telling requests what became of them.
+"""Making room when the queue is full, and setting the status of requests.
 
 Knows: the session's parts. Does not know: users' objects, other ranks: a drain never waits for one.
 """

@@ -100,7 +100,7 @@ def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) 
     context = context_of(options, comm, writable=mode != "r")
     there = stack_exists(spec, path, context)
     if mode in ("r", "r+") and not there:
-        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
     if mode in ("w-", "x") and there:
         raise FileExistsError(
             errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", path

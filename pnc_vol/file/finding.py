@@ -1,10 +1,10 @@
-"""What rank 0 does when a file is opened: it finds the session to join, opens the file, or makes one.
+"""What rank 0 does when a file is opened: it finds the session to join, opens the file, or creates one.
 
 Knows: modes, paths, logs that were left, locations. Does not know: drivers' stacks; other ranks, but what to tell them.
 
 Rules
 -----
-1. What is done is decided by what is there; if that changes before it is done, it is decided anew.
+1. What is done depends on what exists; if that changes before it is done, the decision is made again.
 2. A file that another process made since is never replaced by one that found nothing.
 """
 
@@ -168,7 +168,7 @@ def _way(
     if there is not None:
         check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
     if mode in ("r", "r+") and there is None:
-        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' makes one", path)
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
     if path is not None and keeps_file:
         look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):

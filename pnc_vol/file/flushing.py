@@ -1,4 +1,4 @@
-"""A flush: agree, move, fill, data, header, record count, in this order.
+"""A flush: agreement, relocation, fill, data, header, record count, in this order.
 
 Knows: the session's parts. Does not know: users' objects.
 
@@ -7,7 +7,7 @@ Rules
 1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank. All of
    it stands in `Comm.errors_shared`: what fails between two exchanges on one rank is raised on all at the next one.
    What has to be taken back then (`drop_copy`) is taken back when all ranks know of the failure.
-2. The header is written after the data that it promises; the record count never covers a record that failed.
+2. The header is written after the data that it describes; the record count never covers a record that failed.
 3. A layout that moves data, or would write over data that the header in the file knows, is made in a temporary copy of
    the file (see `moved`); with the new header in it the copy takes the file's name. Until then the old file is whole.
 4. If requests fail, the others are done, the header is written, the failed ones stay, and `FlushError` lists them. Only
@@ -407,9 +407,9 @@ def _flush_error(failures: list[RequestFailure], path: str, *, closing: bool, he
     first = failures[0]
     more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
     now = (
-        "The file is closed without what they should have written"
+        "The file is closed without the data of these requests"
         if closing
-        else "They stay pending: flush again when the cause is gone, or cancel them"
+        else "They stay pending: remove the cause and flush again, or cancel them"
     )
     if held:
         now += ". Datasets were to be replaced or deleted, so the file still has the definitions of the flush before"

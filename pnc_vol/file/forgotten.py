@@ -1,14 +1,14 @@
-"""Files that nobody closed: let go of when their last object is gone, or when the interpreter exits.
+"""Files that the program did not close: closed when their last object is gone, or when the interpreter exits.
 
 Knows: references to sessions, Python's collector of cycles. Does not know: users' objects.
 
 Rules
 -----
-1. A handle whose last reference goes is closed there and then, as in h5py: that is a known place in a program.
-2. A handle that the collector of cycles finds is not: the collector runs in the middle of whatever made an object, in
+1. A handle is closed at once when its last reference goes, as in h5py: that is a known place in a program.
+2. A handle that the collector of cycles finds is not: the collector can run whenever an object is created, in
    any library, and what is done there may neither do I/O nor call MPI. The file stays open and is closed at the next
    call that opens, flushes or closes a file, or when the interpreter exits. Nothing that was posted is lost.
-3. With several ranks a handle that is forgotten is let go of, without the other ranks; a warning says what that loses.
+3. With several ranks, a handle that was not closed is released without the other ranks; a warning says what is lost.
 4. A forked child closes nothing that its parent opened.
 
 CPython's own tables are among what is in the middle of a change: before 3.11.8 and 3.12.1, ``ast.parse`` fails with

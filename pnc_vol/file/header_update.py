@@ -1,4 +1,4 @@
-"""What ends a flush: the header, the record count, the file's name, its length.
+"""The end of a flush: the header, the record count, the file's name, its length.
 
 Knows: headers, how they are put in place, the session. Does not know: requests, data.
 

@@ -1,12 +1,12 @@
-"""How a file is opened or made, on all ranks together.
+"""How a file is opened or created, on all ranks together.
 
 Knows: modes, paths, headers, driver stacks, ranks. Does not know: requests.
 
 Rules
 -----
 1. Rank 0 alone looks at the file system and reads the header; the others get the bytes, and decode them themselves.
-2. Nothing that is wrong on one rank leaves another one waiting, and nothing half-made stays behind.
-3. What is odd about a file, but readable, is one warning, on rank 0.
+2. An error on one rank never leaves another one waiting, and no incomplete file stays behind.
+3. What is unusual in a file, but readable, gives one warning, on rank 0.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ Knows: selections, elements, the queue. Does not know: headers, other ranks.
 
 Rules
 -----
-1. What is posted was copied, in file form, when `write` returns; `lend` keeps the caller's array instead.
+1. When `write` returns, the values were copied in file form; `lend` keeps a reference to the caller's array instead.
 2. A post that does not fit the budget makes the session drain first; one that never fits goes through in blocks,
    straight to the file where the variable has a place, else through the queue.
-3. An error leaves nothing posted.
+3. If there is an error, nothing is posted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a reader does to see what another process has flushed since.
+"""Refreshing: what a reader does to see what another process has flushed.
 
 Knows: headers, the place of a file, drivers. Does not know: users' objects, requests.
 
 Rules
 -----
-1. A file is whole at every flush of its writer: a reader has to read the header again, and nothing else.
+1. A file is complete after every flush of its writer: a reader only has to read the header again.
 2. A new layout is another file under the same name: then the reader opens that one.
 3. Either is looked at as at the opening: see `existing`.
 """

@@ -1,18 +1,18 @@
-"""The files that this process has open: who opens one of them again joins its session.
+"""The files that this process has open: opening one of them again joins its session.
 
 Knows: open sessions, the file of each (its device and inode, or the object that it is). Does not know: users' objects.
 
 Rules
 -----
-1. A process has one session for a file, however its path is spelled, so that all handles see the same, flushed or not.
+1. A process has one session for a file, whatever path is used, so that all handles see the same, flushed or not.
    Each opening is a `SessionRef`; the last one that goes closes the session, the last writing one flushes it.
-2. What h5py refuses is refused: to replace a file that is open, or to write one that is open for reading alone. A
+2. What h5py refuses is refused: to replace a file that is open, or to write one that is open only for reading. A
    handle that was opened for reading writes nothing, though its session may.
 3. The first opening's options are in force; another driver is refused, any other difference is a warning. Two that
    only read, with different options, are two sessions.
 4. Rank 0 looks, as it does for files; all ranks then join the session of the same token, or none does. A session is
    shared only by the same ranks in the same order: others may read beside it what is flushed, and not write.
-5. A child of a fork begins with nothing open.
+5. A forked child starts with no file open.
 """
 
 from __future__ import annotations
@@ -313,7 +313,9 @@ class OpenAttempt:
         other = self._unheeded(session)
         if other:
             told = ", ".join(f"{name}={value!r}" for name, value in other.items())
-            warn_outside(f"{self.path}: this process has it open; the options of then are in force, not {told}")
+            warn_outside(
+                f"{self.path}: this process has it open; the options of the first opening stay in force, not {told}"
+            )
 
 
 def wait_for(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Carrying a file's data to a new layout: in a copy, which takes the file's place when it is whole.
+"""Relocation: moving a file's data to a new layout, in a copy that takes the file's place when it is complete.
 
 Knows: layouts, drivers, ranks, which share the copying. Does not know: requests.
 

@@ -1,4 +1,4 @@
-"""What is posted to an open file and not complete.
+"""The requests that are posted to an open file and not complete.
 
 Knows: the queue, posted reads, handles. Does not know: definitions, what is on disk.
 """

@@ -1,4 +1,4 @@
-"""What CDF-1 and CDF-2 files have room for, asked when something is defined and not when the header is written.
+"""The size limits of CDF-1 and CDF-2 files, checked when something is defined and not when the header is written.
 
 Knows: the tree, layouts, limits. Does not know: users' objects.
 

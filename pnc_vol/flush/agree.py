@@ -1,10 +1,10 @@
-"""What ranks tell one another at a flush.
+"""What ranks exchange at a flush.
 
 Knows: definitions, counts, a communicator. Does not know: files, drivers, data.
 
 Rules
 -----
-1. One small exchange opens a flush: digest of the definitions, what was drained, how much waits. What fails here
+1. One small exchange begins a flush: digest of the definitions, what was drained, how much is posted. What fails here
    outside of an exchange is shared by `Comm.errors_shared`, in which every flush stands.
 2. Different definitions are an error on every rank, and the text names the first object that differs.
 3. Strings of varying length may have grown on some ranks only; the widest wins everywhere.

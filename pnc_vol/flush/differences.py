@@ -1,4 +1,4 @@
-"""What ranks defined differently, in the words of those who defined it.
+"""How the definitions of ranks differ, as text with the user's names.
 
 Knows: definitions, a communicator. Does not know: files, when definitions are compared.
 """
@@ -32,7 +32,7 @@ def raise_difference(comm: Comm, mine: list[Entry]) -> NoReturn:
     what, odd = _difference([[(kind, name, text) for kind, name, text in one] for one in told])
     raise comm.on_all(
         DefinitionMismatchError(
-            f"ranks defined different things: {what}. "
+            f"the definitions of the ranks differ: {what}. "
             "Every rank must create the same objects and attributes, in the same order",
             odd,
         )

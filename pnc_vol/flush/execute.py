@@ -1,4 +1,4 @@
-"""Doing what was planned, and finding out which request failed when a write does.
+"""Executing a plan, and finding which request failed when a write fails.
 
 Knows: batches, plans, a driver. Does not know: headers, names, ranks.
 

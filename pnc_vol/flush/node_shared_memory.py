@@ -1,4 +1,4 @@
-"""Memory that all ranks of one machine see.
+"""Memory that the ranks of one node share.
 
 Knows: ranks, files in memory. Does not know: extents, what is put there.
 
@@ -6,7 +6,7 @@ Rules
 -----
 1. The memory is a file without a name that rank 0 makes and the others open by its descriptor: nothing is left behind,
    however the job ends, and the space is reserved, so that touching it never fails.
-2. Where anything of that is missing or refused, on any rank, there is none, and all ranks know.
+2. If any of this is missing or refused on any rank, there is no shared memory, and all ranks know it.
 """
 
 from __future__ import annotations

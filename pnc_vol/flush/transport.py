@@ -6,8 +6,9 @@ Rules
 -----
 1. The choice follows from what all ranks agreed on, so it is the same on all of them.
 2. Whatever is chosen, the file becomes the same.
-3. What is large goes by itself: a call for it costs nothing beside its copy. What is small and much goes together.
-   The MPI library's own way is taken where it was asked for; it was not the fastest for anything that was measured.
+3. Large pieces are written by their own rank: the call costs little compared with the copy. Many small ones are
+   written together.
+   The MPI library's collective calls are used on request; they were not the fastest in any measurement.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class _Reader(Source):
                 self.corrupt(p, ("dim", i, "size"), size - 2 * w.sign, f"is {size}, beyond {w.dim_max}")
             if size == 0:
                 if record >= 0:
-                    self.corrupt(p, ("dim", i, "size"), 0, f"makes a second unlimited dimension, after dim[{record}]")
+                    self.corrupt(p, ("dim", i, "size"), 0, f"is a second unlimited dimension, besides dim[{record}]")
                 record = i
             if seen.setdefault(name, i) != i:
                 self.corrupt(at, ("dim", i, "name"), name, f"is {name!r} like dim[{seen[name]}]")

@@ -88,7 +88,7 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     begins = np.array([var[4] for var in header.vars], np.int64)
     if begins.size and int(begins.min()) < 0:
         name = header.vars[int(begins.argmin())].name
-        raise DefinitionError(f"Variable {name!r} has no place in the file yet; place the header first.")
+        raise DefinitionError(f"Variable {name!r} has no place in the file yet; lay out the header first.")
     # The frame serves again when it is as it was.
     del header.derived["frame"]
     pack_into(w.number.format, frame.body, 4, header.numrecs)

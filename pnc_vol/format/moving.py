@@ -217,8 +217,8 @@ def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator
 def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -> _Carried:
     if a.type != b.type or len(a.dims) != len(b.dims):
         raise DefinitionError(
-            f"Variable {b.name!r} was {TYPES[a.type].name} with {len(a.dims)} dimensions and shall be "
-            f"{TYPES[b.type].name} with {len(b.dims)}; its data cannot be carried on."
+            f"Variable {b.name!r} was {TYPES[a.type].name} with {len(a.dims)} dimensions and would become "
+            f"{TYPES[b.type].name} with {len(b.dims)}; its data cannot be kept."
         )
     common = tuple(min(m, n) for m, n in zip(shape(old, a), shape(new, b), strict=True))
     inner = inner_bytes(old, a), inner_bytes(new, b)

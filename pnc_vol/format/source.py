@@ -51,15 +51,15 @@ class Source:
         if needed > self.file_size:
             raise TruncatedHeaderError(
                 f"The file ends at byte {self.file_size}, inside its header: {spell(where)} at byte {at} would end at "
-                f"byte {needed}. The file was cut, or never finished; take another copy.",
+                f"byte {needed}. The file was cut, or not written to its end; use another copy.",
                 offset=at,
                 field=spell(where),
                 value=max(0, self.file_size - at),
             )
         if needed > self.limit:
             raise LimitError(
-                f"The header is longer than {self.limit} bytes ({spell(where)} at byte {at}); raise max_header_bytes "
-                "if the file is to be trusted.",
+                f"The header is longer than {self.limit} bytes ({spell(where)} at byte {at}); increase "
+                "max_header_bytes if you trust the file.",
                 offset=at,
                 field=spell(where),
                 value=needed,
@@ -84,7 +84,7 @@ class Source:
         if n >= self.w.sign:
             self.corrupt(at, where, n - 2 * self.w.sign, f"is negative ({n - 2 * self.w.sign})")
         if n > MAX_COUNT:
-            self.too_much(at, where, n, f"is {n}, beyond {MAX_COUNT}, the most that any NetCDF library holds")
+            self.too_much(at, where, n, f"is {n}, more than {MAX_COUNT}, the limit of every NetCDF library")
         if n * smallest > self.file_size - start:
             field = spell(where)
             raise TruncatedHeaderError(
@@ -105,11 +105,11 @@ class Source:
         if found == tag:
             self.count(n, p + 4, start, smallest, (*where, "nelems"))
             if n == 0:
-                self.warn(p, (*where, "tag"), found, "announces a list that is empty; it should be 0")
+                self.warn(p, (*where, "tag"), found, "is the tag of an empty list; it should be 0")
         elif found != ABSENT:
-            self.corrupt(p, (*where, "tag"), found, f"is {found:#x}; {_TAGS[tag]} or 0 belongs here")
+            self.corrupt(p, (*where, "tag"), found, f"is {found:#x}; {_TAGS[tag]} or 0 is expected here")
         elif n:
-            self.corrupt(p + 4, (*where, "nelems"), n, f"is {n}, though the list's tag says that there is none")
+            self.corrupt(p + 4, (*where, "nelems"), n, f"is {n}, although the tag of the list says that it is empty")
         return n, start
 
     def name(self, p: int, where: Where) -> tuple[str, int]:
@@ -131,7 +131,7 @@ class Source:
             name = raw.decode("utf-8", "surrogateescape")
         if not (name.isascii() and name.isidentifier()):
             if "\0" in name:
-                self.corrupt(q, (*where, "name"), name, f"is {name!r}, which holds a NUL")
+                self.corrupt(q, (*where, "name"), name, f"is {name!r}, which contains a NUL")
             if n <= MAX_NAME and not is_legal_name(name):
                 self.warn(q, (*where, "name"), name, f"is {name!r}, which is not a legal name")
         if data[stop:after] != NUL[after - stop]:

@@ -200,7 +200,7 @@ def make_attr(name: str, values: Any, type: int | None = None) -> Attr:
         if type not in (None, CHAR):
             if len(data) % TYPES[type].size:
                 raise DefinitionError(
-                    f"Attribute {name!r}: {len(data)} bytes are no whole number of {TYPES[type].name}s."
+                    f"Attribute {name!r}: {len(data)} bytes are not a whole number of {TYPES[type].name}s."
                 )
             return Attr(name, type, len(data) // TYPES[type].size, data)
         return Attr(name, CHAR, len(data), data)
@@ -208,7 +208,7 @@ def make_attr(name: str, values: Any, type: int | None = None) -> Attr:
     kind = nc_type(array.dtype) if type is None else TYPES[type]
     if (kind.code == CHAR) != (array.dtype.kind == "S"):
         raise DefinitionError(
-            f"Attribute {name!r}: text and numbers do not convert; {array.dtype} was to become {kind.name}."
+            f"Attribute {name!r}: text and numbers cannot be converted to each other ({array.dtype} to {kind.name})."
         )
     out = np.empty(array.size * kind.size, np.uint8)
     to_file(array, kind.dtype, out, what=f"attribute {name!r}")

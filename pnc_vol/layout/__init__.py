@@ -1,4 +1,4 @@
-"""Where a variable's elements live.
+"""Where the elements of a variable are in a file.
 
 | module | what it does |
 |---|---|

@@ -14,7 +14,7 @@ Rules
    each variable.
 3. The *layout in force* is that of the header in force: what the file has, or will have when the flush that is under
    way is done. `successor` makes the one of the next header; `StoredFile.layout` holds the one in force.
-4. Capabilities are declared by the class; nobody looks at the type of a layout.
+4. Capabilities are declared by the class; no code checks the type of a layout.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Rules
 1. A variable of the header in force lies where the header says, until a flush says otherwise.
 2. A variable of fixed size that was defined since has an early place (`early_places`), so that it can be written before
    a flush.
-3. What has no place waits for a flush, in the queue or its spill file.
+3. Data without a place stay in the queue or its spill file until a flush.
 4. A variable whose unwritten elements must be filled waits as well: a fill that comes after data would erase it. So
    does one that lost records.
 """

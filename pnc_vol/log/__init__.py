@@ -2,8 +2,8 @@
 
 ===================  =============================================================================
 `encoding`           the bytes of a metadata log as it is written here: header and entries
-`entries`            many entries as columns; which of them can be believed
-`decoding`           the bytes of a log to a `Log`, whoever wrote it
+`entries`            many entries as columns; which of them are valid
+`decoding`           from the bytes of a log to a `Log`, whichever program wrote it
 `commit_log`         commit records beside the two logs: what is whole, cancelled, or in the file already
 `definitions`        the lines that define datasets in a log, so that a replay needs no header
 -------------------  -----------------------------------------------------------------------------

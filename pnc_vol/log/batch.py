@@ -49,7 +49,7 @@ class DataLog:
         tail, done = self.tail, 0
         for at, nbytes in tail.pieces(offset, target.nbytes):
             if nbytes and read_at(tail.system, tail.fd, target[done : done + nbytes].data, at) < nbytes:
-                raise PncVolError(f"{self.path} was cut by somebody else: posted data is lost")
+                raise PncVolError(f"{self.path} was cut by another process: posted data are lost")
             done += nbytes
 
     def gather(self, offset: Int64, nbytes: Int64) -> Bytes:

@@ -121,12 +121,12 @@ def _named(error: OSError, folder: str) -> OSError:
     if error.errno in FULL:
         full = "your quota there is used up" if error.errno == errno.EDQUOT else "its device is full"
         text = (
-            f"nc_burst_buf_dirname: no log can be begun in this folder: {full} ({error.strerror}). Free space there, "
+            f"nc_burst_buf_dirname: no log can be created in this folder: {full} ({error.strerror}). Free space there, "
             "name a folder on another device, or open the file without a log (nc_burst_buf=disable)"
         )
         return type(error)(error.errno, text, parent)
     if error.filename is None:
-        return type(error)(error.errno, f"nc_burst_buf_dirname: no log can be begun here ({error.strerror})", parent)
+        return type(error)(error.errno, f"nc_burst_buf_dirname: no log can be created here ({error.strerror})", parent)
     return error
 
 
@@ -135,7 +135,8 @@ def _note(options: Options, path: str, folder: str) -> None:
         note_folder(options.system, path, folder, durable=options.burst_buf_sync != "none")
     except OSError as error:
         warn_outside(
-            f"{path}: no note can be left beside it of its log in {folder} ({error.strerror}); remember it yourself"
+            f"{path}: no note of its log can be written beside it ({error.strerror}). The log is in {folder}; "
+            "keep this name for a replay"
         )
 
 

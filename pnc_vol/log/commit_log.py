@@ -5,10 +5,10 @@ Knows: the bytes of the commit log file. Does not know: entries, files, when a r
 Rules
 -----
 1. One header, then records of 64 bytes, little-endian, appended and never changed.
-2. The valid prefix is the truth: records count up to the first one that is short, has a wrong CRC, or breaks the
-   sequence. Valid records after such a one mean damage, and are told.
+2. Only the valid prefix is used: records count up to the first one that is short, has a wrong CRC, or breaks the
+   sequence. Valid records after such a one mean damage, and are reported.
 3. The log's random id goes into each CRC, so that a record that an earlier use of the file left behind is never valid.
-4. A commit vouches for the bytes of both logs between the commit before it and itself. One commit may vouch for many
+4. A commit covers the bytes of both logs between the previous commit and itself. One commit may cover many
    entries: what it costs is what a group of posts costs.
 """
 
@@ -258,7 +258,7 @@ def decode_commit_log(data: Bytes) -> CommitLog:
         findings.append(Finding("warning", place, f"record[{n + 1}]", torn, text))
     later = int(good[n:].sum())
     if later:
-        text = f"{later} good records stand after one that is not: more than the end of the commit log is damaged"
+        text = f"{later} valid records follow an invalid one: more than the end of the commit log is damaged"
         findings.append(Finding("error", begin + n * RECORD_BYTES, f"record[{n + 1}]", later, text))
     return CommitLog(header, whole[:n], begin + n * RECORD_BYTES, torn, bool(later), tuple(findings))
 

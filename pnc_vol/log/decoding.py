@@ -1,11 +1,11 @@
-"""The bytes of a log to a `Log`, whoever wrote it.
+"""From the bytes of a log to a `Log`, whichever program wrote it.
 
 Knows: the three layouts, what each release of the C library really writes, and how to tell them apart. Does not know:
 files, commit logs, what is to be replayed.
 
 Rules
 -----
-1. A header that contradicts itself is a `LogError`. Entries are followed as far as they can be believed; what is left
+1. A header that contradicts itself is a `LogError`. Entries are followed as far as they are valid; what is left
    is told among the findings and in ``torn_bytes``.
 2. The byte order is taken from ``num_ranks``, which makes sense in one order only. The flag then tells the old layout,
    where its meaning is the other way round.
@@ -125,7 +125,7 @@ def read_log(meta: Bytes, data_size: int) -> Log:
             SHARED_BLOCK,
             "magic",
             bytes(meta[SHARED_BLOCK : SHARED_BLOCK + 8]),
-            "begins the log of another rank: take apart what they share first",
+            "begins the log of another rank: separate the logs of the ranks first",
         )
     return _log(meta, *best)
 
@@ -164,7 +164,7 @@ def values_of(log: Log, i: int, data: Bytes) -> np.ndarray[Any, Any]:
     if log.header.is_external:
         _refuse(20, "is_external", 1, "means values in the types of the file, which the log does not hold")
     if at + n > len(data):
-        _refuse(at, f"entry[{i}].data_len", n, f"reaches beyond the {len(data)} bytes of data")
+        _refuse(at, f"entry[{i}].data_len", n, f"goes beyond the {len(data)} bytes of data")
     return np.frombuffer(memoryview(data)[at : at + n], log.entries.dtype(i, log.header.byteorder))
 
 
@@ -185,14 +185,14 @@ def _start(meta: Bytes) -> tuple[str, bytes, int]:
     if magic[:7] != b"PnetCDF" or not 0x30 <= magic[7] <= 0x39:
         _refuse(0, "magic", magic, "is not that of a burst-buffer log (PnetCDF and a digit)")
     if magic[7:] not in b"01":
-        _refuse(0, "magic", magic, "is of a version that is not known here")
+        _refuse(0, "magic", magic, "has an unknown version")
     if not kind.startswith(_FORMATS):
         _refuse(8, "format", kind, "is neither CDF, nor HDF5, nor BP")
     for order in "<>":
         (ranks,) = Struct(f"{order}q").unpack_from(meta, 24)
         if 0 < ranks < 2**31:
             return order, bytes(meta[16:20]), magic[7] - 0x30
-    _refuse(24, "num_ranks", bytes(meta[24:32]), "is no number of ranks in either byte order")
+    _refuse(24, "num_ranks", bytes(meta[24:32]), "is not a number of ranks in either byte order")
 
 
 def _readings(meta: Bytes, order: str, flag: bytes, version: int, refused: list[LogError]) -> Iterator[_Reading]:
@@ -222,7 +222,7 @@ class _Cursor:
     def number(self, field: str, kind: str = "i") -> int:
         reader = Struct(self.order + kind)
         if self.at + reader.size > len(self.meta):
-            _refuse(self.at, field, len(self.meta) - self.at, "is all that is left of the header")
+            _refuse(self.at, field, len(self.meta) - self.at, "is all that remains of the header")
         value = int(reader.unpack_from(self.meta, self.at)[0])
         self.at += reader.size
         return value
@@ -259,7 +259,7 @@ def _header(cursor: _Cursor, version: int, path: str, processor: str, ndims: int
     if external not in (0, 1):
         _refuse(20, "is_external", external, "is neither 0 nor 1")
     if not 0 <= rank < ranks:
-        _refuse(32, "rank_id", rank, f"is no rank of {ranks}")
+        _refuse(32, "rank_id", rank, f"is not one of the ranks: there are {ranks}")
     for field, value in (("num_entries", count), ("max_ndims", ndims)):
         if value < 0:
             _refuse(56, field, value, "is below zero")
@@ -295,7 +295,7 @@ def _c_library(meta: Bytes, order: str, version: int, width: str, writer: str, r
     begin = -(-(cursor.at + spare) // rounded) * rounded
     cursor.zeros("header", begin - cursor.at)
     _, _, count = _fields(meta, order)
-    note = "the number of entries stands in the place of entry_begin, as the C library writes it"
+    note = "the number of entries is in place of entry_begin, as the C library writes it"
     header = _header(cursor, version, path, processor, 0, count, begin)
     return _Reading("c-library", writer, header, note=note)
 

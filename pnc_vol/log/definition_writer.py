@@ -1,13 +1,13 @@
-"""What a log has said of datasets since it was begun: which are defined in it, and under which header.
+"""Which datasets a log has defined since it was begun, and under which header.
 
 Knows: dataset nodes, the definitions file, the header that the file has now. Does not know: entries, commit records.
 
 Rules
 -----
-1. A dataset is defined before the first entry that means it, and again whenever it changed; after a flush, anew.
+1. A dataset is defined before the first entry that refers to it, again when it changed, and again after a flush.
 2. The first definition after a flush is preceded by the header that the file has by then, and the file's identity:
    these definitions stand on that header, and a replay compares it.
-3. Before another header is written, it is told too.
+3. Before another header is written, the log records it.
 """
 
 from __future__ import annotations

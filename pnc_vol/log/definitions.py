@@ -174,7 +174,7 @@ def read_definitions(data: bytes) -> Definitions:
             else:
                 found.append(_definition(said))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise LogError(f"the definition at byte {at} cannot be: {error}", offset=at, field="definition") from error
+            raise LogError(f"the definition at byte {at} is wrong: {error}", offset=at, field="definition") from error
         at = end
     return Definitions(found, gone, work, len(data) - at, headers, bases, files - {b""})
 

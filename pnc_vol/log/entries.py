@@ -1,4 +1,4 @@
-"""Many entries of a log as columns, and which of them can be believed.
+"""Many entries of a log as columns, and which of them are valid.
 
 Knows: where fields stand in an entry, in each of the layouts, and what must hold between them. Does not know: headers,
 commit logs, what variables are in the file.
@@ -6,8 +6,8 @@ commit logs, what variables are in the file.
 Rules
 -----
 1. The sizes of the entries are followed in one tight loop; all else is looked at for many entries at once.
-2. Nothing is allocated that the bytes at hand do not pay for, whatever a field says.
-3. The first entry that cannot be believed ends the log. It is told (`Fault`) and never followed.
+2. Memory is allocated in proportion to the bytes at hand, whatever a field says.
+3. The first invalid entry ends the log. It is reported (`Fault`) and never followed.
 """
 
 from __future__ import annotations
@@ -228,10 +228,10 @@ class Entries:
         self.whole = (kind == VAR) & ~two & (ndims > 0)
         room = np.maximum(data_size - self.data_off, 0)
         return [
-            ("api_kind", kind, (kind < VARS) | (kind == 0), "is no kind of request"),
+            ("api_kind", kind, (kind < VARS) | (kind == 0), "is not a kind of request"),
             ("itype", self.itype, ~np.isin(self.itype, list(ITYPES)), "is no type"),
             ("varid", self.varid, (self.varid < 0) | (self.varid >= 2**31), "is no variable"),
-            ("ndims", ndims, ndims != nd, "is no number of dimensions"),
+            ("ndims", ndims, ndims != nd, "is not a number of dimensions"),
             ("esize", self.size, ~fits, "does not fit the kind and the dimensions of the entry"),
             (
                 "data_off",
@@ -271,8 +271,8 @@ class Entries:
         # What is in the file's type already has a size that only the file knows.
         fits |= (elements == -1) | ((elements >= 0) & external)
         return [
-            ("start", self.offset, wrong, "has coordinates that no variable has"),
-            ("data_len", self.data_len, ~fits, "is not what the counts and the type of the entry come to"),
+            ("start", self.offset, wrong, "has coordinates that no variable can have"),
+            ("data_len", self.data_len, ~fits, "does not follow from the counts and the type of the entry"),
         ]
 
 

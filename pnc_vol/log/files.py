@@ -1,4 +1,4 @@
-"""The files of one rank's log: how bytes get to their ends.
+"""The files of one rank's log: how bytes are appended to them.
 
 Knows: names, descriptors, windows. Does not know: what the bytes mean, which folder they are in.
 
@@ -6,7 +6,7 @@ Rules
 -----
 1. Files are 0600, made with `O_EXCL` and never through a symbolic link.
 2. A write is whole or an error; after an error the ends are where they were.
-3. Little is reserved at first, and more each time, so that a small log is small and a full device is met here.
+3. Little is reserved at first, and more each time, so that a small log is small and a full device is an error here.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Where logs are: the folder of a job, the note beside the file, and what jobs that are gone left behind.
+"""Where logs are: the folder of a job, the note beside the file, and the logs that ended jobs left behind.
 
 Knows: folders, names, locks, owners. Does not know: what is in a log.
 
 Rules
 -----
 1. Every job has a folder of its own (0700), named after the full path of the file and a random token, so that two
-   jobs, or two files of one name, never meet.
-2. The commit records are locked while their job lives: what is found unlocked was left by a job that is gone.
-3. A folder counts only if it is ours alone: a real folder of this user, that nobody else may write to. What others put
-   under such a name is not looked into, and that is said.
+   jobs, or two files of one name, never use the same folder.
+2. The commit records are locked while their job runs: an unlocked log was left by a job that has ended.
+3. A folder counts only if it is private: a real folder of this user, to which no other user may write. What others put
+   under such a name is not read, and a warning says so.
 4. The note beside the file is not trusted: what it names counts only if its name is that of a log of this very file.
 """
 
@@ -81,7 +81,7 @@ def join_folder(system: System, folder: str) -> None:
     """
     if exists(system, folder):
         if why := _not_ours(system.lstat(folder)):
-            raise PermissionError(errno.EACCES, f"a log folder of this name is not of this user alone: {why}", folder)
+            raise PermissionError(errno.EACCES, f"a log folder of this name is not private to this user: {why}", folder)
         return
     try:
         system.mkdir(folder, 0o700)
@@ -131,7 +131,7 @@ def find_folders(system: System, path: str, parent: str) -> Found:
         except FileNotFoundError:
             continue
         except OSError as error:
-            found.closed[folder] = f"it cannot be looked into ({error.strerror}); 'chmod 700' gives the right back"
+            found.closed[folder] = f"it cannot be read ({error.strerror}); 'chmod 700' restores the permission"
     found.gone.sort(key=lambda folder: times[folder])
     return found
 
@@ -141,13 +141,11 @@ def _not_ours(there: os.stat_result) -> str:
     if stat.S_ISLNK(there.st_mode):
         return "it is a symbolic link; name the folder that it leads to"
     if not stat.S_ISDIR(there.st_mode):
-        return "it is no folder"
+        return "it is not a folder"
     if there.st_uid != os.geteuid():
         return f"it belongs to user {there.st_uid}, and this is user {os.geteuid()}; let its owner replay it"
     if there.st_mode & 0o022:
-        return (
-            f"others may write to it (mode {stat.S_IMODE(there.st_mode):o}); 'chmod 700' it if what is in it is yours"
-        )
+        return f"others may write to it (mode {stat.S_IMODE(there.st_mode):o}); 'chmod 700' it if its content is yours"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Whether the files of a log that is being written are as they were written: asked before each flush.
+"""Whether the files of a log still have the bytes that were written: checked before each flush.
 
 Knows: sizes, commit records, CRCs. Does not know: what is done about a log that is not whole.
 

@@ -1,4 +1,4 @@
-"""What a log knows of a dataset: how its values and entries are spelled.
+"""How a log stores the values and entries of a dataset.
 
 Knows: datasets, selections, entries. Does not know: files, commit records.
 """

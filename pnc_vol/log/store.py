@@ -8,9 +8,9 @@ Rules
    process that is killed afterwards loses nothing of it.
 2. Values are logged in the variable's type and the machine's byte order, so the common post copies and nothing else.
 3. The log is begun anew only when all that it holds is in the file, header included (`settled`).
-4. A log that is full, or whose device is, makes the queue say no: the session drains, in a single process with a
-   whole flush. Where that does not empty the log, later posts wait in memory, behind those of the log.
-5. A dataset is defined in the log before the first entry that means it, and again after each flush: a log explains
+4. If the log or its device is full, the queue declines a post: the session drains, in a single process with a
+   whole flush. Where that does not empty the log, later posts are kept in memory, behind those of the log.
+5. A dataset is defined in the log before the first entry that refers to it, and again after each flush: a log explains
    itself, and holds nothing that is in the file.
 """
 
@@ -349,7 +349,7 @@ class LogQueue(Queue):
             raise LogError(
                 f"{self.header.path}: the log of what was posted is damaged: {self.broken}. Another process changed "
                 "it, and what was posted since the last flush cannot be flushed: f.cancel() drops it, 'pnc-vol replay "
-                f"--salvage FILE {os.path.dirname(self.files.base)}' takes what is whole when the job has ended",
+                f"--salvage FILE {os.path.dirname(self.files.base)}' replays its valid parts when the job has ended",
                 field="log",
             )
 

@@ -54,7 +54,7 @@ def assemble(
         found = _parts(node, marker, loose)
         if found is None:
             findings.append(
-                f"variable {shown(node.cdf_name)}: its parts are not what its type asks for; it is a plain variable"
+                f"variable {shown(node.cdf_name)}: its parts do not fit its type; it is shown as a plain variable"
             )
             continue
         for name, part in found.items():

@@ -172,7 +172,7 @@ def _references(values: Any, kind: type) -> NDArray[Any]:
     array = np.asarray(values, dtype=object)
     wanted = RegionReference if kind.__name__ == "RegionReference" else Reference
     if not all(type(item) is wanted or item is None or item == 0 for item in array.ravel().tolist()):
-        raise ConversionError(f"Can't convert what is no {wanted.__name__} to a reference of this kind")
+        raise ConversionError(f"Can't convert an object that is not a {wanted.__name__} to a reference of this kind")
     return array
 
 

@@ -78,7 +78,7 @@ def _odd_keys(header: Header) -> Iterator[str]:
                 twice: list[str] = []
                 marker = _loaded(attr, twice)
                 for key in twice:
-                    yield f"{where}: key {shown(key)} of its marker is there twice; the last one counts"
+                    yield f"{where}: key {shown(key)} of its marker occurs twice; the last one is used"
                 yield from _of_marker(where, marker, attrs, known)
 
 
@@ -98,11 +98,11 @@ def _loaded(attr: Attr, twice: list[str]) -> Mapping[str, Any]:
 
 def _of_marker(where: str, marker: Mapping[str, Any], attrs: tuple[Attr, ...], known: frozenset[str]) -> Iterator[str]:
     for key in marker.keys() - known:
-        yield f"{where}: key {shown(key)} of its marker is not known; it is ignored"
+        yield f"{where}: key {shown(key)} of its marker is unknown; it is ignored"
     about = marker.get("attrs")
     names = {attr.name for attr in attrs}
     for name, said in about.items() if isinstance(about, dict) else ():
         if name not in names:
-            yield f"{where}: attrs of its marker speaks of {shown(name)}, which is no attribute of it; it is ignored"
+            yield f"{where}: attrs of its marker names {shown(name)}, which is not one of its attributes; it is ignored"
         for key in said.keys() - ATTRIBUTE_KEYS if isinstance(said, dict) else ():
             yield f"{where}: key {shown(key)} of its marker for attribute {shown(name)} is not known; it is ignored"

@@ -115,14 +115,14 @@ def dump_links(tree: Tree) -> dict[str, Any]:
 def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
     """Hang the links that a file says it has into the tree."""
     if not isinstance(said, dict):
-        findings.append("the file: links of its marker is no object; it is ignored")
+        findings.append("the file: links of its marker is not an object; it is ignored")
         return
     for path, about in said.items():
         steps = split_path(path)
         group = _group(tree, steps[:-1]) if steps else None
         entry = _entry(tree, about, group, steps[-1]) if steps and group is not None else None
         if entry is None or group is None or not steps or steps[-1] in group.children or steps[-1] in group.links:
-            findings.append(f"the file: {shown(path)} cannot be the link {shown(about)}; it is left out")
+            findings.append(f"the file: {shown(path)} cannot be the link {shown(about)}; it is ignored")
             continue
         group.links[steps[-1]] = entry
 
@@ -130,7 +130,7 @@ def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
 def read_orders(tree: Tree, orders: Any, findings: list[str]) -> None:
     """In which order the members of some groups are listed."""
     if not isinstance(orders, dict):
-        findings.append("the file: listed of its marker is no object; it is ignored")
+        findings.append("the file: listed of its marker is not an object; it is ignored")
         return
     for path, names in orders.items():
         steps = [] if path == "/" else split_path(path)

@@ -39,14 +39,14 @@ def attr_markers(
     if about is None:
         return NO_MARKERS, NO_MARKERS
     if not isinstance(about, dict):
-        findings.append(f"{where}: attrs of its marker is no object; it is ignored")
+        findings.append(f"{where}: attrs of its marker is not an object; it is ignored")
         return NO_MARKERS, NO_MARKERS
     markers, renamed = {}, {}
     for attr in raw:
         marker = about.get(attr.name)
         if not isinstance(marker, dict):
             if attr.name in about:
-                findings.append(f"{where}: the marker of attribute {shown(attr.name)} is no object; it is ignored")
+                findings.append(f"{where}: the marker of attribute {shown(attr.name)} is not an object; it is ignored")
             continue
         markers[attr.name] = marker
         name = marker.get("name", attr.name)
@@ -55,7 +55,7 @@ def attr_markers(
         if is_attr_name(name):
             renamed[attr.name] = name
         else:
-            findings.append(f"{where}: attribute {shown(attr.name)} cannot be called {shown(name)}")
+            findings.append(f"{where}: attribute {shown(attr.name)} cannot have the name {shown(name)}")
     return markers, renamed
 
 
@@ -91,7 +91,8 @@ def _owner(tree: Tree, marker: Marker, attr: Attr) -> Node:
         links = getattr(node, "links", None)
         node = node.children.get(step, (links or {}).get(step)) if isinstance(node, GroupNode) else None
     if steps is None or isinstance(node, DatasetNode) or not isinstance(node, Node):
-        tree.findings.append(f"global attribute {shown(attr.name)}: no group {shown(path)} owns it; the root shows it")
+        text = f"no group {shown(path)} exists; it is shown in the root group"
+        tree.findings.append(f"global attribute {shown(attr.name)}: {text}")
         return tree.root
     return node
 

@@ -292,7 +292,7 @@ def complex_compat_dtype(dt: DTypeLike) -> Dtype:
     """
     kind = np.dtype(dt)
     if kind.kind != "c":
-        raise TypeError(f"{kind!r} is no complex type")
+        raise TypeError(f"{kind!r} is not a complex type")
     part = np.dtype(f"{kind.byteorder}f{kind.itemsize // 2}")
     return np.dtype([("r", part), ("i", part)])
 

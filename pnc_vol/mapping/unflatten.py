@@ -130,12 +130,12 @@ class _Reader:
 
     def _read_groups(self, paths: Any) -> None:
         if not isinstance(paths, list):
-            self.findings.append(f"the file: groups is {shown(paths)}, no list of paths; it is ignored")
+            self.findings.append(f"the file: groups is {shown(paths)}, not a list of paths; it is ignored")
             return
         for path in paths:
             steps = split_path(path)
             if steps is None:
-                self.findings.append(f"the file: {shown(path)} is no path of a group; it is ignored")
+                self.findings.append(f"the file: {shown(path)} is not a path of a group; it is ignored")
             else:
                 self._group(steps)
 
@@ -397,7 +397,7 @@ class _Reader:
         own = marker.get("own", [])
         if not isinstance(own, list):
             self.findings.append(
-                f"variable {shown(var.name)}: own {shown(own)} of its marker is no list; it is ignored"
+                f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored"
             )
             own = []
         hidden = {attr for attr in generated_attrs(element) if attr.name not in own}

@@ -1,4 +1,4 @@
-"""Posted bytes, and where they wait: in memory, in a spill file, or in the user's own array.
+"""Posted bytes, and where they are kept: in memory, in a spill file, or in the user's own array.
 
 Knows: rows, memory, one driver for the spill file. Does not know: variables' places, headers, ranks.
 

@@ -1,4 +1,4 @@
-"""Posting very many runs, which are made part by part, because all of them would take more memory than the data.
+"""Posting very many runs, which are created part by part, because all of them would take more memory than the data.
 
 Knows: the queue, runs, arrays. Does not know: selections, where variables are.
 """

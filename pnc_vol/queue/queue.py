@@ -5,7 +5,7 @@ Knows: rows, batches, memory. Does not know: variables' places, headers, ranks, 
 Rules
 -----
 1. Data is in file form (type, big-endian) in one arena, appended in the order of posting.
-2. `take` never exceeds the budget: it says no, and the session drains. A row is charged with what planning it will
+2. `take` never exceeds the budget: it declines, and the session drains. A row is charged with what planning it will
    cost, so that a million tiny posts do not take more memory than one large one. A list of runs is charged once,
    however many posts have it; they are planned a part at a time.
 3. What cannot go to the file yet goes to the spill file, data and rows. Nothing is dropped before it is written.

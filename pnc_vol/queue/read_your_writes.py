@@ -1,4 +1,4 @@
-"""What is posted for a variable, laid over what the file holds of it.
+"""Read-your-writes: what is posted for a variable, applied to what the file holds of it.
 
 Knows: rows, batches, memory. Does not know: the queue, places of variables, headers.
 """

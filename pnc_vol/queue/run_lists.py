@@ -1,4 +1,4 @@
-"""Posts of many runs that wait in memory: the lists, their parts, and what they are charged with.
+"""Posts of many runs, kept in memory: the lists, their parts, and what they are charged with.
 
 Knows: runs. Does not know: the queue's rows, data, who posts.
 

@@ -112,12 +112,12 @@ def check_entry(node: DatasetNode, entry: Entry, shape: tuple[int, ...]) -> None
     if entry.ndims != rank + len(element.trailing):
         raise LogError(f"it has {entry.ndims} dimensions, the variable {rank + len(element.trailing)}", field="ndims")
     if (entry.itype == 1) != element.is_string:
-        raise LogError("text and numbers do not convert", field="itype", value=entry.itype)
+        raise LogError("text and numbers cannot be converted to each other", field="itype", value=entry.itype)
     for block, parts in blocks_of(entry, node, shape):
         if parts.start != parts.stop:
             hyperslab(shape, *block[:, :rank].tolist())
         begin, width, step = block[:, rank:]
         if bool(((step != 1) & (width > 1)).any()):
-            raise LogError("a stride goes through the parts of elements", field="stride")
+            raise LogError("a stride selects parts of elements", field="stride")
         if element.kind != "vlen_string" and bool((begin + width > np.array(element.trailing, np.int64)).any()):
             raise LogError("it goes beyond an element", field="count")

@@ -5,7 +5,7 @@ Knows: folders, options, ranks. Does not know: bytes of logs.
 Rules
 -----
 1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
-2. What is found is said, once, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
+2. A warning reports what was found, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
 3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``.
 """
 
@@ -112,11 +112,11 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
     found = leftovers_of(real, options)
     everything = [*found.own, *found.foreign]
     if found.closed:
-        warn_outside(f"{path}: logs of this file that are not looked into: {'; '.join(found.closed)}")
+        warn_outside(f"{path}: logs of this file are not read: {'; '.join(found.closed)}")
     if found.alive and writable:
         warn_outside(
-            f"{path}: a job that still runs writes to this file through a log in {', '.join(found.alive)}: what two "
-            "jobs write to one file at once is lost or mixed. Wait until it has ended"
+            f"{path}: a running job writes to this file through a log in {', '.join(found.alive)}: data that two "
+            "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
         )
     if options.burst_buf_overwrite and writable:
         for folder in everything:

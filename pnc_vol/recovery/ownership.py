@@ -1,4 +1,4 @@
-"""Whether a log belongs to a file: what it calls its file, and what the file is called now.
+"""Whether a log belongs to a file: it compares the identity in the log with that of the file.
 
 Knows: identities, headers that a log knows, logs on disk. Does not know: entries, what is done about a log.
 
@@ -111,8 +111,8 @@ def refuse_other_file(system: System, path: str, sources: Sequence[LogSource]) -
         owner = _owner_of_source(system, source)
         if owner.work and os.path.basename(path) != owner.work:
             raise LogRefusedError(
-                f"{source.base}.meta is of a file that had not taken its name yet (publish='close'): replay it "
-                f"into {owner.work!r}, if that is still there, or use salvage",
+                f"{source.base}.meta belongs to a file that did not have its final name yet (publish='close'): replay "
+                f"it into {owner.work!r}, if that is still there, or use salvage",
                 field="path",
                 value=owner.work,
             )

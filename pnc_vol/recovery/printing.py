@@ -1,6 +1,6 @@
-"""A log as text, for people.
+"""A log as text for users.
 
-Knows: how to say it in lines of bounded length and number. Does not know: where the bytes come from.
+Knows: how to print it in lines of bounded length and number. Does not know: where the bytes come from.
 
 Rules: names that were found in the log are shown with their control characters escaped; no entry is formatted that is
 not shown.

@@ -183,7 +183,7 @@ class Redo:
                     check_entry(node, entry, shape)
                 except (PncVolError, ValueError, IndexError) as error:
                     raise LogError(
-                        f"{source.base}.meta: entry {index}, of {node.path}, cannot be: {error}",
+                        f"{source.base}.meta: entry {index}, of {node.path}, is not possible: {error}",
                         offset=entry.offset,
                         field=f"entry[{index}]",
                     ) from error

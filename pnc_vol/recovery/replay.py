@@ -1,4 +1,4 @@
-"""Replaying logs: what a job posted and did not live to flush goes to the file.
+"""Replaying logs: what a killed job had posted and not flushed is written to the file.
 
 Knows: logs, sessions, ranks. Does not know: how a log was written, which the codec tells; what an entry means in a
 file, which `redo` tells.
@@ -227,7 +227,7 @@ def _refuse_damaged(sources: Sequence[LogSource], verdicts: Sequence[Verdict], s
     for source, verdict in zip(sources, verdicts, strict=True):
         if verdict.damaged and not salvage:
             what = "; ".join(finding.message for finding in verdict.findings if finding.severity == "error")
-            text = f"{source.base}.meta is damaged: {what}. salvage replays what is good of it"
+            text = f"{source.base}.meta is damaged: {what}. salvage replays its valid parts"
             raise LogError(text, field="log")
 
 
@@ -255,7 +255,7 @@ def _by_job(sources: Sequence[LogSource], verdicts: Sequence[Verdict], partial: 
         if len(set(there)) < len(there):
             raise LogRefusedError(
                 f"several logs are of the same rank of {ranks}: {sources[mine[0]].base}.meta and others; "
-                "put the logs of each job into a folder of its own",
+                "put the logs of each job into a separate folder",
                 field="rank",
             )
     return list(jobs.values())

@@ -1,4 +1,4 @@
-"""A log and its commit log to a verdict: what is to be replayed, in which order.
+"""From a log and its commit log to a verdict: what is to be replayed, in which order.
 
 Knows: what each kind of record means for the entries. Does not know: the file that they go to, how they are replayed.
 
@@ -211,7 +211,7 @@ class _Scan:
         left = int((state == TORN).sum())
         if left:
             at = int(self.log.entries.offset[self.done])
-            text = f"{left} entries from byte {at} on were never committed, or are not as they were"
+            text = f"{left} entries from byte {at} on were not committed, or have changed"
             self.findings.append(Finding("warning", at, f"entry[{self.done}]", left, text))
         replay = np.flatnonzero(state == COMMITTED)
         return Verdict(state, replay, tuple(self.fills), self.request, self.epoch, self.damaged, tuple(self.findings))
@@ -220,7 +220,7 @@ class _Scan:
         """One record; False if it, and all after it, does not count."""
         _, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc, _ = row
         if max(request, epoch, meta_end, data_end) > _MOST:
-            return self._wrong(sequence, max(row), "a field is beyond what a file can hold")
+            return self._wrong(sequence, max(row), "a field is too large for a file")
         if kind == RESET:
             self.meta_end, self.data_end = meta_end, data_end
             self.done = bisect_right(self.ends, meta_end)
@@ -230,12 +230,12 @@ class _Scan:
             return self._commit(sequence, request, epoch, meta_end, data_end, number, meta_crc, data_crc)
         if kind == FILL:
             if meta_end != self.meta_end:
-                return self._wrong(sequence, meta_end, f"a fill stands at {meta_end}, commits end at {self.meta_end}")
+                return self._wrong(sequence, meta_end, f"a fill is at {meta_end}, commits end at {self.meta_end}")
             every = -1 if number == WHOLE else min(number, _MOST)
             self.fills.append(Fill(meta_crc, data_end, every, self.done, request, epoch))
             return True
         if meta_end > self.meta_end:
-            return self._wrong(sequence, meta_end, f"a record is about byte {meta_end}, commits end at {self.meta_end}")
+            return self._wrong(sequence, meta_end, f"a record is for byte {meta_end}, commits end at {self.meta_end}")
         if kind == FLUSHED:
             n = bisect_right(self.ends, meta_end)
             self.state[:n] = np.where(self.state[:n] == CANCELLED, CANCELLED, DONE)
@@ -256,7 +256,7 @@ class _Scan:
         data_crc: int,
     ) -> bool:
         if meta_end < self.meta_end or data_end < self.data_end:
-            return self._wrong(sequence, meta_end, f"a commit ends at {meta_end}, before the one before it")
+            return self._wrong(sequence, meta_end, f"a commit ends at {meta_end}, before the previous one")
         if meta_end > self.flushed_end and not self._whole(sequence, meta_end, data_end, meta_crc, data_crc):
             return False
         n = bisect_right(self.ends, meta_end)
@@ -291,16 +291,16 @@ class _Scan:
             return True
         i = bisect_left(self.ends, meta_end)
         if i >= self.done or self.ends[i] != meta_end:
-            return self._wrong(sequence, meta_end, f"no entry that could be cancelled ends at byte {meta_end}")
+            return self._wrong(sequence, meta_end, f"no entry that can be cancelled ends at byte {meta_end}")
         if self.state[i] == DONE:
-            text = f"record {sequence} cancels entry {i}, which was in the file before"
+            text = f"record {sequence} cancels entry {i}, which was already in the file"
             self.findings.append(Finding("warning", meta_end, f"record[{sequence}]", i, text))
         else:
             self.state[i] = CANCELLED
         return True
 
     def _torn(self, sequence: int, begin: int, end: int, which: str) -> bool:
-        text = f"bytes {begin} to {end} of the {which} log are not those that record {sequence} vouches for"
+        text = f"bytes {begin} to {end} of the {which} log do not match the CRC in record {sequence}"
         self.findings.append(Finding("warning", begin, f"record[{sequence}]", end, text))
         return False
 

@@ -4,7 +4,7 @@ Knows: the files of a log, those that ranks share, locks. Does not know: what is
 
 Rules
 -----
-1. Whoever replays keeps the writer, if it lives, and other replays away; whoever only looks locks nothing.
+1. A replay locks out a running writer and other replays; reading a log locks nothing.
 2. A link is not followed.
 """
 
@@ -75,14 +75,14 @@ def _bases(system: System, name: str, path: str) -> list[str]:
         for suffix in (".meta", ".data", ".commit", ".defs"):
             base = base.removesuffix(suffix)
         if exists(system, name) and not exists(system, base + ".meta"):
-            raise LogError(f"{name}: this is no log; a metadata log is called NAME.meta, and NAME.data is beside it")
+            raise LogError(f"{name}: this is not a log; a metadata log is called NAME.meta, with NAME.data beside it")
         return [base]
     bases = logs_in(system, name)
     if not bases:
         jobs = folders_in(system, name)
         bases = [base for job in folders_in(system, name, path) for base in logs_in(system, job)]
         if not bases and jobs:
-            raise LogError(f"{name}: there are logs in this folder, but none of {path}; name the folder that is meant")
+            raise LogError(f"{name}: there are logs in this folder, but none of {path}; name the folder of the job")
     if not bases:
         raise LogError(f"{name}: there is no log (a file NAME.meta) in this folder")
     return bases
@@ -155,7 +155,7 @@ def _read(system: System, path: str) -> bytes:
 
 def _is_link(path: str) -> LogError:
     return LogError(
-        f"{path}: this is a symbolic link, which is not followed inside a log; put the file itself there", field="link"
+        f"{path}: this is a symbolic link, which is not followed inside a log; replace it by the file", field="link"
     )
 
 
@@ -226,7 +226,7 @@ class LogSource:
             self.system.flock(fd, exclusive=True)
         except BlockingIOError:
             raise LogRefusedError(
-                f"{self.base}: the job that writes this log, or another replay of it, still runs", field="lock"
+                f"{self.base}: the job that writes this log, or another replay of it, is still running", field="lock"
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:

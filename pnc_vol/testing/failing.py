@@ -1,4 +1,4 @@
-"""Calls that fail inside of this package, to find out what becomes of it: the n-th use of numpy, the n-th function.
+"""Calls that fail inside this package, to test what happens then: the n-th use of numpy, the n-th function.
 
 Knows: Python's profiler. Does not know: what is called.
 

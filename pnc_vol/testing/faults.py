@@ -1,4 +1,4 @@
-"""Systems that fail, stop and record, to be passed where a `System` is asked for.
+"""Systems that fail, stop and record, to be passed in place of a `System`.
 
 Knows: the calls of `pnc_vol.system.System`. Does not know: drivers, files' formats.
 

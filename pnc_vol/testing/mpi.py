@@ -1,4 +1,4 @@
-"""Start a program on several MPI processes from a test.
+"""Run a program on several MPI processes from a test.
 
 Knows: the two launchers that pip installs (MPICH's and Open MPI's) and their ways. Does not know: mpi4py in this
 process; it is met only in the processes started.

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what pnc_vol is made of: extents, shapes, types, selections.
+"""Hypothesis strategies for the data of pnc_vol: extents, shapes, types, selections.
 
 Knows: hypothesis, numpy, extents. Does not know: files, h5py.
 

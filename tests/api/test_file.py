@@ -350,7 +350,7 @@ def test_an_empty_file_is_no_file_yet(impl: Any) -> None:
 def test_packed_files_and_missing_folders_are_named(tmp_path: pathlib.Path) -> None:
     for pack, name in ((gzip.compress, "gzip"), (bz2.compress, "bzip2"), (lzma.compress, "xz")):
         (tmp_path / "x").write_bytes(pack(b"CDF" + bytes(99)))
-        with pytest.raises(OSError, match=f"packed with {name}"):
+        with pytest.raises(OSError, match=f"compressed with {name}"):
             pnc_vol.File(tmp_path / "x")
     for mode in ("w", "a", "x"):
         with pytest.raises(FileNotFoundError, match="no folder"):

@@ -139,7 +139,7 @@ def test_damage_is_refused_unless_asked_for(job: Path, verb: Any) -> None:
     ("args", "code", "text"),
     [
         (("log", "nowhere"), 2, "nowhere.meta: there is no such file"),
-        (("log", "other.txt"), 2, "this is no log; a metadata log is called NAME.meta"),
+        (("log", "other.txt"), 2, "this is not a log; a metadata log is called NAME.meta"),
         (("log", "empty"), 2, "there is no log .a file NAME.meta. in this folder"),
         (("replay", "nofile.nc"), 3, "there is no such file; a log holds what was posted since"),
         (("replay", "nofile.nc", "scratch"), 2, "there are logs in this folder, but none of .*nofile.nc"),

@@ -149,7 +149,7 @@ def test_a_pipe_does_not_make_anybody_wait(path: pathlib.Path) -> None:
     os.mkfifo(journal_path(str(path)))
     signal.alarm(20)
     try:
-        check_unused(path, "is no regular file")
+        check_unused(path, "is not a regular file")
     finally:
         signal.alarm(0)
 
@@ -167,7 +167,7 @@ def test_a_link_is_not_followed(path: pathlib.Path) -> None:
 def test_a_folder_is_no_journal(path: pathlib.Path) -> None:
     headers(path)
     os.mkdir(journal_path(str(path)))
-    check_unused(path, "is no regular file")
+    check_unused(path, "is not a regular file")
 
 
 @pytest.mark.parametrize("nbytes", [100 << 30, 100 << 20])

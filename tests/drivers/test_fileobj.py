@@ -167,7 +167,7 @@ def test_a_write_that_takes_nothing_is_an_error() -> None:
         def write(self, data: Any) -> int:
             return 0
 
-    with pytest.raises(OSError, match="took none of 2 bytes at offset 3"):
+    with pytest.raises(OSError, match="wrote none of 2 bytes at offset 3"):
         FileObjectDriver(Full()).write(extents_of((3, 2, 0)), np.zeros(2, np.uint8))
 
 

@@ -197,7 +197,7 @@ def test_a_name_that_an_ordinary_flush_gave_is_made_safe_once(path: pathlib.Path
         assert len(system.matching(name="fsync_dir")) == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*no note can be left:pnc_vol.errors.PncVolWarning")
+@pytest.mark.filterwarnings("ignore:.*no note of its log can be written:pnc_vol.errors.PncVolWarning")
 def test_a_log_that_cannot_be_begun_leaves_the_old_file(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """As on a log device that is full: the error names its folder."""
     logs = tmp_path / "logs"

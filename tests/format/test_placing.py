@@ -306,7 +306,7 @@ def test_records_give_way_while_there_are_none() -> None:
 def test_a_variable_grows_in_place_where_there_is_room() -> None:
     old = place(Header(5, 0, (Dim("x", 5), Dim("y", 2)), (), (var("a", (1, 0)), var("b", (0, 1)))), header_extent=1024)
     longer = replace(old, dims=(Dim("x", 9), Dim("y", 2)), vars=(old.vars[0]._replace(dims=(1,)), old.vars[1]))
-    with pytest.raises(DefinitionError, match="cannot be carried on"):
+    with pytest.raises(DefinitionError, match="its data cannot be kept"):
         moves(old, longer, [0, 1])
     alone = replace(old, dims=(Dim("x", 9), Dim("y", 2)), vars=old.vars[1:])
     grown = grow(old, alone, [1])

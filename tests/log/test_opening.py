@@ -136,7 +136,7 @@ def test_a_plain_file_as_folder_is_an_error(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_file_in_a_folder_that_is_missing_is_told_as_without_a_log(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere.*make it first"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere.*create it first"):
         pnc_vol.File(tmp_path / "nowhere" / "x.nc", "w", burst_buf=True)
 
 
@@ -292,20 +292,20 @@ def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs:
         os.read(reading, 1)
         live = folders(logs)
         with (
-            pytest.warns(PncVolWarning, match="a job that still runs writes to this file through a log"),
+            pytest.warns(PncVolWarning, match="a running job writes to this file through a log"),
             pytest.raises(OSError, match="unable to lock file"),
         ):
             pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True)
         # Who goes without the lock is told.
         with (
-            pytest.warns(PncVolWarning, match="a job that still runs writes to this file through a log"),
+            pytest.warns(PncVolWarning, match="a running job writes to this file through a log"),
             pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=False) as f,
         ):
             assert list(f) == []
         assert folders(logs) == live
-        with pytest.raises(pnc_vol.errors.LogRefusedError, match="a job that still runs has its log in"):
+        with pytest.raises(pnc_vol.errors.LogRefusedError, match="a running job has its log in"):
             pnc_vol.replay(path)
-        with pytest.raises(pnc_vol.errors.LogRefusedError, match="still runs"):
+        with pytest.raises(pnc_vol.errors.LogRefusedError, match="is still running"):
             pnc_vol.replay(path, live)
     finally:
         os.kill(child, 9)
@@ -382,12 +382,12 @@ def test_folders_of_other_users_do_not_count(tmp_path: pathlib.Path, logs: pathl
     job(tmp_path / "x.nc", logs)
     (folder,) = folders(logs)
     os.chown(folder, 12345, 12345)
-    told = pytest.warns(PncVolWarning, match="not looked into: .*belongs to user 12345")
+    told = pytest.warns(PncVolWarning, match="are not read: .*belongs to user 12345")
     with told, open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
         assert list(f) == []
     os.chown(folder, 0, 0)
     os.chmod(folder, 0o777)
-    told = pytest.warns(PncVolWarning, match="not looked into: .*others may write to it")
+    told = pytest.warns(PncVolWarning, match="are not read: .*others may write to it")
     with told, open_logged(tmp_path / "x.nc", logs, "r+", recover=True) as f:
         assert list(f) == []
     assert folder in folders(logs)

@@ -187,7 +187,7 @@ def test_rows_of_varying_length_wait_in_memory_and_say_so(
         files.append(tmp_path / f"{name}.nc")
         with pnc_vol.File(files[-1], "w", **options) as f:
             if options:
-                with pytest.warns(pnc_vol.PncVolWarning, match="they do not go to the log") as caught:
+                with pytest.warns(pnc_vol.PncVolWarning, match="they are not written to the log") as caught:
                     work(f)
                 assert caught[0].filename == __file__
             else:
@@ -198,7 +198,7 @@ def test_rows_of_varying_length_wait_in_memory_and_say_so(
     with pnc_vol.File(files[1]) as f:
         assert [row.tolist() for row in f["rows"][()]] == rows
 
-    monkeypatch.setattr(pnc_vol.warn, "_warned", {"arrays of varying length wait in memory"})
+    monkeypatch.setattr(pnc_vol.warn, "_warned", {"arrays of varying length are kept in memory until the flush"})
     killed(tmp_path / "killed.nc", "w", work, **options_of(logs))
     with pnc_vol.File(tmp_path / "killed.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as f:
         assert f["before"][()].tolist() == [0, 7, 2]

@@ -213,11 +213,11 @@ def marked(content: Any, *attrs: Attr) -> Header:
     ("content", "words"),
     [
         ({"unknown": 1}, "variable 'v': key 'unknown'"),
-        (b'{"labels":["a"],"labels":["b"]}', "variable 'v': key 'labels' of its marker is there twice"),
-        ({"attrs": {"gone": {"shape": [1]}}}, "variable 'v': attrs of its marker speaks of 'gone'"),
+        (b'{"labels":["a"],"labels":["b"]}', "variable 'v': key 'labels' of its marker occurs twice"),
+        ({"attrs": {"gone": {"shape": [1]}}}, "variable 'v': attrs of its marker names 'gone'"),
         ({"attrs": {"a": {"odd": 1}}}, "variable 'v': key 'odd' of its marker for attribute 'a'"),
         ({"attrs": {"a": {"shape": [9]}}}, "variable 'v': attribute 'a'"),
-        ({"attrs": {"a": {"name": 3}}}, "variable 'v': attribute 'a' cannot be called 3"),
+        ({"attrs": {"a": {"name": 3}}}, "variable 'v': attribute 'a' cannot have the name 3"),
         ({"attrs": {"a": 3}}, "variable 'v': the marker of attribute 'a'"),
         ({"len": 2}, "variable 'v': len 2"),
         ({"scale": 3}, "variable 'v': scale 3"),
@@ -320,7 +320,7 @@ def test_parts_of_another_type_are_not_taken(tmp_path: Path) -> None:
     lie = rb"{\"vlen\":\"<i4\"},0]".replace(b"\\", b"")
     assert raw.count(lie) == 1
     (tmp_path / "x.nc").write_bytes(raw.replace(lie, lie.replace(b"<i4", b"<f8")))
-    with pytest.warns(PncVolWarning, match="its parts are not what its type asks for"):
+    with pytest.warns(PncVolWarning, match="its parts do not fit its type"):
         f = pnc_vol.File(tmp_path / "x.nc")
     with f:
         assert f["d"].dtype == np.dtype("i1")

@@ -288,7 +288,7 @@ def the_late_rank_is_named() -> None:
     told = everywhere(caught(f.flush))
     assert {one["type"] for one in told} == {"CollectiveTimeout"}, told
     assert all(one["ranks"] == [1] for one in told), told
-    assert all("rank 1 did not come" in one["text"] for one in told), told
+    assert all("rank 1 did not call it" in one["text"] for one in told), told
     caught(f.close)
 
 

@@ -98,7 +98,7 @@ def test_logs_are_refused_in_a_heap(tmp_path: pathlib.Path) -> None:
     folder = sample("small_np2", tmp_path)
     for suffix in ("meta", "data"):
         shutil.copy(folder / f"small.nc_0_0.{suffix}", folder / f"small.nc_1_0.{suffix}")
-    with pytest.raises(LogRefusedError, match="folder of its own"):
+    with pytest.raises(LogRefusedError, match="a separate folder"):
         pnc_vol.replay(folder / "small.nc", folder)
 
 
@@ -190,7 +190,7 @@ def test_a_log_that_lies_changes_nothing(kind: str, made: Made) -> None:
     made.add(encode, itype, varid, *coords, data=bytes(nbytes))
     before = made.path.read_bytes()
     for _ in range(2):
-        with pytest.raises(LogError, match=r"cannot be|does not have|records"):
+        with pytest.raises(LogError, match=r"is not possible|does not have|records"):
             made.replay()
         assert made.path.read_bytes() == before
     assert len(list(made.path.parent.iterdir())) == 3

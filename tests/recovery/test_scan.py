@@ -165,7 +165,7 @@ def test_a_tombstone_for_what_is_in_the_file_is_told() -> None:
     w.record(TOMBSTONE, request=101, meta_end=w.ends[0])
     verdict = w.judge()
     assert (states(verdict), verdict.damaged) == ("f", False)
-    assert "in the file before" in verdict.findings[0].message
+    assert "was already in the file" in verdict.findings[0].message
 
 
 def test_fills_have_their_place_among_the_writes() -> None:

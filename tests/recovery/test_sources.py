@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_looked_into_is_told(change: str, left: pathlib.Pat
     act(left)
     path = left.parent / "x.nc"
     for mode, more in (("r+", {"recover": True}), ("r", {})):
-        with pytest.warns(PncVolWarning, match=f"not looked into: .*{why}") as told:
+        with pytest.warns(PncVolWarning, match=f"are not read: .*{why}") as told:
             pnc_vol.File(path, mode, **more).close()
         assert len(told) == 1
     report = pnc_vol.replay(path)
@@ -80,7 +80,7 @@ def test_a_log_of_the_c_library_is_locked_by_a_replay(left: pathlib.Path) -> Non
     (meta,) = left.glob("*.meta")
     base = str(meta)[: -len(".meta")]
     first = LogSource(REAL, base)
-    with pytest.raises(LogRefusedError, match="another replay of it, still runs"):
+    with pytest.raises(LogRefusedError, match="another replay of it, is still running"):
         LogSource(REAL, base)
     first.close()
     LogSource(REAL, base).close()

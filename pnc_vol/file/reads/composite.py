@@ -156,8 +156,8 @@ def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows:
         )
     if session.posted.queue.logged:
         warn_once(
-            "arrays of varying length wait in memory",
-            f"{node.path}: they do not go to the log; what is not flushed is lost if the process is killed",
+            "arrays of varying length are kept in memory until the flush",
+            f"{node.path}: they are not written to the log; flush them, or they are lost if the process is killed",
         )
     if rows.shape == () and selection.result_shape != ():
         fitted = np.empty(selection.result_shape, object)

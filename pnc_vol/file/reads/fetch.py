@@ -1,4 +1,4 @@
-"""Reading: what the file holds, with this rank's own posts laid over it.
+"""Reading: the content of the file, with this rank's own posts applied to it.
 
 Knows: selections, elements, the layout in force, the queue. Does not know: how a flush is done.
 
@@ -6,10 +6,11 @@ Rules
 -----
 1. A read sees every earlier post of its own rank, flushed or not, and never waits for another rank unless it is
    collective.
-2. What nobody wrote is the fill value: a variable without a place in the file, records beyond those in the file,
+2. What was not written reads as the fill value: a variable without a place in the file, records beyond those in the
+   file,
    bytes beyond the end of the file.
 3. A posted read holds the values of its place in program order: it is completed before anything posted after it
-   can reach the file, and later posts are not laid over it.
+   can reach the file, and later posts are not applied to it.
 """
 
 from __future__ import annotations

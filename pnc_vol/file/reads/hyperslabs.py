@@ -1,4 +1,4 @@
-"""Reads of hyperslabs: what lies between the elements is read too where that is cheaper, and numpy leaves it out.
+"""Reads of hyperslabs: the bytes between the elements are read, too, if that is cheaper, and numpy skips them.
 
 Knows: selections, a variable's place, drivers, two threads. Does not know: fill values, posted writes; whoever calls
 falls back to reading runs where these matter.
@@ -10,7 +10,7 @@ every third column of it is whole rows.
 Rules
 -----
 1. A block of pieces goes to memory that stays in cache, and from there, in one pass, to its place in the result.
-2. The result is written nowhere else; if a read is short, None is returned and nothing was promised.
+2. The result is written nowhere else; if a read is short, None is returned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of varying length as the file has them, and how much of what a header claims a file can have.
+"""Rows of varying length in the file, and the check of what a header claims against the size of the file.
 
 Knows: the parts of such a dataset, the size of the file. Does not know: rows that are kept in memory (`composite`).
 
@@ -68,7 +68,7 @@ def check_width(session: Session, node: DatasetNode) -> None:
     width, nbytes = node.element.itemsize, session.disk.driver.size()
     if width > nbytes and elements_held(session, node) < prod(node.shape or ()):
         raise ShortFileError(
-            f"{node.path}: an element has {width} bytes, and the file {nbytes}: it holds none whole",
+            f"{node.path}: an element has {width} bytes, and the file {nbytes}: it holds no complete element",
             field=node.cdf_name,
             value=width,
         )

@@ -1,4 +1,4 @@
-"""Changes of a file that is there, one by one, for scenarios to be made of.
+"""Changes of a file that exists, one by one, from which scenarios are made.
 
 Knows: pnc_vol's objects, and numpy, in which each change is told a second time. Does not know: recordings, states.
 

@@ -1,4 +1,4 @@
-"""What must be readable after a crash, from what the table of promises says, and whether it is.
+"""What must be readable after a crash, according to the README's table, and whether it is.
 
 Knows: contents of a file as a reader sees them, the steps of a program. Does not know: how states are made, how files
 are written.

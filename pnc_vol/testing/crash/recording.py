@@ -1,4 +1,4 @@
-"""Writing down every change that a program makes to a folder of files, with its data.
+"""Recording every change that a program makes to a folder of files, with its data.
 
 Knows: the calls of `pnc_vol.system.System`, files and folders below one folder. Does not know: drivers, files' formats,
 what a crash leaves (`states`).
