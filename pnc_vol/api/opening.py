@@ -33,6 +33,7 @@ from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolError, did_you_mean
 from pnc_vol.file.forgotten import watch
 from pnc_vol.file.open_file import open_shared
+from pnc_vol.recovery.leftovers import look_after_leftovers
 from pnc_vol.system import System
 from pnc_vol.warn import held_warnings, warn_outside
 
@@ -160,7 +161,9 @@ def _opened(ranks: Any, mode: str, path: str, arguments: OpenArguments, real: st
     opts = arguments.options
     root, target = _root_of(target, mode, opts.system)
     comm = ranks or communicators.serial()
-    session, ref = open_shared(path, real, mode, options=opts, comm=comm, root=root, target=target)
+    session, ref = open_shared(
+        path, real, mode, options=opts, comm=comm, root=root, target=target, look_after=look_after_leftovers
+    )
     handle = Handle(
         session,
         ref,

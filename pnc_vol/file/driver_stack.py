@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.publish import Location
@@ -16,11 +15,9 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import default_stack, open_stack, stack_capabilities, stack_exists
+from pnc_vol.file.session import Session
 from pnc_vol.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
-
-if TYPE_CHECKING:
-    from pnc_vol.file.session import Session
 
 __all__ = [
     "context_of",

@@ -26,7 +26,6 @@ from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.options import Options
-from pnc_vol.recovery.leftovers import look_after_leftovers
 
 __all__ = ["Found", "Mine", "find"]
 
@@ -111,7 +110,7 @@ def find(
             token = claim.token.decode()
             if joins:
                 return Found("join", token).packed()
-        way = _way(options, path, mode, keeps_file, root, there)
+        way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
             existing = header_of(root, path or "")
             mine.decoded = existing.decoded
@@ -158,6 +157,7 @@ def _way(
     keeps_file: bool,
     root: Driver | None,
     there: os.stat_result | None,
+    claim: OpenAttempt | None,
 ) -> str:
     """Whether to open the file, to create it where none is, or to put a new one in its place."""
     if root is not None:
@@ -169,8 +169,8 @@ def _way(
         check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
     if mode in ("r", "r+") and there is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
-    if path is not None and keeps_file:
-        look_after_leftovers(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
+    if path is not None and keeps_file and claim is not None and claim.look_after is not None:
+        claim.look_after(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
         return "replace" if mode == "w" and there is not None else "create"
     if there is None:

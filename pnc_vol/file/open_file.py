@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pnc_vol.comm import Comm
@@ -284,7 +284,15 @@ def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
 
 
 def open_shared(
-    path: str, real: str, mode: str, *, options: Options, comm: Comm, root: Driver | None = None, target: Any = None
+    path: str,
+    real: str,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    target: Any = None,
+    look_after: Callable[..., None] | None = None,
 ) -> tuple[OpenFile, SessionRef]:
     """Open or create a file, or join the session that has it open (collective).
 
@@ -296,6 +304,8 @@ def open_shared(
         The path without links; "" where there is no file that others could open.
     target : object, optional
         The object that `root` writes to.
+    look_after : callable, optional
+        What to do with logs of killed jobs before the file is opened; see `registry.OpenAttempt`.
 
     Returns
     -------
@@ -311,7 +321,7 @@ def open_shared(
         It is open with another driver.
     """
     close_forgotten()
-    claim = OpenAttempt(path, real, mode, options, comm, target) if real or target is not None else None
+    claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
     while True:
         try:
             # Ranks that wait for each other must hold nothing that their other threads may wait for.

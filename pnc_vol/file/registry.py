@@ -22,6 +22,7 @@ import itertools
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -179,11 +180,24 @@ class OpenAttempt:
     comm : Comm
     target : object, optional
         The object that is the file.
+    look_after : callable, optional
+        Called on rank 0 before a file is opened or made, with what logs of killed jobs need to be found and replayed:
+        ``look_after(path, options, writable=, replaced=)``. Recovery opens files itself, and so stands above this.
     """
 
-    def __init__(self, path: str, real: str, mode: str, options: Options, comm: Comm, target: Any = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        real: str,
+        mode: str,
+        options: Options,
+        comm: Comm,
+        target: Any = None,
+        look_after: Callable[..., None] | None = None,
+    ) -> None:
         self.path, self.real, self.mode = path, real, mode
         self.options, self.comm, self.target = options, comm, target
+        self.look_after = look_after
         self.token = f"{os.getpid()}.{time.time_ns()}.{next(_numbers)}".encode()
         self.key: tuple[int, int] | None = None
         self.joins = False
