@@ -1,0 +1,213 @@
+"""Wrong arguments and missing resources on one rank."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from fault_scenarios import LAST, RANK, SIZE, WORLD, caught, everywhere, holds, opened, path, same, scenario, usable
+from mpi4py import MPI
+
+import pnc_vol as h5py
+from pnc_vol.errors import (
+    CollectiveMismatchError,
+)
+
+
+@scenario
+def bad_selection() -> None:
+    with opened() as f:
+        x = f.create_dataset("x", (4, SIZE), "f8")
+        x[:, RANK] = RANK
+        if RANK == 1:
+            assert caught(lambda: x.__setitem__((9, 0), 1))["type"] == "SelectionIndexError"
+        f.flush()
+    holds("x", np.tile(np.arange(SIZE, dtype="f8"), (4, 1)))
+
+
+@scenario
+def bad_dtype() -> None:
+    with opened() as f:
+        x = f.create_dataset("x", (SIZE,), "i2")
+        if RANK == 1:
+            assert caught(lambda: x.__setitem__(0, "text"))["type"]
+            assert caught(lambda: x.__setitem__(0, 1 << 20))["type"] == "RangeError"
+        x[RANK] = RANK
+        f.flush()
+        assert x[...].tolist() == list(range(SIZE))
+
+
+@scenario
+def bad_attribute() -> None:
+    """A failed definition defines nothing, so the ranks still agree."""
+    with opened() as f:
+        x = f.create_dataset("x", (SIZE,), "i2")
+        if RANK == 1:
+            assert caught(lambda: x.attrs.__setitem__("a", object()))["type"]
+            assert caught(lambda: f.create_dataset("x", (3,), "i4"))["type"]
+            assert caught(lambda: f.create_dataset("y", (3,), "U7"))["type"]
+        usable(f)
+
+
+@scenario
+def bad_keyword_at_open() -> None:
+    """What fails on one rank before the ranks first meet is shared, and nobody waits for the time limit."""
+    started = time.monotonic()
+    keywords: dict[str, Any] = {"no_such_option": 1} if RANK == 1 else {}
+    same(lambda: opened(**keywords), TypeError, "no_such_option", "rank 1")
+    same(lambda: opened(mode="q" if RANK == LAST else "w"), h5py.DefinitionError, "Invalid mode", f"rank {LAST}")
+    assert time.monotonic() - started < 5
+
+
+@scenario
+def no_descriptors_at_open() -> None:
+    """One rank has no descriptor left, or only some, at any point of the open: all ranks say so, and can go on."""
+    with opened() as f:
+        f["x"] = np.arange(SIZE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first = os.open(os.devnull, os.O_RDONLY)
+    os.close(first)
+    for left in range(3):
+        for mode in ("r", "r+"):
+            if RANK == 1:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (first + left, hard))
+            started = time.monotonic()
+            every = everywhere_after(lambda mode=mode: opened(mode).close(), soft, hard)
+            assert time.monotonic() - started < 5
+            assert len({told["text"] for told in every}) == 1, every
+            if left == 0:
+                assert every[0]["type"] == "OSError"
+                assert every[0]["errno"] == errno.EMFILE
+                assert "rank 1" in every[0]["text"]
+    with opened("r") as f:
+        assert f["x"][...].tolist() == list(range(SIZE))
+
+
+def everywhere_after(call: Callable[[], Any], soft: int, hard: int) -> list[dict[str, Any]]:
+    told = caught(call)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return everywhere(told)
+
+
+@scenario
+def failing_import_at_open() -> None:
+    """One rank lacks a module that an open needs, as on a node with another installation."""
+    with opened() as f:
+        f["x"] = np.arange(SIZE)
+    started = time.monotonic()
+    name = "pnc_vol.api.opening"
+    there = sys.modules[name]
+    for mode in ("r", "r+", "w"):
+        if RANK == 1:
+            sys.modules[name] = None  # type: ignore[assignment]
+        told = caught(lambda mode=mode: opened(mode).close())
+        sys.modules[name] = there
+        every = everywhere(told)
+        assert {one["type"] for one in every} == {"ModuleNotFoundError"}, every
+        assert len({one["text"] for one in every}) == 1, every
+        assert name in every[0]["text"], every
+        assert "rank 1" in every[0]["text"], every
+    assert time.monotonic() - started < 5
+    with opened("r") as f:
+        assert f["x"][...].tolist() == list(range(SIZE))
+
+
+@scenario
+def no_permission_at_open() -> None:
+    """One rank may not open the file; only root can be somebody else on one rank alone."""
+    if os.geteuid() != 0:
+        return
+    with opened() as f:
+        f["x"] = np.arange(SIZE)
+    os.chmod(path(), 0o600)
+    WORLD.barrier()
+    started = time.monotonic()
+    for mode in ("r", "r+"):
+        if RANK == 1:
+            os.seteuid(65534)
+        told = caught(lambda mode=mode: opened(mode).close())
+        os.seteuid(0)
+        every = everywhere(told)
+        assert {one["type"] for one in every} == {"PermissionError"}, every
+        assert {one["errno"] for one in every} == {errno.EACCES}, every
+        assert len({one["text"] for one in every}) == 1, every
+        assert "rank 1" in every[0]["text"], every
+    assert time.monotonic() - started < 5
+    with opened("r") as f:
+        assert f["x"][...].tolist() == list(range(SIZE))
+
+
+@scenario
+def atomic_on_one_rank() -> None:
+    f = opened()
+    f.create_dataset("x", (SIZE,), "i4")
+    f.flush()
+
+    def differently() -> None:
+        if RANK == 0:
+            f.atomic = True
+        else:
+            f.flush()
+
+    same(differently, CollectiveMismatchError, "atomic", "rank 0")
+    f.id.set_mpi_atomicity(True)
+    assert f.id.get_mpi_atomicity()
+    f.atomic = False
+    usable(f)
+    f.close()
+
+
+@scenario
+def warnings_of_an_open() -> None:
+    """Once for all ranks; a rank with another option says so itself."""
+    for odd in (-1, 1):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            opened("w", swmr=odd < 0 or odd == RANK).close()
+        count = WORLD.allgather(sum("swmr" in str(one.message) for one in seen))
+        assert count == [int(rank == max(odd, 0)) for rank in range(SIZE)], count
+
+
+@scenario
+def warnings_of_storage_options() -> None:
+    """Once for all ranks, although every rank passes them; each rank of a file of its own has its own."""
+    for comm, expected in ((WORLD, [1] + [0] * (SIZE - 1)), (MPI.COMM_SELF, [0] + [1] * (SIZE - 1))):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with opened("w", comm=comm, name="" if comm is WORLD else str(RANK)) as f:
+                x = f.create_dataset("x", (4,), "i4", chunks=(2,), compression="gzip")
+                assert (x.chunks, x.compression) == ((2,), "gzip")
+        for kind in ("compression: CDF", "chunks: CDF"):
+            count = WORLD.allgather(sum(kind in str(one.message) for one in seen))
+            assert count == expected, (kind, count)
+
+
+@scenario
+def the_late_rank_is_named() -> None:
+    """By those who waited, and by itself."""
+    comm = WORLD.Dup()
+    f = opened(comm=comm, collective_timeout=1)
+    f.create_dataset("x", (SIZE,), "i4")
+    if RANK == 1:
+        time.sleep(2.5)
+    told = everywhere(caught(f.flush))
+    assert {one["type"] for one in told} == {"CollectiveTimeout"}, told
+    assert all(one["ranks"] == [1] for one in told), told
+    assert all("rank 1 did not call it" in one["text"] for one in told), told
+    caught(f.close)
+
+
+@scenario
+def durable_on_one_rank() -> None:
+    f = opened()
+    f.create_dataset("x", (3,), "i4")
+    same(lambda: f.flush(durable=RANK == 0), CollectiveMismatchError, "flush durable", "rank 0")
+    usable(f)
+    f.close()
