@@ -4,9 +4,9 @@
     mpiexec -n 4 python examples/03_heat_mpi.py heat.nc
     python examples/03_plot.py heat.nc heat.png
 
-The plate is cut into blocks, one a rank. At every step neighbours exchange their edges; every few steps each rank posts
-its block as part of one record, and every few records all ranks flush together. The file is the same, byte for byte,
-for every number of ranks. Without mpi4py the program runs on its own.
+The plate is divided into blocks, one per rank. At every step neighbours exchange their edges; every few steps each rank
+posts its block as part of one record, and every few records all ranks flush together. The file is the same, byte for
+byte, for every number of ranks. Without mpi4py the program runs on its own.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Adding to a file that exists: values, variables, attributes, records; what is there stays where it is.
+"""Adding to an existing file: values, variables, attributes, records. Existing data are not moved.
 
 python examples/04_add_to_a_file.py [log.nc]
 """

@@ -1,4 +1,4 @@
-"""A NetCDF file that somebody else wrote, seen as h5py would show it.
+"""A NetCDF file of another program, shown as h5py would show it.
 
     python examples/05_read_foreign.py [some.nc]
 

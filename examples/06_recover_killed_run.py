@@ -1,4 +1,4 @@
-"""A simulation that is killed between two flushes, and everything that it had posted, recovered from its log.
+"""A simulation is killed between two flushes; everything that it had posted is recovered from its log.
 
 python examples/06_recover_killed_run.py [run.nc]
 """
@@ -14,7 +14,7 @@ import pnc_vol as h5py
 
 
 def simulate(path):
-    """Write a record a step, and never come to an end."""
+    """Write one record per step, without end."""
     # The log is beside the file here; burst_buf_dirname= puts it on fast storage of the node.
     with h5py.File(path, "w", burst_buf=True) as f:
         u = f.create_dataset("u", (0, 1000), "f8", maxshape=(None, 1000))
@@ -23,7 +23,7 @@ def simulate(path):
         while True:
             u.resize(step + 1, axis=0)
             u[step] = step
-            # The assignment returned: from here on a kill loses nothing of it. So say so.
+            # The assignment has returned, so a kill does not lose this record any more: report it.
             print(step, flush=True)
             step += 1
             if step % 40 == 0:
@@ -42,7 +42,7 @@ with subprocess.Popen([sys.executable, __file__, path, "simulate"], stdout=subpr
             run.kill()
 print("killed with signal", -run.returncode, "after", posted, "records")
 
-# The file is valid at any moment, and holds what was flushed. That there is more is told by a warning.
+# The file is valid at any moment, and holds what was flushed. A warning says that there is more.
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     with h5py.File(path) as f:
@@ -56,6 +56,6 @@ print("recovered:", len(found), "records")
 
 expected = np.arange(float(posted))[:, np.newaxis]
 assert np.array_equal(found[:posted], np.broadcast_to(expected, (posted, 1000)))
-# At most the one step that was under way is more, whole or only its empty record; and nothing is left to be done.
+# There is at most one record more, of the step that was under way, complete or empty; and no log is left.
 assert len(found) - posted in (0, 1)
 assert not [name for name in os.listdir(os.path.dirname(path) or ".") if "pncbb" in name]

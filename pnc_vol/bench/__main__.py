@@ -42,9 +42,9 @@ def parser() -> argparse.ArgumentParser:
         _common(one)
         one.add_argument("-n", "--ranks", type=int, default=4, help="ranks to start (4), unless mpiexec started this")
         one.add_argument("--ranks-per-node", type=int, help="play several nodes on this one (MPICH)")
-        one.add_argument("--peers", type=lambda text: text.split(","), help="run these only, by name: a,b")
+        one.add_argument("--peers", type=lambda text: text.split(","), help="run only these, by name: a,b")
         one.add_argument("--hints", type=parse_hints, default={}, help="hints for pnc_vol: key=value;key=value")
-        one.add_argument("--hints-file", help="file with a hint a line, as ROMIO's; --hints goes before")
+        one.add_argument("--hints-file", help="file with one hint per line, as for ROMIO; --hints takes precedence")
         importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
     return top
 
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 def _common(one: argparse.ArgumentParser) -> None:
     one.add_argument("--quick", action="store_true", help="3 rounds; leaves out what takes minutes, and peak memory")
     one.add_argument("--rounds", type=int, help="5 by default")
-    one.add_argument("--scale", type=float, default=1.0, help="how much of the real size (1)")
+    one.add_argument("--scale", type=float, default=1.0, help="fraction of the real size (1)")
     one.add_argument("--dir", help="where the files go (default: where temporary files go)")
     one.add_argument("--only", default="", help="works with this in their names only")
     one.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -40,8 +40,8 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--grid", type=int, nargs=3, help="ranks along each axis (as MPI_Dims_create has it)")
     one.add_argument("--dtype", default="i4", help="type of an element (i4)")
     one.add_argument("-f", "--base", default="coll_perf", help="base of the files' names (ROMIO's -fname)")
-    one.add_argument("-i", "--cycles", type=int, default=0, help="E10's way: files, one after another")
-    one.add_argument("-d", "--delay", type=float, default=0.0, help="E10's way: seconds of computing between files")
+    one.add_argument("-i", "--cycles", type=int, default=0, help="as E10: number of files, one after another")
+    one.add_argument("-d", "--delay", type=float, default=0.0, help="as E10: seconds of computing between files")
 
 
 class _Block:

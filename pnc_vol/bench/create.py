@@ -27,10 +27,16 @@ Described = list[tuple[str, tuple[int, ...]]]
 
 def arguments(one: argparse.ArgumentParser) -> None:
     """The original's options."""
-    one.add_argument("-v", "--variables", type=int, default=100_000, help="of all ranks (100,000; the original's -n)")
-    one.add_argument("-d", "--dims", type=int, default=2, help="axes of each (2)")
-    one.add_argument("-l", "--length", type=int, default=10, help="of each axis (10)")
-    one.add_argument("-a", "--attributes", type=int, default=0, help="of each variable (0)")
+    one.add_argument(
+        "-v",
+        "--variables",
+        type=int,
+        default=100_000,
+        help="number of objects of all ranks (100,000; the original's -n)",
+    )
+    one.add_argument("-d", "--dims", type=int, default=2, help="number of axes of each variable (2)")
+    one.add_argument("-l", "--length", type=int, default=10, help="length of each axis (10)")
+    one.add_argument("-a", "--attributes", type=int, default=0, help="number of attributes of each variable (0)")
     one.add_argument("-s", "--attribute-size", type=int, default=9, help="bytes of each attribute (9)")
     one.add_argument("--own-dims", action="store_true", help="named dimensions for each variable, as in the original")
     one.add_argument(

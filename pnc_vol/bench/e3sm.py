@@ -40,13 +40,13 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "-m", "--apart", action="store_true", help=f"memory of the variables {GAP} elements apart, not end to end"
     )
-    one.add_argument("--stride", type=int, default=1, help="every so many elements of memory are a variable's (1)")
+    one.add_argument("--stride", type=int, default=1, help="a variable takes every n-th element of memory (1)")
     one.add_argument("-q", "--unsorted", action="store_true", help="do not sort the runs of a map, nor join them")
-    one.add_argument("-u", "--fill", action="store_true", help="cells that nobody writes get the fill value")
+    one.add_argument("-u", "--fill", action="store_true", help="fill cells that no rank writes")
     one.add_argument("-f", "--file", type=int, choices=[0, 1, -1], default=-1, help="h0 only, h1 only, both (-1)")
     one.add_argument("-r", "--records", type=int, default=1, help="records of F h1, G and I h0 (1)")
     one.add_argument("-y", "--flush-every", type=int, default=1, help="records between flushes; -1: once at the end")
-    one.add_argument("-s", "--io-stride", type=int, default=1, help="every so many ranks write, the others wait (1)")
+    one.add_argument("-s", "--io-stride", type=int, default=1, help="every n-th rank writes, the others wait (1)")
     one.add_argument("-e", "--expand", type=int, default=1, help="factor of the maps' last dimension (1)")
     one.add_argument("-t", "--sleep", type=float, default=0.0, help="seconds of computing before each record")
     one.add_argument("-i", "--read", action="store_true", help="the read test, too: each rank reads what it wrote")

@@ -42,7 +42,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     """The original's options; its sizes are constants of the compiler there."""
     one.add_argument("-f", "--prefix", default="flash_io_", help="prefix of the files' names")
     one.add_argument("-b", "--blocking", action="store_true", help="complete each variable before the next one")
-    one.add_argument("-i", "--independent", action="store_true", help="each rank for itself")
+    one.add_argument("-i", "--independent", action="store_true", help="each rank by itself")
     one.add_argument("-q", "--quiet", action="store_true", help="the table only")
     one.add_argument("--cells", type=int, default=8, help="cells along each edge of a block: nxb, nyb, nzb (8)")
     one.add_argument("--blocks", type=int, default=BLOCKS, help=f"blocks of a rank ({BLOCKS})")

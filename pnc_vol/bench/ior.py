@@ -50,10 +50,10 @@ def size(text: str) -> int:
 def arguments(one: argparse.ArgumentParser) -> None:
     """IOR's letters."""
     one.add_argument("-a", "--api", help=f"{', '.join(APIS)}, with commas between; all by default")
-    one.add_argument("-b", "--block-size", type=size, default=1 << 20, help="bytes that a task writes a segment (1m)")
+    one.add_argument("-b", "--block-size", type=size, default=1 << 20, help="bytes that a task writes per segment (1m)")
     one.add_argument("-t", "--transfer-size", type=size, default=256 << 10, help="bytes of one call (256k)")
     one.add_argument("-s", "--segments", type=int, default=1, help="number of segments (1)")
-    one.add_argument("-i", "--repetitions", type=int, help="as --rounds")
+    one.add_argument("-i", "--repetitions", type=int, help="the same as --rounds")
     one.add_argument("-w", "--write-file", action="store_true", help="write (by default write and read)")
     one.add_argument("-r", "--read-file", action="store_true", help="read (by default write and read)")
     one.add_argument("-W", "--check-write", action="store_true", help="read back what was written (always done)")
@@ -62,7 +62,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
         "-c", "--collective", action="store_true", help="every transfer is completed by all tasks together"
     )
     one.add_argument("-C", "--reorder", action="store_true", help="read what the next task wrote")
-    one.add_argument("-e", "--fsync", action="store_true", help="bring the file to stable storage before closing")
+    one.add_argument("-e", "--fsync", action="store_true", help="sync the file to stable storage before closing")
     one.add_argument("-F", "--file-per-process", action="store_true", help="a file for each task")
     one.add_argument(
         "-g", "--barriers", action="store_true", help="wait between open, transfers and close (always done)"
@@ -72,7 +72,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-d", "--inter-test-delay", type=float, default=0.0, help="seconds between repetitions")
     one.add_argument("-D", "--deadline", type=float, default=0.0, help="stop transferring after that many seconds")
     one.add_argument("-z", "--random-offset", action="store_true", help="transfers in random order")
-    one.add_argument("-U", "--hints-file", help="file with a hint a line: IOR_HINT__MPI__name=value, or name value")
+    one.add_argument("-U", "--hints-file", help="file with one hint per line: IOR_HINT__MPI__name=value, or name value")
     one.add_argument(
         "-V", "--view", action="store_true",
         help="describe a task's places once: MPI.File sets one view and transfers go one behind the other in it; "
