@@ -14,8 +14,6 @@ from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.flush.data_sieving import write_sieved
 from pnc_vol.flush.execute import Carried, Write, carry
-from pnc_vol.log.batch import LogBatch
-from pnc_vol.queue.batches import SpilledBatch, SpilledSome
 from pnc_vol.queue.rows import Rows
 
 __all__ = ["drain", "settle", "write_out", "writer"]
@@ -38,7 +36,7 @@ def drain(session: Session) -> None:
         session.flush()
         return
     write_out(session)
-    session.posted.queue.stop_logging()
+    session.posted.queue.fall_back()
     session.posted.queue.spill()
 
 
@@ -52,11 +50,11 @@ def write_out(session: Session) -> None:
     """
     complete_posted(session)
     batches = session.posted.queue.batches()
-    held = {u for batch in batches if isinstance(batch, (SpilledBatch, SpilledSome)) for u in batch.uids()}
+    held = {u for batch in batches if not batch.drains for u in batch.uids()}
     uids = sorted({u for batch in batches for u in batch.uids()} - held)
     places = session.disk.layout.writable(session.defs.tree, uids)
     if places:
-        room = np.empty(max((batch.size for batch in batches if isinstance(batch, LogBatch)), default=0), np.uint8)
+        room = np.empty(max((batch.size for batch in batches if batch.drains), default=0), np.uint8)
         layout = session.disk.layout
         done = carry(batches, places, session.disk.driver, room, write=writer(session), affine=layout.affine)
         layout.note_written(session.defs.tree, list(places))

@@ -33,7 +33,6 @@ from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import Session
 from pnc_vol.layout.registry import layout_class
-from pnc_vol.log.store import LogQueue
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.request import Request, as_out
@@ -199,7 +198,7 @@ class OpenFile(Session):
 
     def log_hints(self) -> dict[str, str]:
         """PnetCDF's hints of the burst buffer, as they are in force."""
-        return self.posted.queue.hints() if isinstance(self.posted.queue, LogQueue) else {"nc_burst_buf": "disable"}
+        return self.posted.queue.hints()
 
     def statistics(self) -> dict[str, Any]:
         """Counts of what this file did since it was opened, by name."""
@@ -277,8 +276,7 @@ def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
     disk.begins_with(opened.header, opened.header_bytes)
     defs.flushed(opened.header)
     queue = open_queue(disk, options, comm, writable=opened.writable)
-    if isinstance(queue, LogQueue):
-        disk.before_header.append(queue.about_to_write)
+    disk.before_header.append(queue.about_to_write)
     posted = Posted(queue, options.buffer_size // 8)
     return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable)
 

@@ -33,14 +33,13 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.layout.registry import layout_class
-from pnc_vol.log.beginning import begin_log, missing_folder
-from pnc_vol.log.definition_writer import LoggedFile
-from pnc_vol.log.store import LogQueue
+from pnc_vol.log.beginning import missing_folder
 from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
+from pnc_vol.queue.stores import StoreContext, open_store
 from pnc_vol.warn import warn_outside
 
 __all__ = ["Opened", "open_file", "open_queue"]
@@ -238,20 +237,19 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
 
 
 def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:
-    """The queue that the options ask for: in memory, or in a log (collective)."""
+    """The queue, with the store in front that the options ask for (collective)."""
+    queue = Queue(options.buffer_size, lambda: open_spill(disk, options.system))
     if not options.burst_buf or not writable or disk.location is None:
-        return Queue(options.buffer_size, lambda: open_spill(disk, options.system))
+        return queue
     location = disk.location
-    queue: LogQueue | None = None
     try:
-        queue = begin_log(location.path, options, comm, lambda: open_spill(disk, options.system), LoggedFile(disk))
+        queue.put_in_front(open_store("log", StoreContext(queue.backlog, options, comm, disk)))
         if not disk.keep_unpublished:
             _publish_new(location, options, comm)
         return queue
     except BaseException as error:
-        if comm.in_step(error) and queue is not None:
-            queue.close(flushed=True)
         if comm.in_step(error):
+            queue.close(flushed=True)
             disk.driver.close()
             if comm.rank == 0:
                 location.discard()

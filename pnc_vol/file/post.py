@@ -33,9 +33,9 @@ from pnc_vol.format.convert import to_file
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.dtypes import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.long_lists import put_parts
+from pnc_vol.queue.backlog import ROW_COST
 from pnc_vol.queue.parts import parts, pieces, run_elements
-from pnc_vol.queue.queue import ROW_COST, Queue
+from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.run_lists import LIST_COST, MOST_RUNS, RUN_COST
 
 __all__ = ["lend", "write"]
@@ -84,7 +84,7 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
                 session.drain()
             most = {"most_elements": nelems, "most_runs": MOST_RUNS}
             found_parts = parts(selection, values, record=node.is_record, **most)
-            if cost <= queue.budget and put_parts(queue, node, number, found_parts, cost, session.options.on_overflow):
+            if cost <= queue.budget and queue.put_parts(node, number, found_parts, cost, session.options.on_overflow):
                 return number
     elif one is not None or not _too_many(queue, node, selection, nelems):
         found = None if one is not None else session.posted.decompositions.runs(selection, record=node.is_record)
@@ -155,7 +155,7 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
             continue
         session.drain()
         # A log without room for a block is no reason not to hold it in memory.
-        queue.stop_logging()
+        queue.fall_back()
         if not queue.put(node, number, part, None, None, found, session.options.on_overflow):
             raise AssertionError("a block of half the budget fits after a drain")
     if at is not None:
@@ -227,7 +227,7 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
     native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"
     found = runs(selection, record=node.is_record)
     data = array.reshape(-1).view(np.uint8)
-    session.posted.queue.lend(node.uid, number, found, data, dtype.itemsize if native else 1, dtype.itemsize)
+    session.posted.queue.put_user_array(node.uid, number, found, data, dtype.itemsize if native else 1, dtype.itemsize)
     return number, nbytes, True
 
 

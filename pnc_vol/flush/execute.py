@@ -29,9 +29,9 @@ from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.extents.ragged import before
 from pnc_vol.flush.plan import Plan, Relative, unmerged
-from pnc_vol.flush.stream import write_lent
+from pnc_vol.flush.stream import write_streamed
 from pnc_vol.layout.places import ElementMap, Place
-from pnc_vol.queue.batches import Batch, LentBatch, MemoryBatch
+from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
 from pnc_vol.queue.run_lists import MOST_RUNS
@@ -117,13 +117,13 @@ def meeting(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
 
 def rounds_of(batches: list[Batch]) -> int:
     """Writes that `carry` makes at most, if all variables have a place."""
-    counted = [batch for batch in batches if not isinstance(batch, LentBatch)]
+    counted = [batch for batch in batches if not batch.streamed]
     return sum(1 if _in_one(batch) is not None else len(_groups(batch, batch.uids())) for batch in counted)
 
 
 def _in_one(batch: Batch) -> Tables | None:
     """What a batch in memory holds, if it is planned and written at once; see `_groups`."""
-    found = batch.whole if isinstance(batch, MemoryBatch) else None
+    found = batch.whole
     return found if found is not None and 0 < len(found.rows) <= MOST_RUNS else None
 
 
@@ -150,7 +150,7 @@ class Planner:
     def plans(self, batch: Batch) -> Iterator[Plan]:
         """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
         uids = [uid for uid in batch.uids() if uid in self.maps]
-        if isinstance(batch, LentBatch):
+        if batch.streamed:
             yield from (self._streamed(uid, batch.rows(uid)) for uid in uids)
             return
         tables = _in_one(batch)
@@ -308,7 +308,7 @@ class _Work:
         """Carry out a plan that is not joined with other ranks' data."""
         ((uid, item),) = plan.items
         if plan.way == "streamed":
-            write_lent(cast("LentBatch", batch), plan.extents, self.driver)
+            write_streamed(batch, uid, plan.extents, self.driver)
         else:
             rows = item.rows() if isinstance(item, Listed) else item
             _, padded = same_width(batch, uid, rows, self.planner.maps[uid].itemsize)

@@ -20,10 +20,9 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
-from pnc_vol.format.convert import swap_in_place
-from pnc_vol.queue.batches import LentBatch
+from pnc_vol.queue.batches import Batch
 
-__all__ = ["BLOCK", "in_parallel", "write_lent"]
+__all__ = ["BLOCK", "in_parallel", "write_streamed"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -78,21 +77,15 @@ def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: i
         raise failed[0]
 
 
-def write_lent(batch: LentBatch, extents: Extents, driver: Driver) -> None:
-    """Write extents whose ``place`` is an address in a lent array."""
+def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> None:
+    """Write extents whose ``place`` is an address in a batch, by copies of a block each: a batch that is not loaded."""
 
     def task(block: Extents) -> Callable[[Bytes], None]:
         def run(room: Bytes) -> None:
-            length = block.length
-            ends = np.cumsum(length)
+            ends = np.cumsum(block.length)
             packed = room[: int(ends[-1])]
-            if len(length) == 1:
-                at = int(block.place[0])
-                packed[:] = batch.array[at : at + len(packed)]
-                swap_in_place(packed, batch.swap)
-            else:
-                batch.copy(0, packed, ends - length, block.place, length)
-            driver.write(Extents(block.offset, length, ends - length), packed)
+            batch.copy(uid, packed, ends - block.length, block.place, block.length)
+            driver.write(Extents(block.offset, block.length, ends - block.length), packed)
 
         return run
 

@@ -12,6 +12,7 @@
 `logged_variables`   how the values and entries of one dataset are written
 `definition_writer`  which datasets a log has defined, and under which header
 `batch`              a part of a data log as a batch of a flush
+`records`            the commit records of a log that is being written
 `store`              the log as a queue store: posting, cancelling, beginning anew
 `fast_append`        the short path of the most common post
 `integrity`          whether the files of a log that is being written are as they were written

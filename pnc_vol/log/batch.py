@@ -15,11 +15,11 @@ from pnc_vol.errors import PncVolError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.log.files import Tail
-from pnc_vol.queue.batches import Batch, RowsOf
+from pnc_vol.queue.batches import RowsOf
 from pnc_vol.queue.rows import Rows
 from pnc_vol.system import read_at
 
-__all__ = ["DataLog", "LogBatch", "weight_of"]
+__all__ = ["DataLog", "LogBatch"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -81,16 +81,17 @@ class LogBatch(RowsOf):
     """
 
     def __init__(
-        self, rows: Mapping[int, Rows], log: DataLog, base: int, nbytes: int, units: Mapping[int, int]
+        self, store: object, rows: Mapping[int, Rows], log: DataLog, base: int, nbytes: int, units: Mapping[int, int]
     ) -> None:
         super().__init__(rows)
+        self.store = store
         self.log = log
         self.base = base
         self.size = nbytes
         self.units = units
 
     def keep(self, rows: Mapping[int, Rows]) -> LogBatch:
-        return LogBatch(rows, self.log, self.base, self.size, self.units)
+        return LogBatch(self.store, rows, self.log, self.base, self.size, self.units)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         packed = self.log.gather(address + self.base, nbytes)
@@ -109,13 +110,6 @@ class LogBatch(RowsOf):
                 for first, last in _stretches(rows[:, 3], rows[:, 2] * rows[:, 4]):
                     swap_in_place(whole[first:last], unit)
         return whole
-
-
-def weight_of(batch: Batch) -> tuple[int, int]:
-    """Rows and bytes of a batch of the log; none of any other."""
-    if not isinstance(batch, LogBatch):
-        return 0, 0
-    return sum(len(batch.rows(uid)) for uid in batch.uids()), batch.size
 
 
 def _stretches(begin: Int64, nbytes: Int64) -> list[tuple[int, int]]:

@@ -1,27 +1,29 @@
-"""A log is begun: its folder, which all ranks agree on, and a queue in it.
+"""Beginning the logs of a job: one for each rank, in a folder that is noted beside the file.
 
-Knows: folders, options, ranks. Does not know: logs that other jobs left (`recovery.leftovers`).
+Knows: folders, options, ranks. Does not know: what is in a log, logs of other jobs.
 
-Rules: if one rank cannot have a log, or looks elsewhere for files that it shares, all ranks raise, and no folder is
-left behind.
+Rules
+-----
+1. The folder is made by rank 0 and joined by the others, which may be on nodes with storage of their own.
+2. A rank that cannot begin its log makes all ranks fail, and what was made is removed.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.identity import UNKNOWN, identify
-from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.files import FULL, Share
 from pnc_vol.log.folders import folder_for, forget_folder, join_folder, note_folder, stem_of
-from pnc_vol.log.store import LogQueue
+from pnc_vol.log.store import LogStore
 from pnc_vol.options import Options
+from pnc_vol.queue.stores import StoreContext
 from pnc_vol.system import is_folder
 from pnc_vol.warn import warn_outside
 
@@ -44,26 +46,18 @@ def missing_folder(options: Options) -> OSError | None:
     return FileNotFoundError(errno.ENOENT, "nc_burst_buf_dirname: there is no such folder", folder)
 
 
-def begin_log(
-    path: str,
-    options: Options,
-    comm: Comm,
-    open_spill: Callable[[], Driver],
-    file: LoggedFile,
-) -> LogQueue:
-    """A queue in a new log, one for each rank (collective).
-
-    Parameters
-    ----------
-    path : str, the file that the log is for.
-    file : LoggedFile, the same as it is now; it gets an identity, which the logs name.
+def begin_log(context: StoreContext) -> LogStore:
+    """Begin a log, one for each rank, as the store ``log`` of a queue (collective).
 
     Raises
     ------
     OSError
         The folder for logs is missing or cannot be written to; on all ranks.
     """
-    system = options.system
+    options, comm, system = context.options, context.comm, context.options.system
+    location = context.disk.location
+    assert location is not None
+    path, file = location.path, LoggedFile(context.disk)
 
     def make() -> bytes:
         identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
@@ -79,13 +73,13 @@ def begin_log(
     if options.burst_buf_shared_logs:
         channel, channels, lowest = comm.node()
         name, share = f"{stem_of(path)}_0_{lowest}", Share(channel, channels)
-    queue: LogQueue | None = None
+    store: LogStore | None = None
     error: BaseException | None = None
     try:
         join_folder(system, folder)
-        queue = LogQueue(
+        store = LogStore(
+            context.backlog,
             options,
-            open_spill,
             base=os.path.join(folder, name),
             path=path,
             file=file,
@@ -101,8 +95,8 @@ def begin_log(
         told = comm.exchange("open logs", b"%d " % lowest + os.fsencode(folder), error=error)
         _same_folders(comm, told, shared=share is not None)
     except BaseException:
-        if queue is not None:
-            queue.close(flushed=True)
+        if store is not None:
+            store.close(flushed=True, empty=True)
         with suppress(OSError):
             system.rmdir(folder)
         if comm.rank == 0:
@@ -111,8 +105,8 @@ def begin_log(
     if comm.rank == 0:
         for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
             _note(options, path, other)
-    assert queue is not None
-    return queue
+    assert store is not None
+    return store
 
 
 def _named(error: OSError, folder: str) -> OSError:

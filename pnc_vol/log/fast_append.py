@@ -1,6 +1,6 @@
 """A post to a log in few steps: one run of numbers of the variable's own type, as most posts are.
 
-Knows: what `LogQueue.put` does for such a post when nothing is in its way. Does not know: any other post.
+Knows: what `LogStore.put` does for such a post when nothing is in its way. Does not know: any other post.
 
 Rules
 -----
@@ -18,10 +18,10 @@ from pnc_vol.log.commit_log import COMMIT, RECORD_BODY, RECORD_BYTES
 from pnc_vol.log.encoding import VARA
 from pnc_vol.log.files import LARGE
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.queue import ROW_COST, Queue
+from pnc_vol.queue.backlog import ROW_COST
 
 if TYPE_CHECKING:
-    from pnc_vol.log.store import LogQueue
+    from pnc_vol.log.store import LogStore
 
 __all__ = ["post_run"]
 
@@ -29,20 +29,18 @@ _body = RECORD_BODY.pack
 _crc = Struct("<I").pack
 
 
-def post_run(queue: LogQueue, node: DatasetNode, request: int, values: Any, start: int) -> bool:
-    """As `Queue.put_run`, which it is while posts wait in memory; False also for what `put` alone can do."""
-    if not queue.logging:
-        return Queue.put_run(queue, node, request, values, start)
+def post_run(store: LogStore, node: DatasetNode, request: int, values: Any, start: int) -> bool:
+    """See `Store.put_run`; False also for what `LogStore.put` alone can do."""
     uid = node.uid
-    known = queue.known.get(uid)
-    if known is None or not known.quick or (known.version != node.tree.version and not known.holds(node)):
+    known = store.definitions.known.get(uid)
+    if known is None or not known.plain or (known.version != node.tree.version and not known.holds(node)):
         return False
-    count, inner = values.size, known.inner
+    count, inner, backlog = values.size, known.inner, store.backlog
     first, within = divmod(start, inner)
     number, more = (1, 0) if count == inner else divmod(count, inner)
-    if within or more or not queue.quick or (queue.rows + 1) * ROW_COST > queue.budget:
+    if within or more or not store.fast or (backlog.rows + 1) * ROW_COST > backlog.budget:
         return False
-    files = queue.files
+    files, records = store.files, store.records
     data, meta, commit = files.data, files.meta, files.commit
     at, meta_at, commit_at = data.end, meta.end, commit.end
     nbytes, size = values.nbytes, known.entry_size
@@ -61,19 +59,14 @@ def post_run(queue: LogQueue, node: DatasetNode, request: int, values: Any, star
     except (OSError, ValueError):
         # Values that do not lie one after another among them.
         return False
-    rest, sequence = known.rest, queue.sequence + 1
+    rest, sequence = known.rest, records.sequence + 1
     entry = known.pack(size, VARA, known.itype, uid, len(rest) + 1, at, nbytes, first, *known.origin, number, *rest)
     meta.window[meta_at - meta.begin : meta_end - meta.begin] = entry
-    queue.entries = queue.counters[1] = queue.entries + 1
-    body = _body(RECORD_BYTES, COMMIT, crc32(entry), sequence, request, queue.epoch, meta_end, data_end, 1, crc)
-    commit.window[commit_at - commit.begin : commit_end - commit.begin] = body + _crc(crc32(body, queue.seed))
-    queue.sequence, data.end, meta.end, commit.end = sequence, data_end, meta_end, commit_end
-    queue.entry_requests.append(request)
-    queue.entry_ends.append(meta_end)
-    table = queue.tables.get(uid)
-    if table is None:
-        queue.post(uid, request, start, count, at, known.itemsize)
-    else:
-        table.extend((request, start, count, at, known.itemsize))
-        queue.rows += 1
+    records.entries = files.counters[1] = records.entries + 1
+    body = _body(RECORD_BYTES, COMMIT, crc32(entry), sequence, request, records.epoch, meta_end, data_end, 1, crc)
+    commit.window[commit_at - commit.begin : commit_end - commit.begin] = body + _crc(crc32(body, records.seed))
+    records.sequence, data.end, meta.end, commit.end = sequence, data_end, meta_end, commit_end
+    records.requests.append(request)
+    records.ends.append(meta_end)
+    backlog.post(uid, request, start, count, at, known.itemsize)
     return True

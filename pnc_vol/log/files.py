@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pnc_vol.log.decoding import SHARED_BLOCK, shared_pieces
+from pnc_vol.log.encoding import MAX_NDIMS_AT
 from pnc_vol.system import PAGE, System, write_all
 
 __all__ = ["FULL", "LogFiles", "Share", "Tail"]
@@ -192,6 +193,8 @@ class LogFiles:
     Attributes
     ----------
     meta, data, commit, defs : Tail
+    counters : memoryview of int64[2]
+        ``max_ndims`` and ``num_entries`` in the header of the metadata log.
     """
 
     def __init__(self, system: System, base: str, share: Share | None = None) -> None:
@@ -200,6 +203,8 @@ class LogFiles:
         self.share = share
         self._tails: dict[str, Tail] = {}
         self._lock = -1
+        self._page: Any = None
+        self.counters: Any = None
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             for suffix in SUFFIXES:
@@ -232,6 +237,17 @@ class LogFiles:
         if self._lock >= 0:
             self.system.close(self._lock)
             self._lock = -1
+
+    def map_counters(self) -> None:
+        """Map the counters of the header, which was written."""
+        ((first_page, _),) = self.meta.pieces(0, _PAGE)
+        self._page = self.system.mmap(self.meta.fd, _PAGE, first_page)
+        self.counters = memoryview(self._page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
+
+    @property
+    def closed(self) -> bool:
+        """Whether they were closed."""
+        return not self._tails
 
     def path(self, suffix: str) -> str:
         """The path of one file; ranks that share a pair of logs have commit records of their own."""
@@ -276,6 +292,10 @@ class LogFiles:
     def close(self, *, delete: bool, alone: bool = False) -> None:
         """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`."""
         _OPEN.discard(self)
+        if self._page is not None:
+            self.counters.release()
+            self._page.close()
+            self._page = None
         for suffix, tail in reversed(self._tails.items()):
             if delete:
                 with suppress(OSError):

@@ -6,8 +6,6 @@ Knows: datasets, selections, entries. Does not know: files, commit records.
 from __future__ import annotations
 
 import math
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,9 +21,9 @@ from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.rows import COLUMNS, Rows
+from pnc_vol.queue.rows import Rows
 
-__all__ = ["LoggedVariable", "cut_to_rounds", "entries_of", "rows_of_request"]
+__all__ = ["LoggedVariable", "cut_to_rounds"]
 
 
 class LoggedVariable:
@@ -33,7 +31,7 @@ class LoggedVariable:
 
     __slots__ = (
         "element", "entry_size", "inner", "itemsize", "itype", "name", "native", "node", "ones", "origin", "pack",
-        "path", "quick", "rest", "shape", "simple", "swapped", "trailing", "unit", "version", "zeros",
+        "path", "plain", "rest", "shape", "simple", "swapped", "trailing", "unit", "version", "zeros",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
@@ -55,7 +53,7 @@ class LoggedVariable:
         self.origin = (0,) * len(self.rest)
         self.inner = math.prod(self.rest) or 1
         self.pack = vara_packer(1 + len(self.rest))
-        self.quick = self.simple and node.element.dtype == self.native
+        self.plain = self.simple and node.element.dtype == self.native
         self.entry_size = 56 + 16 * len(self.rest)
 
     def outdate(self) -> None:
@@ -158,23 +156,3 @@ def cut_to_rounds(rows: Rows, owner: Int64, limit: int) -> Iterator[tuple[dict[i
         part, of = rows[first:last].copy(), owner[first:last]
         part[:, 3] -= base
         yield {uid: part[of == uid] for uid in np.unique(of).tolist()}, base, int(ends[last - 1]) - base
-
-
-def rows_of_request(table: array[int], request: int) -> tuple[int, int]:
-    """First and last row of a request; requests only grow along the table."""
-    rows = range(len(table) // COLUMNS)
-    return tuple(bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))  # type: ignore
-
-
-def entries_of(requests: array[int], ends: array[int], wanted: set[int]) -> list[tuple[int, int]]:
-    """Request and end of each entry of some requests.
-
-    requests, ends : of all entries, in the order of posting, which is that of the requests.
-    """
-    found = []
-    for request in sorted(wanted):
-        at = bisect_left(requests, request)
-        while at < len(requests) and requests[at] == request:
-            found.append((request, ends[at]))
-            at += 1
-    return found

@@ -1,4 +1,4 @@
-"""The queue kept on disk: posted values go to a log on fast local storage, and from there to the file at a flush.
+"""The log as a queue store: posted values are appended to files on fast local storage, and go to the file at a flush.
 
 Knows: rows, log files, entries, commit records. Does not know: headers, places of variables, other ranks.
 
@@ -8,9 +8,9 @@ Rules
    process that is killed afterwards loses nothing of it.
 2. Values are logged in the variable's type and the machine's byte order, so the common post copies and nothing else.
 3. The log is begun anew only when all that it holds is in the file, header included (`settled`).
-4. If the log or its device is full, the queue declines a post: the session drains, in a single process with a
-   whole flush. Where that does not empty the log, later posts are kept in memory, behind those of the log.
-5. A dataset is defined in the log before the first entry that refers to it, and again after each flush: a log explains
+4. A log that is full, or whose device is, refuses a post: the session drains, in a single process with a whole flush.
+   Where that does not empty the log, the queue goes on in memory, behind what the log holds.
+5. A dataset is defined in the log before the first entry that means it, and again after each flush: a log explains
    itself, and holds nothing that is in the file.
 """
 
@@ -19,74 +19,74 @@ from __future__ import annotations
 import math
 import os
 import sys
-from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
-from pnc_vol.log.batch import DataLog, LogBatch, weight_of
-from pnc_vol.log.commit_log import (
-    FLUSHED,
-    TOMBSTONE,
-    CommitLogHeader,
-    encode_commit,
-    encode_commit_log_header,
-    encode_fill,
-    encode_record,
-)
+from pnc_vol.log.batch import DataLog, LogBatch
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
-from pnc_vol.log.encoding import DATA_MAGIC, MAX_NDIMS_AT, LogHeader, encode_header
+from pnc_vol.log.encoding import DATA_MAGIC, LogHeader, encode_header
 from pnc_vol.log.fast_append import post_run
 from pnc_vol.log.files import FULL, LogFiles, Share
 from pnc_vol.log.folders import forget_folder
 from pnc_vol.log.hints import hints_in_force
 from pnc_vol.log.integrity import find_damage
-from pnc_vol.log.logged_variables import LoggedVariable, cut_to_rounds, entries_of, rows_of_request
+from pnc_vol.log.logged_variables import LoggedVariable, cut_to_rounds
+from pnc_vol.log.records import Records
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
+from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.queue import ROW_COST, Queue
-from pnc_vol.queue.rows import COLUMNS
+from pnc_vol.queue.stores import Capabilities, Store
 from pnc_vol.system import System, exists
 from pnc_vol.warn import warn_outside
 
-__all__ = ["LogQueue"]
+__all__ = ["LogStore"]
 
 LEAST_ROUND = 64 << 10
-_PAGE = 4096
 
 
-class LogQueue(Queue):
-    """Where promises wait: on disk.
+class LogStore(Store):
+    """Posted bytes on disk.
 
     Parameters
     ----------
+    backlog : Backlog
     options : Options
-    open_spill : callable, as of `Queue`.
     base : str, path of the log files without suffix.
     path : str, the file that the log is for.
     file : LoggedFile, the same as it is now.
     rank, size : int, of the job.
     share : Share, optional, how ranks of the node share the files.
+
+    Attributes
+    ----------
+    round : int
+        Bytes that a flush reads at once.
+    capacity : int
+        Bytes that the files may take.
+    fast : bool
+        Whether `fast_append` may be used: nothing is to be done at each post but appending.
+    broken : str
+        What another process did to the log; "" if nothing is known.
     """
 
-    logged = True
-    shares_lists = False
+    capabilities = Capabilities(survives_kill=True, logged=True, user_arrays=False)
+
+    put_run = post_run
 
     def __init__(
         self,
+        backlog: Backlog,
         options: Options,
-        open_spill: Callable[[], Driver],
         *,
         base: str,
         path: str,
@@ -95,53 +95,46 @@ class LogQueue(Queue):
         size: int,
         share: Share | None = None,
     ) -> None:
-        super().__init__(options.buffer_size, open_spill)
+        super().__init__(backlog)
         self.options = options
-        self.system: System = options.system
         self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
         self.capacity = options.burst_buf_capacity or sys.maxsize
-        self._limited = options.burst_buf_capacity > 0
-        self.header = LogHeader(path, os.uname().nodename, size, rank)
-        self.log_id = os.urandom(16)
-        self.seed = crc32(self.log_id)
-        self.sequence = self.epoch = self.fills = self.entries = 0
-        self.logging = True
-        self.entry_requests, self.entry_ends = array("q"), array("q")
-        """Request and end of each entry."""
+        self.fast = options.burst_buf_sync != "each" and not options.burst_buf_capacity
         self.broken = ""
-        """What another process did to the log."""
-        self._each = options.burst_buf_sync == "each"
-        self.quick = not self._each and not self._limited
-        self._work = encode_work(os.path.basename(file.work)) if file.temporary else b""
-        self.files = LogFiles(self.system, base, share)
-        self.defining = DefinitionWriter(self.system, self.files.defs, file)
-        self.known = self.defining.known
+        self.header = LogHeader(path, os.uname().nodename, size, rank)
+        self.files = LogFiles(options.system, base, share)
+        self.definitions = DefinitionWriter(options.system, self.files.defs, file)
         try:
-            self._begin(file.identity)
+            self._begin(file)
         except BaseException:
             self.files.close(delete=True, alone=True)
             raise
 
-    def _begin(self, file: bytes) -> None:
+    def _begin(self, file: LoggedFile) -> None:
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
-        about = CommitLogHeader(self.log_id, file, header.rank_id, header.num_ranks, header.path)
-        files.commit.append(encode_commit_log_header(about))
-        if self._work:
-            files.defs.append(self._work)
+        self.records = Records(files.commit, file.identity, header.rank_id, header.num_ranks, header.path)
+        if file.temporary:
+            files.defs.append(encode_work(os.path.basename(file.work)))
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
         self.data = DataLog(files.data, files.base + ".data")
-        ((first_page, _),) = files.meta.pieces(0, _PAGE)
-        self._page = self.system.mmap(files.meta.fd, _PAGE, first_page)
-        self.counters = memoryview(self._page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
-        """``max_ndims`` and ``num_entries`` of the header."""
+        files.map_counters()
         if self.options.burst_buf_sync != "none":
             files.sync()
             files.sync_names()
 
+    @property
+    def system(self) -> System:
+        """The system that the files are on."""
+        return self.options.system
+
+    @property
+    def each(self) -> bool:
+        """Whether each post is brought to stable storage."""
+        return self.options.burst_buf_sync == "each"
+
     def hints(self) -> dict[str, str]:
-        """What is in force, by the names and in the words of PnetCDF."""
         return hints_in_force(self.options, os.path.dirname(os.path.dirname(self.files.base)), self.round)
 
     # ------------------------------------------------------------------------------------- posting
@@ -156,16 +149,14 @@ class LogQueue(Queue):
         found: Runs | None,
         on_overflow: Overflow,
     ) -> bool:
-        if not self.logging:
-            return super().put(node, request, values, selection, one, found, on_overflow)
-        uid, files = node.uid, self.files
-        known = self.known.get(uid)
+        uid, files, backlog = node.uid, self.files, self.backlog
+        known = self.definitions.known.get(uid)
         fresh = known is None or (known.version != node.tree.version and not known.holds(node))
         if known is None or fresh:
             known = LoggedVariable(node)
         nbytes = values.size * known.itemsize
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
-        if (self.rows + count) * ROW_COST > self.budget or (self._limited and files.nbytes + nbytes > self.capacity):
+        if (backlog.rows + count) * ROW_COST > backlog.budget or files.nbytes + nbytes > self.capacity:
             return False
         payload = known.payload(values, on_overflow)
         at = files.data.end
@@ -176,13 +167,10 @@ class LogQueue(Queue):
             entry = known.entry(uid, selection, one, found, at, nbytes)
             files.data.append(payload)
             files.meta.append(entry)
-            self.counters[1] = self.entries + 1
-            ends = files.meta.end, files.data.end
-            record = encode_commit(
-                self.seed, self.sequence + 1, request, self.epoch, *ends, crc32(entry), crc32(payload)
-            )
-            files.commit.append(record)
-            if self._each:
+            files.counters[1] = self.records.entries + 1
+            end = files.meta.end
+            self.records.commit(request, end, files.data.end, crc32(entry), crc32(payload))
+            if self.each:
                 files.sync()
         except OSError as error:
             self._take_back(*before)
@@ -190,23 +178,18 @@ class LogQueue(Queue):
                 return False
             error.filename = error.filename or files.base
             raise
-        self.entries += 1
-        self.sequence += 1
-        self.entry_requests.append(request)
-        self.entry_ends.append(ends[0])
+        self.records.added(request, end)
         if one is not None:
-            self.post(uid, request, one[0], one[1], at, known.itemsize)
+            backlog.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
             assert found is not None
-            self.post_runs(uid, request, found, at, known.itemsize)
+            backlog.post_runs(uid, request, found, at, known.itemsize)
         return True
-
-    put_run = post_run
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
         """Log what replay must know of a dataset."""
-        self.defining.define(node, known, (self.epoch, self.fills))
-        self.counters[0] = self.defining.ndims
+        self.definitions.define(node, known, self.records.when)
+        self.files.counters[0] = self.definitions.ndims
 
     def _take_back(self, meta: int, data: int, commit: int) -> None:
         """Forget a post that could not be logged whole."""
@@ -214,117 +197,50 @@ class LogQueue(Queue):
         for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
             if tail.end != end:
                 tail.take_back(end)
-        self.counters[1] = self.entries
+        files.counters[1] = self.records.entries
 
-    def _record(self, kind: int, *which: tuple[int, int]) -> None:
-        """Records that are no commits, one for each request and end in the entry log, or none is added."""
-        about = {"log_id": self.log_id, "epoch": self.epoch, "data_end": self.files.data.end}
-        records = [
-            encode_record(kind, sequence=self.sequence + i, request=request, meta_end=end, **about)  # type: ignore[arg-type]
-            for i, (request, end) in enumerate(which, 1)
-        ]
-        self.files.commit.append(b"".join(records))
-        self.sequence += len(records)
-
-    @contextmanager
-    def in_memory(self) -> Iterator[None]:
-        before, self.logged = self.logging, False
-        self.stop_logging()
-        try:
-            yield
-        finally:
-            self.close_batch()
-            self.logged, self.logging = True, before
-
-    def lend(self, *args: Any) -> None:
-        raise NotImplementedError("a log copies what it is given: post it with put")
-
-    def cancel(self, requests: set[int]) -> int:
-        entries = entries_of(self.entry_requests, self.entry_ends, requests)
-        if entries:
-            self._record(TOMBSTONE, *entries)
-        if self._each and self.logging:
+    def cancel(self, requests: set[int]) -> None:
+        if self.records.cancel(requests, self.files.data.end) and self.each:
             self.files.sync()
-        if self.closed or not self.logging or len(requests) != 1:
-            return super().cancel(requests)
-        gone = 0
-        (request,) = requests
-        for uid, table in list(self.tables.items()):
-            first, last = rows_of_request(table, request)
-            if last > first:
-                gone += last - first
-                del table[first * COLUMNS : last * COLUMNS]
-                self._sorted.pop(uid, None)
-                if not table:
-                    del self.tables[uid]
-        self.rows -= gone
-        return gone
 
     def cut(self, node: DatasetNode, count: int) -> bool:
-        if self.logging:
-            known = self.known.get(node.uid)
-            try:
-                if known is None or not known.holds(node):
-                    self._define(node, LoggedVariable(node))
-                first = count // max(1, math.prod((node.shape or ())[1:]))
-                record = encode_fill(
-                    node.uid,
-                    log_id=self.log_id,
-                    sequence=self.sequence + 1,
-                    meta_end=self.files.meta.end,
-                    first=first,
-                    epoch=self.epoch,
-                )
-                self.files.commit.append(record)
-                if self._each:
-                    self.files.sync()
-            except OSError as error:
-                if error.errno in FULL:
-                    return False
-                raise
-            self.sequence += 1
-            self.fills += 1
-            # A later post says how long the dataset is by then, also if that is as long as before.
-            self.known[node.uid].outdate()
-        return super().cut(node, count)
+        known = self.definitions.known.get(node.uid)
+        try:
+            if known is None or not known.holds(node):
+                self._define(node, LoggedVariable(node))
+            first = count // max(1, math.prod((node.shape or ())[1:]))
+            self.records.fill(node.uid, self.files.meta.end, first)
+            if self.each:
+                self.files.sync()
+        except OSError as error:
+            if error.errno in FULL:
+                return False
+            raise
+        self.records.filled()
+        # A later post says how long the dataset is by then, also if that is as long as before.
+        self.definitions.known[node.uid].outdate()
+        return True
 
-    # ------------------------------------------------------------------------------------ carrying
+    # ------------------------------------------------------------------------------------- batches
 
     def close_batch(self) -> None:
         """Later posts go to a new batch; what is in the log is cut to rounds."""
-        if not self.logging:
-            super().close_batch()
+        backlog = self.backlog
+        uids = list(backlog.tables)
+        if not uids:
             return
-        if not self.tables:
-            return
-        uids = list(self.tables)
-        tables = [self._open_rows(uid) for uid in uids]
+        tables = [backlog.open_rows(uid) for uid in uids]
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
-        for by_uid, base, nbytes in cut_to_rounds(np.concatenate(tables), owner, self.round):
-            self.closed.append(LogBatch(by_uid, self.data, base, nbytes, self.defining.units))
-        self.tables = {}
-        self._sorted = {}
+        for rows, base, nbytes in cut_to_rounds(np.concatenate(tables), owner, self.round):
+            self.add(LogBatch(self, rows, self.data, base, nbytes, self.definitions.units))
+        backlog.take_tables()
 
-    def replace(self, left: list[Batch]) -> None:
-        super().replace(left)
-        # Rows of the log are in memory, whoever has the bytes.
-        self.rows += sum(weight_of(batch)[0] for batch in self.closed)
-        self.rows += sum(len(table) for table in self.tables.values()) // COLUMNS
+    def open_batch(self, uid: int) -> Batch:
+        return LogBatch(self, {}, self.data, 0, 0, self.definitions.units)
 
-    def weight(self) -> tuple[int, int]:
-        return self.rows, self.position + sum(weight_of(batch)[1] for batch in self.closed)
+    # ------------------------------------------------------------------------- the course of a flush
 
-    def _open_batch(self, uid: int) -> Batch:
-        if not self.logging:
-            return super()._open_batch(uid)
-        return LogBatch({}, self.data, 0, 0, self.defining.units)
-
-    def stop_logging(self) -> None:
-        """Let later posts wait in memory: the log is full and cannot be emptied now."""
-        self.close_batch()
-        self.logging = False
-
-    def about_to_flush(self) -> None:
+    def about_to_flush(self, *, active: bool) -> None:
         """A new epoch; bring the log to stable storage if that was asked for at flushes.
 
         Raises
@@ -332,20 +248,19 @@ class LogQueue(Queue):
         LogError
             Somebody cut a file of the log, or wrote to it: what was posted cannot be flushed.
         """
-        self._check_whole()
+        self._check_whole(active=active)
         if self.options.burst_buf_sync != "none":
             self.files.sync()
-        self.defining.about_to_flush((self.epoch, self.fills), logging=self.logging)
-        self.epoch += 1
-        self.fills = 0
+        self.definitions.about_to_flush(self.records.when, logging=active and self.usable)
+        self.records.next_epoch()
 
-    def _check_whole(self) -> None:
-        if not self.broken and self.sequence:
+    def _check_whole(self, *, active: bool) -> None:
+        if not self.broken and self.records.sequence:
             self.broken = find_damage(self.files, self._begins[-1][1])
             if self.broken:
+                self.usable = False
                 self.files.make_safe()
-                self.stop_logging()
-        if self.broken and any(weight_of(batch)[0] for batch in self.closed):
+        if self.broken and (self.batches or (active and self.backlog.tables)):
             raise LogError(
                 f"{self.header.path}: the log of what was posted is damaged: {self.broken}. Another process changed "
                 "it, and what was posted since the last flush cannot be flushed: f.cancel() drops it, 'pnc-vol replay "
@@ -355,35 +270,32 @@ class LogQueue(Queue):
 
     def about_to_write(self, header: bytes) -> None:
         """Say which header comes: from then on datasets are in the file under their new names."""
-        self.defining.about_to_write(header, self.epoch)
+        self.definitions.about_to_write(header, self.records.epoch)
         if self.options.burst_buf_sync != "none":
             # After a crash of the node, too, the log knows the header that the file has.
             self.system.fdatasync(self.files.defs.fd)
 
-    def settled(self) -> None:
+    def settled(self) -> bool:
         """All that was posted is in the file, header included: begin the log anew."""
-        if not self.empty:
-            return
         if self.broken:
-            # Later posts wait in memory; nothing of this log may be replayed any more.
+            # Later posts go to memory; nothing of this log may be replayed any more.
             with suppress(OSError):
                 for tail, end in reversed(self._begins):
                     tail.cut(end)
             self._forget()
-            return
-        if self.sequence or self.known:
+            return False
+        if self.records.sequence or self.definitions.known:
             try:
                 self._begin_anew()
             except OSError:
-                # Nothing is lost: posts wait in memory until the log can be begun anew.
-                self.logging = False
-                return
-        self.logging = True
+                # Nothing is lost: posts go to memory until the log can be begun anew.
+                return False
+        return True
 
     def _begin_anew(self) -> None:
         *others, commit = self._begins
         try:
-            self._record(FLUSHED, (0, self.files.meta.end))
+            self.records.flushed(self.files.meta.end, self.files.data.end)
             if self.options.burst_buf_sync != "none":
                 # A log that is cut and does not say why would pass for a damaged one after a crash of the node.
                 self.system.fdatasync(self.files.commit.fd)
@@ -393,23 +305,19 @@ class LogQueue(Queue):
         for tail, end in (*others, commit):
             if tail.end != end:
                 tail.cut(end)
-        self.counters[1] = 0
+        self.files.counters[1] = 0
         self._forget()
 
     def _forget(self) -> None:
-        self.sequence = self.entries = 0
-        self.defining.forget()
-        self.entry_requests, self.entry_ends = array("q"), array("q")
+        self.records.forget()
+        self.definitions.forget()
 
-    def close(self, *, flushed: bool = True) -> None:
+    def close(self, *, flushed: bool, empty: bool) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
-        held = bool(self.sequence) or not self.empty
-        whole = flushed and not held
-        super().close(flushed=flushed)
-        if self._page.closed:
+        if self.files.closed:
             return
-        self.counters.release()
-        self._page.close()
+        held = bool(self.records.sequence) or not empty
+        whole = flushed and not held
         folder = os.path.dirname(self.files.base)
         self.files.close(delete=whole and self.options.burst_buf_del_on_close)
         if whole:

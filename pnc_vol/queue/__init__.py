@@ -1,22 +1,18 @@
-"""Promises until a flush: posted requests, the queue they wait in, the plan that carries them out.
+"""What is posted to a file and not written: requests, the queue, its stores.
 
-==========  =====================================================================================
-`request`   the handle that a user holds on to
-`batches`   posted bytes and where they wait: in memory, in a spill file, in the user's own array
-`queue`     the requests of one file, in the order in which they were posted
-`overlay`   what is posted for a variable, laid over what the file holds
-`drain`     making room when the queue is full; telling requests what became of them
-`placed`    which variables have a place in the file now, and where
-`plan`      posted runs of many variables as merged byte extents; prints itself
-`carry`     doing a plan, and finding out which request failed when one does
-`transport` how ranks write at a flush: each alone, by MPI-IO together, or few for all
-`together`  few ranks writing for all; `window`: memory that all of them see
-`recognise` what kind of file a file is, by its first bytes
-`commit`    how a file comes under its name, and how its header is replaced, so that a kill harms nothing
-`agree`     what ranks tell one another at a flush
-`header`    what ends a flush: the header, the record count, the file's name and length
-`moved`     carrying the data to a new layout, in a copy of the file
-`flush`     the order of a flush: agree, move, fill, data, header, record count
-`session`   one open file: what `api` talks to
-==========  =====================================================================================
+===================  =============================================================================
+`request`            the handle that a user holds on to
+`rows`               posted runs as rows of integers, and lists of runs
+`run_lists`          lists of runs: kept once for all posts that have them
+`parts`              a write in parts that fit memory
+`batches`            posted rows with their bytes: what a flush writes
+`backlog`            all that is posted, in the order of posting: closed batches, and the open rows
+`stores`             where bytes are kept: the protocol of a store, what it declares, the register of names
+`memory`             the memory store: one arena
+`spill`              the spill file: what memory does not hold
+`queue`              the queue: one store in front, the next ones when it has no room
+`read_your_writes`   what is posted for a variable, laid over what the file holds
+===================  =============================================================================
+
+The log is a store too, in a room of its own: `pnc_vol.log`.
 """

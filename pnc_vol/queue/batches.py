@@ -1,11 +1,12 @@
-"""Posted bytes, and where they are kept: in memory, in a spill file, or in the user's own array.
+"""Posted bytes with their rows: what every queue store makes, and what a flush writes.
 
-Knows: rows, memory, one driver for the spill file. Does not know: variables' places, headers, ranks.
+Knows: rows, memory. Does not know: variables' places, headers, ranks, stores.
 
 Rules
 -----
 1. A batch holds the rows of some variables and can copy any piece of their bytes, in the file's byte order.
 2. Batches are written one after another, in the order of posting, so a later one wins over an earlier one.
+3. What a batch can do is declared (`store`, `drains`, `streamed`, `whole`); nobody asks for its class.
 """
 
 from __future__ import annotations
@@ -16,19 +17,38 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces
-from pnc_vol.extents.model import Extents, Int64, one_extent
+from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
 
-__all__ = ["Batch", "LentBatch", "MemoryBatch", "RowsOf", "SpilledBatch", "SpilledSome", "posted", "without"]
+__all__ = ["Batch", "MemoryBatch", "RowsOf", "UserArrayBatch", "posted", "without"]
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class Batch(Protocol):
     """Some posted rows with their bytes."""
+
+    @property
+    def store(self) -> object:
+        """The store that keeps the bytes and is told which of its batches are left; None if none needs to know."""
+
+    @property
+    def drains(self) -> bool:
+        """Whether a queue that is full may write it before the flush."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it is never loaded: its bytes are copied in blocks, and not joined with other ranks' data."""
+
+    @property
+    def whole(self) -> Tables | None:
+        """All of it as it was posted, if it can be planned at once; None otherwise."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that `load` needs room for."""
 
     def uids(self) -> list[int]:
         """The variables that have rows here."""
@@ -54,10 +74,6 @@ class Batch(Protocol):
     def load(self, room: Bytes) -> Bytes:
         """All bytes, indexed by address; `room` may be used to hold them."""
 
-    @property
-    def size(self) -> int:
-        """Bytes that `load` needs room for."""
-
 
 def posted(batches: Sequence[Batch]) -> set[int]:
     """The requests that have rows."""
@@ -82,10 +98,19 @@ def without(batches: Sequence[Batch], requests: set[int]) -> tuple[list[Batch], 
 
 
 class RowsOf:
-    """Rows by variable."""
+    """Rows by variable, in memory: what most batches are made of."""
+
+    store: object = None
+    drains = True
+    streamed = False
+    size = 0
 
     def __init__(self, rows: Mapping[int, Rows]) -> None:
         self._rows: Mapping[int, Rows] = rows
+
+    @property
+    def whole(self) -> Tables | None:
+        return None
 
     def uids(self) -> list[int]:
         return list(self._rows)
@@ -113,17 +138,20 @@ def _changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, 
 
 
 class MemoryBatch(RowsOf):
-    """Bytes in the queue's arena; an address is an index into it.
+    """Bytes in one array, such as a queue's arena; an address is an index into it.
 
     listed : mapping of uid to lists of runs in the order of posting; of variables that have no rows.
     """
 
-    size = 0
-
     def __init__(
-        self, rows: Mapping[int, Rows], arena: Bytes, listed: Mapping[int, Sequence[Listed]] | None = None
+        self,
+        rows: Mapping[int, Rows],
+        arena: Bytes,
+        listed: Mapping[int, Sequence[Listed]] | None = None,
+        store: object = None,
     ) -> None:
         super().__init__(rows)
+        self.store = store
         self.arena = arena
         self.listed = dict(listed or {})
 
@@ -142,15 +170,15 @@ class MemoryBatch(RowsOf):
         return super().sizes(uid) if listed is None else [len(item.runs.start) for item in listed]
 
     def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
-        return MemoryBatch(rows, self.arena)
+        return MemoryBatch(rows, self.arena, store=self.store)
 
     def change(self, rows: Mapping[int, Rows]) -> MemoryBatch:
         listed = {uid: found for uid, found in self.listed.items() if uid not in rows}
-        return MemoryBatch(_changed(self._rows, rows), self.arena, listed)
+        return MemoryBatch(_changed(self._rows, rows), self.arena, listed, self.store)
 
     @property
     def whole(self) -> Tables | None:
-        """All of it as it was posted, if nothing was taken out and nothing is a list."""
+        # Only if nothing was taken out and nothing is a list.
         return self._rows if isinstance(self._rows, Tables) and not self.listed else None
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
@@ -160,26 +188,30 @@ class MemoryBatch(RowsOf):
         return self.arena
 
 
-class LentBatch(RowsOf):
-    """An array that the user lent to ``iput`` until the request is complete.
+class UserArrayBatch(RowsOf):
+    """An array of the user's, posted by ``iput`` without a copy; it does not change until the request is complete.
 
     array : uint8[n], its bytes, in C order and the machine's byte order.
     swap : int, bytes of a value, for the file's byte order.
     """
+
+    streamed = True
 
     def __init__(self, rows: Mapping[int, Rows], array: Bytes, swap: int) -> None:
         super().__init__(rows)
         self.array = array
         self.swap = swap
 
-    @property
-    def size(self) -> int:
-        return int(self.array.nbytes)
-
-    def keep(self, rows: Mapping[int, Rows]) -> LentBatch:
-        return LentBatch(rows, self.array, self.swap)
+    def keep(self, rows: Mapping[int, Rows]) -> UserArrayBatch:
+        return UserArrayBatch(rows, self.array, self.swap)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        if len(nbytes) == 1:
+            # Most blocks of a stream are one piece: no array between is needed.
+            at, n, begin = int(target_place[0]), int(nbytes[0]), int(address[0])
+            target[at : at + n] = self.array[begin : begin + n]
+            swap_in_place(target[at : at + n], self.swap)
+            return
         ends = np.cumsum(nbytes)
         packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
@@ -187,72 +219,4 @@ class LentBatch(RowsOf):
         copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
-        raise NotImplementedError("a lent array is streamed, never loaded whole")
-
-
-class SpilledBatch:
-    """Bytes and rows that were moved to the spill file when memory was full and the file's layout not agreed.
-
-    base : int, bytes from the start of the spill file to the batch.
-    where : mapping of uid to (offset, rows) of its rows in the spill file.
-    """
-
-    def __init__(self, spill: Driver, base: int, nbytes: int, where: Mapping[int, tuple[int, int]]) -> None:
-        self.spill = spill
-        self.base = base
-        self.size = nbytes
-        self.where = dict(where)
-
-    def uids(self) -> list[int]:
-        return list(self.where)
-
-    def rows(self, uid: int) -> Rows:
-        offset, count = self.where.get(uid, (0, 0))
-        found = np.empty((count, COLUMNS), np.int64)
-        if count:
-            self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
-        return found
-
-    def items(self, uid: int) -> Sequence[Item]:
-        return [self.rows(uid)]
-
-    def sizes(self, uid: int) -> list[int]:
-        return [self.where.get(uid, (0, 0))[1]]
-
-    def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        return SpilledSome(self, rows)
-
-    def change(self, rows: Mapping[int, Rows]) -> Batch:
-        if any(map(len, rows.values())):
-            return self.keep({uid: found for uid, found in self._all(rows).items() if len(found)})
-        where = {uid: found for uid, found in self.where.items() if uid not in rows}
-        return SpilledBatch(self.spill, self.base, self.size, where)
-
-    def _all(self, rows: Mapping[int, Rows]) -> dict[int, Rows]:
-        return {uid: rows[uid] if uid in rows else self.rows(uid) for uid in self.where}
-
-    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        self.spill.read(Extents(address + self.base, nbytes, target_place), target)
-
-    def load(self, room: Bytes) -> Bytes:
-        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
-        self.spill.read(one_extent(self.base, self.size), whole)
-        return whole
-
-
-class SpilledSome(RowsOf):
-    """What is left of a spilled batch when some of its requests are done."""
-
-    def __init__(self, whole: SpilledBatch, rows: Mapping[int, Rows]) -> None:
-        super().__init__(rows)
-        self.whole = whole
-        self.size = whole.size
-
-    def keep(self, rows: Mapping[int, Rows]) -> SpilledSome:
-        return SpilledSome(self.whole, rows)
-
-    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        self.whole.copy(uid, target, target_place, address, nbytes)
-
-    def load(self, room: Bytes) -> Bytes:
-        return self.whole.load(room)
+        raise NotImplementedError("a user's array is written in blocks, never loaded whole")

@@ -1,287 +1,187 @@
 """The posted requests of one file, in the order in which they were posted, within a budget of bytes.
 
-Knows: rows, batches, memory. Does not know: variables' places, headers, ranks, or who posts.
+Knows: the backlog, stores, the spill file. Does not know: what a store does with bytes, variables' places, headers,
+ranks, or who posts.
 
 Rules
 -----
-1. Data is in file form (type, big-endian) in one arena, appended in the order of posting.
-2. `take` never exceeds the budget: it declines, and the session drains. A row is charged with what planning it will
-   cost, so that a million tiny posts do not take more memory than one large one. A list of runs is charged once,
-   however many posts have it; they are planned a part at a time.
-3. What cannot go to the file yet goes to the spill file, data and rows. Nothing is dropped before it is written.
+1. Posts go to one store at a time, the one in front: a log if the file has one, else memory. When it has no room and
+   cannot be emptied, posts go to memory until all of it is in the file (`fall_back`), and what memory does not hold
+   goes to the spill file (`spill`). Nothing is dropped before it is written.
+2. Changing the store closes the batch: the order of batches is the order of posting.
+3. The methods of a post, `put` and `put_run`, are the store's own: a post costs no call more than the store takes.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.decomposition import LEAST_RUNS
-from pnc_vol.extents.model import Extents, Runs, one_extent
-from pnc_vol.extents.selection import Selection
-from pnc_vol.format.convert import Overflow, to_file
-from pnc_vol.mapping.dtypes import Element
+from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.format.convert import Overflow
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch, LentBatch, MemoryBatch, SpilledBatch, without
+from pnc_vol.queue.backlog import Backlog
+from pnc_vol.queue.batches import Batch, UserArrayBatch, without
+from pnc_vol.queue.memory import MemoryStore, Parts
 from pnc_vol.queue.read_your_writes import LEAST_TAIL, Sorted, lay_over, near
-from pnc_vol.queue.rows import COLUMNS, NO_ROWS, Listed, Rows, Tables, make_rows
-from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, Lists
+from pnc_vol.queue.rows import NO_ROWS, Listed, make_rows
+from pnc_vol.queue.spill import SpillFile
+from pnc_vol.queue.stores import Capabilities, Store
 
 __all__ = ["Queue"]
 
 Bytes = npt.NDArray[np.uint8]
 
-ROW_COST = 160
-"""Bytes that a row is charged with: 40 for itself, the rest for the plan."""
-
-LEAST_BUDGET = 64 << 10
-
 
 class Queue:
-    """Where promises wait.
+    """What is posted to a file.
 
     Parameters
     ----------
     budget : int, bytes of data and rows held in memory; at least 64 KiB.
     open_spill : callable
         Opens a driver on a new, private file for what does not fit.
+
+    Attributes
+    ----------
+    backlog : Backlog
+    memory : MemoryStore
+    spill_file : SpillFile
+    stores : list of Store
+        In the order in which they are tried; memory is the last, and need not be told of flushes.
+    store : Store
+        Where posts go now.
+    put, put_run : callable
+        Those of `store`.
+    declared : Capabilities
+        Of the store that the file was opened with, whatever posts go to now.
+    logged : bool
+        Whether a drain alone does not make room, because what is posted is kept until the header is written.
+    in_blocks : int
+        The last request that was too large for the queue; it may be in the file since it was posted.
     """
 
-    logged = False
-    """True if a drain alone does not make room, because what is posted is kept until the header is written."""
-
-    shares_lists = True
-    """Whether a list of runs is kept once for all posts that have it."""
+    put: Callable[..., bool]
+    put_run: Callable[[DatasetNode, int, npt.NDArray[Any], int], bool]
 
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
-        self.budget = max(budget, LEAST_BUDGET)
-        self.tables: dict[int, array[int]] = {}
-        """Rows of the open batch by variable; see `plan` for the columns."""
-        self.closed: list[Batch] = []
-        self.position = 0
-        """Bytes of the arena that are in use."""
-        self.rows = 0
+        self.backlog = Backlog(budget)
+        self.memory = MemoryStore(self.backlog)
+        self.spill_file = SpillFile(open_spill)
+        self.stores: list[Store] = [self.memory]
         self.in_blocks = 0
-        """The last request that was too large for the queue; it may be in the file since it was posted."""
-        self.lists = Lists()
-        self._sorted: dict[int, Sorted] = {}
-        self._arena: Bytes | None = None
-        self._typed: dict[int, npt.NDArray[Any]] = {}
-        self._open_spill = open_spill
-        self._spill: Driver | None = None
-        self._spill_end = 0
-        self.spilled_bytes = 0
-        """Bytes that went to the spill file so far, for statistics."""
+        self._declare(self.memory.capabilities)
+        self._use(self.memory)
+
+    def put_in_front(self, store: Store) -> None:
+        """Let posts go to a store that was opened with this queue's backlog, and to memory when it has no room."""
+        self.stores.insert(0, store)
+        self.close_batch()
+        self._declare(store.capabilities)
+        self._use(store)
+
+    def _declare(self, capabilities: Capabilities) -> None:
+        self.declared, self.logged = capabilities, capabilities.logged
+
+    def _use(self, store: Store) -> None:
+        self.store, self.put, self.put_run = store, store.put, store.put_run
 
     # ------------------------------------------------------------------------------------- posting
 
     @property
-    def arena(self) -> Bytes:
-        """uint8[budget]; the system gives memory for what was touched only."""
-        if self._arena is None:
-            self._arena = np.empty(self.budget, np.uint8)
-        return self._arena
-
-    def _arena_of(self, element: Element) -> npt.NDArray[Any]:
-        """The arena as elements of a type, kept: a view made for each post would take a tenth of its time."""
-        found = self._typed.get(element.nc_type)
-        if found is None:
-            whole = self.arena
-            found = whole[: whole.nbytes // element.itemsize * element.itemsize].view(element.file_dtype)
-            self._typed[element.nc_type] = found
-        return found
+    def budget(self) -> int:
+        """Bytes of data and rows that may be held in memory."""
+        return self.backlog.budget
 
     @property
     def used(self) -> int:
         """Bytes charged to the budget."""
-        return self.position + self.rows * ROW_COST + self.lists.nbytes
+        return self.memory.used
+
+    @property
+    def shares_lists(self) -> bool:
+        """Whether a list of runs is kept once for all posts that have it."""
+        return self.declared.shares_lists
 
     def __len__(self) -> int:
-        """Rows that wait, spilled ones not counted."""
+        """Runs that are posted, spilled ones not counted."""
         return self.weight()[0]
 
     @property
     def empty(self) -> bool:
-        """True if nothing waits."""
-        return not self.rows and not self.listed and not self.closed
+        """True if nothing is posted."""
+        backlog = self.backlog
+        return not backlog.rows and not backlog.lists.open and not backlog.closed
 
-    def put(
-        self,
-        node: DatasetNode,
-        request: int,
-        values: npt.NDArray[Any],
-        selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
-        on_overflow: Overflow,
-    ) -> bool:
-        """Take in what is to be written.
+    def put_parts(self, node: DatasetNode, request: int, parts: Parts, cost: int, on_overflow: Overflow) -> bool:
+        """As `MemoryStore.put_parts`; False where posts do not go to memory."""
+        return self.store is self.memory and self.memory.put_parts(node, request, parts, cost, on_overflow)
 
-        Parameters
-        ----------
-        node : DatasetNode
-        request : int
-        values : ndarray, ready for `to_file`.
-        selection : Selection or None
-            Where the elements are, as the user said it, if the values are all of it.
-        one : (start, count) or None
-            The elements, where they are one run that crosses no record.
-        found : Runs or None
-            The elements; needed if `one` is None.
-        on_overflow : "raise" or "clip"
+    def put_user_array(self, uid: int, request: int, runs: Runs, data: Bytes, swap: int, itemsize: int) -> None:
+        """Add runs whose data stay in the user's array until the request is complete."""
+        if not self.declared.user_arrays:
+            raise NotImplementedError("the store copies what it is given: post it with put")
+        self.close_batch()
+        self.backlog.closed.append(UserArrayBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
 
-        Returns
-        -------
-        bool
-            False if there is no room within the budget; nothing was taken in.
+    @contextmanager
+    def in_memory(self) -> Iterator[None]:
+        """What is posted meanwhile stays in memory, whatever the store: it is posted for a flush that has begun."""
+        before, declared = self.store, self.declared
+        self.fall_back()
+        self._declare(self.memory.capabilities)
+        try:
+            yield
+        finally:
+            self.close_batch()
+            self._declare(declared)
+            self._use(before)
+
+    # --------------------------------------------------------------------------------- making room
+
+    def fall_back(self) -> None:
+        """Let later posts go to memory: the store in front is full and cannot be emptied now."""
+        if self.store is not self.memory:
+            self.close_batch()
+            self._use(self.memory)
+
+    def spill(self) -> None:
+        """Move all that is in memory to the spill file.
 
         Raises
         ------
-        RangeError, DefinitionError
-            See `to_file`; nothing was posted.
+        OSError
+            There is no room for it; the queue is as it was.
         """
-        element, itemsize = node.element, node.element.itemsize
-        nbytes = values.size * itemsize
-        self._make_way(node.uid, found)
-        if one is not None and element.kind == "number" and values.dtype == element.dtype:
-            return self.put_run(node, request, values, one[0])
-        before_it, as_list = self.position, one is None and self._as_list(node.uid, found)
-        if as_list:
-            assert found is not None
-            address = self.take(nbytes, 0, itemsize, self.lists.cost(found))
-        else:
-            address = self.take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
-        if address < 0:
-            return False
-        room = self.arena[address : address + nbytes]
-        try:
-            to_file(values, element.file_dtype, room, on_overflow=on_overflow, what=node.name)
-        except BaseException:
-            self.position = before_it
-            raise
-        if one is not None:
-            self.post(node.uid, request, one[0], one[1], address, itemsize)
-        elif as_list:
-            assert found is not None
-            self.lists.add(node.uid, request, found, address, itemsize)
-        else:
-            self.post_runs(node.uid, request, found, address, itemsize)  # type: ignore[arg-type]
-        return True
-
-    # A variable has either lists or rows in the open batch: which of two posts came later is then plain.
+        self.close_batch()
+        moved, memory = self.memory.batches, self.memory
+        if moved:
+            spilled = self.spill_file.take(moved, memory.arena[: memory.position])
+            instead = {id(batch): other for batch, other in zip(moved, spilled, strict=True)}
+            self.replace([instead.get(id(batch), batch) for batch in self.backlog.closed])
 
     @property
-    def listed(self) -> dict[int, list[Listed]]:
-        """Lists of runs of the open batch by variable; none of them has rows in it."""
-        return self.lists.open
+    def spilled_bytes(self) -> int:
+        """Bytes that went to the spill file so far, for statistics."""
+        return self.spill_file.nbytes
 
-    def _as_list(self, uid: int, found: Runs | None) -> bool:
-        if found is None or uid in self.tables or not self.shares_lists:
-            return False
-        return len(found.start) >= LEAST_RUNS or uid in self.listed
-
-    def _make_way(self, uid: int, found: Runs | None) -> None:
-        """Before a post of rows where there are lists, or the other way round."""
-        if uid in self.listed:
-            if found is None and not self._expand(uid):
-                self.close_batch()
-        elif uid in self.tables and found is not None and self.shares_lists and len(found.start) >= LONG_LIST:
-            self.close_batch()
-
-    def _expand(self, uid: int) -> bool:
-        """Make rows of a variable's lists; False if they are too long for it."""
-        listed = self.listed[uid]
-        rows = sum(len(item.runs.start) for item in listed)
-        if rows >= LONG_LIST or self.used + rows * ROW_COST > self.budget:
-            return False
-        self.tables[uid] = array("q")
-        for item in listed:
-            self.post_runs(uid, item.request, item.runs, item.address, item.itemsize)
-        self.lists.nbytes -= LIST_COST * len(listed)
-        del self.listed[uid]
-        return True
-
-    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
-        """As `put`, for what most posts are: numbers of the variable's own type, one run that crosses no record."""
-        element = node.element
-        itemsize = element.file_dtype.itemsize
-        first = -(-self.position // itemsize)
-        last = first + values.size
-        if last * itemsize + (self.rows + 1) * ROW_COST + self.lists.nbytes > self.budget or node.uid in self.listed:
-            return False
-        self._arena_of(element)[first:last] = values if values.ndim == 1 else values.reshape(-1)
-        self.position = last * itemsize
-        self.post(node.uid, request, start, last - first, first * itemsize, itemsize)
-        return True
-
-    def take(self, nbytes: int, rows: int, itemsize: int, besides: int = 0) -> int:
-        """Room for `nbytes` in the arena, and for rows and some bytes besides.
-
-        Returns
-        -------
-        int
-            Address, a multiple of `itemsize` (whose power of two part is what matters); -1 if the budget is used up.
-        """
-        address = -(-self.position // itemsize) * itemsize if itemsize > 1 else self.position
-        if address + nbytes + (self.rows + rows) * ROW_COST + self.lists.nbytes + besides > self.budget:
-            return -1
-        self.position = address + nbytes
-        return address
-
-    def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
-        """Add one run of elements."""
-        table = self.tables.get(uid)
-        if table is None:
-            self.tables[uid] = array("q", (request, start, count, address, itemsize))
-        else:
-            table.extend((request, start, count, address, itemsize))
-        self.rows += 1
-
-    def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
-        """Add many runs, whose data lie one after another from `address` on."""
-        rows = make_rows(request, runs, address, itemsize)
-        table = self.tables.get(uid)
-        if table is None:
-            table = self.tables[uid] = array("q")
-        table.frombytes(rows.tobytes())
-        self.rows += len(rows)
-
-    def in_memory(self) -> AbstractContextManager[None]:
-        """What is posted meanwhile goes to no log, whatever the queue: it is posted for a flush that has begun."""
-        return nullcontext()
-
-    def lend(self, uid: int, request: int, runs: Runs, data: Bytes, swap: int, itemsize: int) -> None:
-        """Add runs whose data stay in the user's array until the request is complete."""
-        self.close_batch()
-        self.closed.append(LentBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
-
-    def _open_rows(self, uid: int) -> Rows:
-        """The rows of a variable in the open batch, not copied: gone before the next post."""
-        return np.frombuffer(self.tables[uid], np.int64).reshape(-1, COLUMNS)
-
-    def _open_batch(self, uid: int) -> Batch:
-        """The bytes of the open batch."""
-        return MemoryBatch({}, self.arena)
+    # ------------------------------------------------------------------------- batches of a flush
 
     def close_batch(self) -> None:
         """Later posts go to a new batch, so that what is added in between keeps its turn."""
-        if self.tables or self.listed:
-            self.closed.append(MemoryBatch(Tables(self.tables), self.arena, self.lists.close()))
-            self.tables, self._sorted = {}, {}
-
-    # -------------------------------------------------------------------------- looking and carrying
+        self.store.close_batch()
 
     def has(self, uid: int) -> bool:
         """Whether a variable has posted rows."""
-        if uid in self.tables or uid in self.listed:
+        backlog = self.backlog
+        if uid in backlog.tables or uid in backlog.lists.open:
             return True
-        return bool(self.closed) and any(uid in batch.uids() for batch in self.closed)
+        return bool(backlog.closed) and any(uid in batch.uids() for batch in backlog.closed)
 
     def holds(self, request: int) -> bool:
         """Whether a request has posted rows."""
@@ -289,22 +189,28 @@ class Queue:
 
     def batches(self) -> list[Batch]:
         """All batches in the order of posting; the open one is closed."""
-        self.close_batch()
-        return self.closed
+        backlog = self.backlog
+        if backlog.tables or backlog.lists.open:
+            self.close_batch()
+        return backlog.closed
 
     def replace(self, left: list[Batch]) -> None:
-        """After batches were carried out: what is left of them, in order."""
-        self.closed = [batch for batch in left if batch.uids()]
-        in_memory = [batch for batch in self.closed if isinstance(batch, MemoryBatch)]
-        listed = [item for batch in in_memory for items in batch.listed.values() for item in items]
-        self.rows = sum(sum(map(sum, map(batch.sizes, batch.uids()))) for batch in in_memory)
-        self.rows -= sum(len(item.runs.start) for item in listed)
-        self.lists.recount(listed)
-        if not in_memory:
-            self.position = 0
-        if not self.closed and self._spill is not None:
-            self._spill_end = 0
-            self._spill.resize(0)
+        """After batches were written: what is left of them, in order."""
+        backlog = self.backlog
+        backlog.closed = closed = [batch for batch in left if batch.uids()]
+        rows = 0
+        for store in self.stores:
+            rows += store.retain([batch for batch in closed if batch.store is store])
+        if self.spill_file.nbytes:
+            self.spill_file.retain([batch for batch in closed if batch.store is self.spill_file])
+        backlog.rows = rows
+
+    def weight(self) -> tuple[int, int]:
+        """Posted runs and bytes that a flush would write."""
+        told = [store.weight() for store in self.stores]
+        return self.backlog.rows + sum(runs for runs, _ in told), sum(nbytes for _, nbytes in told)
+
+    # ------------------------------------------------------------------------------------ dropping
 
     def cancel(self, requests: set[int]) -> int:
         """Take requests out; returns the rows that they had.
@@ -312,8 +218,17 @@ class Queue:
         Raises
         ------
         OSError
-            A log could not be told; nothing was taken out.
+            A store could not record it; nothing was taken out.
         """
+        for store in self.stores:
+            store.cancel(requests)
+        backlog = self.backlog
+        if len(requests) == 1 and not backlog.closed and not backlog.lists.open:
+            # One of many posts, as a program that changes its mind does: the others stay in the open batch.
+            gone = backlog.take_out(*requests)
+            if not backlog.tables:
+                self.replace([])
+            return gone
         left, gone = without(self.batches(), requests)
         self.replace(left)
         return gone
@@ -324,9 +239,11 @@ class Queue:
         Returns
         -------
         bool
-            False if there is no room to remember it; nothing was dropped.
+            False if there is no room to record it; nothing was dropped.
         """
         uid = node.uid
+        if not self.store.cut(node, count):
+            return False
         if self.has(uid):
             left = []
             for batch in self.batches():
@@ -342,68 +259,51 @@ class Queue:
         if found:
             self.replace([batch.change(dict.fromkeys(gone, NO_ROWS)) if gone else batch for batch, gone in found])
 
-    def spill(self) -> None:
-        """Move all that is in memory to the spill file.
+    # ------------------------------------------------------------------------- the course of a flush
+
+    def about_to_flush(self) -> None:
+        """A flush begins.
 
         Raises
         ------
-        OSError
-            There is no room for it; the queue is as it was.
+        PncVolError
+            A store cannot give back what was posted to it.
         """
-        batches = [batch for batch in self.batches() if isinstance(batch, MemoryBatch)]
-        if not batches:
-            return
-        if self._spill is None:
-            self._spill = self._open_spill()
-        base = -(-self._spill_end // 8) * 8
-        self._spill.write(one_extent(base, self.position), self.arena)
-        end = -(-(base + self.position) // 8) * 8
-        spilled: dict[int, SpilledBatch] = {}
-        for batch in batches:
-            where = {}
-            for uid in batch.uids():
-                where[uid] = (end, 0)
-                for item in batch.items(uid):
-                    rows = np.ascontiguousarray(item.rows() if isinstance(item, Listed) else item)
-                    self._spill.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
-                    where[uid] = (where[uid][0], where[uid][1] + len(rows))
-                    end += rows.nbytes
-            spilled[id(batch)] = SpilledBatch(self._spill, base, self.position, where)
-        self.spilled_bytes += end - base
-        self._spill_end = end
-        self.replace([spilled.get(id(batch), batch) for batch in self.closed])
+        try:
+            for store in self.stores[:-1]:
+                store.about_to_flush(active=store is self.store)
+        finally:
+            if not self.store.usable:
+                self.fall_back()
 
-    def weight(self) -> tuple[int, int]:
-        """Posted runs and bytes that a flush would write."""
-        listed = [items for batch in self.closed if isinstance(batch, MemoryBatch) for items in batch.listed.values()]
-        listed += self.listed.values()
-        return self.rows + sum(len(item.runs.start) for items in listed for item in items), self.position
-
-    def about_to_flush(self) -> None:
-        """A flush begins."""
+    def about_to_write(self, header: bytes) -> None:
+        """The file gets a new header."""
+        for store in self.stores[:-1]:
+            store.about_to_write(header)
 
     def settled(self) -> None:
-        """What was carried out is in the file, header included."""
+        """What was written is in the file, header included: if nothing is left, posts go to the first store again."""
+        if self.empty:
+            self._use(next((store for store in self.stores[:-1] if store.settled()), self.memory))
 
-    def stop_logging(self) -> None:
-        """Wait in memory from now on; that is where this queue waits anyway."""
+    def hints(self) -> dict[str, str]:
+        """Hints of the burst buffer in force, by PnetCDF's names."""
+        return {"nc_burst_buf": "disable"} | self.stores[0].hints()
 
     def close(self, *, flushed: bool = True) -> None:
-        """Give back the memory and the spill file.
+        """Give back the memory, the stores and the spill file.
 
         Parameters
         ----------
         flushed : bool, all that was posted on all ranks is in the file.
         """
-        self.tables, self._sorted, self.closed = {}, {}, []
-        self.rows, self.position, self._arena = 0, 0, None
-        self.lists = Lists()
-        self._typed.clear()
-        if self._spill is not None:
-            with suppress(OSError):
-                # Nobody will read it again.
-                self._spill.close()
-            self._spill = None
+        empty = self.empty
+        self.backlog.clear()
+        try:
+            for store in reversed(self.stores):
+                store.close(flushed=flushed, empty=empty)
+        finally:
+            self.spill_file.close()
 
     # --------------------------------------------------------------------------------- reading back
 
@@ -422,22 +322,23 @@ class Queue:
         """
         low = int(wanted.offset.min()) // itemsize
         high = -(-int((wanted.offset + wanted.length).max()) // itemsize)
+        backlog, store = self.backlog, self.store
         # The open batch stays open: a program that reads after each post would leave one batch a post behind.
-        batches: list[Batch] = list(self.closed)
-        if uid in self.listed and not self._expand(uid):
-            batches.append(MemoryBatch({}, self.arena, {uid: self.listed[uid]}))
+        batches: list[Batch] = list(backlog.closed)
+        if (listed := store.open_lists(uid)) is not None:
+            batches.append(listed)
         for batch in batches:
             for item in batch.items(uid):
                 rows = item.rows() if isinstance(item, Listed) else item
                 lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
-        if uid in self.tables:
-            rows = self._open_rows(uid)
-            batch = self._open_batch(uid)
+        if uid in backlog.tables:
+            rows = backlog.open_rows(uid)
+            batch = store.open_batch(uid)
             if before_request <= int(rows[-1, 0]):
                 lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
                 return
-            known = self._sorted.get(uid)
+            known = backlog.sorted.get(uid)
             if known is None or len(rows) - known.count > max(LEAST_TAIL, known.count // 8):
-                known = self._sorted[uid] = Sorted.of(rows)
+                known = backlog.sorted[uid] = Sorted.of(rows)
             lay_over(batch, uid, known.near(low, high), wanted, target, itemsize)
             lay_over(batch, uid, near(rows[known.count :], low, high, before_request), wanted, target, itemsize)

@@ -94,7 +94,7 @@ def test_capacity(capacity: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> 
         x = f.create_dataset("x", (300, 20), "f4")
         for i in range(300):
             x[i] = i
-            most = max(most, f.id.handle.session.posted.queue.files.nbytes)
+            most = max(most, f.id.handle.session.posted.queue.stores[0].files.nbytes)
         assert (f.statistics().get("flushes", 0) > 0) == (capacity <= 20_000)
         assert x[:, 3].tolist() == list(range(300))
     assert most <= max(capacity, 1000) + 500
@@ -266,7 +266,7 @@ def test_a_stop_at_any_call(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
             pass
         if session is not None and system.fired:
             session.closed = True
-            for tail in (session.posted.queue.files.commit, session.posted.queue.files.meta):
+            for tail in (session.posted.queue.stores[0].files.commit, session.posted.queue.stores[0].files.meta):
                 # A window of a process that is dead is gone, and the lock with it.
                 with contextlib.suppress(Stopped):
                     tail.leave()

@@ -20,7 +20,7 @@ import pytest
 import pnc_vol
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.log.folders import folder_for, pointer_path
-from pnc_vol.log.store import LogQueue
+from pnc_vol.log.store import LogStore
 from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
@@ -487,7 +487,7 @@ def test_names_that_changed_hands_in_a_header_that_is_there_already(
         f["new"] = np.array([True, False])
         f["a"][1], f["b"][1] = 20.0, 10.0
         if not replays:
-            monkeypatch.setattr(LogQueue, "settled", lambda self: os._exit(9))
+            monkeypatch.setattr(LogStore, "settled", lambda self: os._exit(9))
             f.flush()
         os._exit(9)
     assert os.waitpid(child, 0)[1] == 9 << 8

@@ -92,7 +92,7 @@ def stopped(path: pathlib.Path, logs: pathlib.Path, at: int) -> tuple[int, bool]
         pass
     if session is not None and system.fired:
         session.closed = True
-        for tail in (session.posted.queue.files.commit, session.posted.queue.files.meta):
+        for tail in (session.posted.queue.stores[0].files.commit, session.posted.queue.stores[0].files.meta):
             with contextlib.suppress(Stopped):
                 tail.leave()
     system.bury()

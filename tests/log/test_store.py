@@ -174,14 +174,15 @@ def test_a_post_that_is_refused_leaves_nothing_in_the_log(tmp_path: pathlib.Path
 def test_few_steps_and_many_make_the_same_log(
     posts: Any, shared: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The quick way of a post beside `LogQueue.put`, which can do all: the same bytes in all four files."""
+    """The quick way of a post beside `LogStore.put`, which can do all: the same bytes in all four files."""
     found = []
     for quick in (True, False):
         tmp_path = tmp_path_factory.mktemp("twin")
         f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_shared_logs=shared)
         queue = f.id.handle.session.posted.queue
-        queue.log_id, queue.seed, queue.quick = bytes(16), 0, quick
-        queue.defining.file.identity = bytes(16)
+        store = queue.store
+        store.records.log_id, store.records.seed, store.fast = bytes(16), 0, quick
+        store.definitions.file.identity = bytes(16)
         sets = [
             f.create_dataset("a", (12,), "f8"), f.create_dataset("b", (12, 5), "i2"),
             f.create_dataset("c", (0, 3), "i4", maxshape=(None, 3)), f.create_dataset("d", (12, 40, 40), "f4"),
@@ -197,11 +198,11 @@ def test_few_steps_and_many_make_the_same_log(
             values = np.asfortranarray(values) if turned else values
             x[first : first + number] = values
         assert not f.statistics().get("flushes")
-        ends = {suffix: getattr(queue.files, suffix[1:]).end for suffix in (".meta", ".data", ".commit", ".defs")}
-        files = {suffix: pathlib.Path(queue.files.path(suffix)).read_bytes()[:end] for suffix, end in ends.items()}
-        files[".commit"] = files[".commit"][queue._begins[3][1] :]
+        ends = {suffix: getattr(store.files, suffix[1:]).end for suffix in (".meta", ".data", ".commit", ".defs")}
+        files = {suffix: pathlib.Path(store.files.path(suffix)).read_bytes()[:end] for suffix, end in ends.items()}
+        files[".commit"] = files[".commit"][store._begins[3][1] :]
         # The header has the path.
-        files[".meta"] = files[".meta"][queue._begins[0][1] :]
-        found.append((files, queue.sequence, queue.entries, queue.rows, queue.weight()))
+        files[".meta"] = files[".meta"][store._begins[0][1] :]
+        found.append((files, store.records.sequence, store.records.entries, queue.backlog.rows, queue.weight()))
         f.close()
     assert found[0] == found[1]

@@ -58,7 +58,7 @@ if case == "reset":
         Tail.cut = cut  # type: ignore[method-assign]
     f.flush()
     if comm.rank == 0:
-        cut(f.id.handle.session.posted.queue.files.commit, 0)
+        cut(f.id.handle.session.posted.queue.stores[0].files.commit, 0)
     x[1] = 77.0
     with open(os.path.join(folder, "posted"), "w"):
         pass

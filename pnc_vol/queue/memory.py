@@ -1,0 +1,282 @@
+"""The memory store: posted bytes in one arena, in file form, appended in the order of posting.
+
+Knows: rows, lists of runs, arrays. Does not know: files, variables' places, ranks.
+
+Rules
+-----
+1. Data is in file form (type, big-endian), so that a flush writes it straight from the arena.
+2. The budget is never exceeded: a post that does not fit is refused. A row is charged with what planning it will cost,
+   so that a million tiny posts do not take more memory than one large one. A list of runs is charged once, however
+   many posts have it; they are planned a part at a time.
+3. A variable has either lists or rows in the open batch: which of two posts came later is then plain.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.extents.decomposition import LEAST_RUNS
+from pnc_vol.extents.model import Runs
+from pnc_vol.extents.selection import Selection
+from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.backlog import ROW_COST, Backlog
+from pnc_vol.queue.batches import Batch, MemoryBatch
+from pnc_vol.queue.rows import Listed, Tables
+from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, compact
+from pnc_vol.queue.stores import Capabilities, Store, StoreContext
+
+__all__ = ["MemoryStore"]
+
+Bytes = npt.NDArray[np.uint8]
+Parts = Iterator[tuple[Runs, npt.NDArray[Any]]]
+
+
+class MemoryStore(Store):
+    """Bytes in memory.
+
+    Attributes
+    ----------
+    position : int
+        Bytes of the arena that are in use.
+    """
+
+    capabilities = Capabilities(shares_lists=True)
+
+    def __init__(self, backlog: Backlog) -> None:
+        super().__init__(backlog)
+        self.position = 0
+        self._arena: Bytes | None = None
+        self._typed: dict[int, npt.NDArray[Any]] = {}
+
+    @classmethod
+    def open(cls, context: StoreContext) -> MemoryStore:
+        """A store for a queue."""
+        return cls(context.backlog)
+
+    @property
+    def arena(self) -> Bytes:
+        """uint8[budget]; the system gives memory for what was touched only."""
+        if self._arena is None:
+            self._arena = np.empty(self.backlog.budget, np.uint8)
+        return self._arena
+
+    def _arena_of(self, element: Element) -> npt.NDArray[Any]:
+        """The arena as elements of a type, kept: a view made for each post would take a tenth of its time."""
+        found = self._typed.get(element.nc_type)
+        if found is None:
+            whole = self.arena
+            found = whole[: whole.nbytes // element.itemsize * element.itemsize].view(element.file_dtype)
+            self._typed[element.nc_type] = found
+        return found
+
+    @property
+    def used(self) -> int:
+        """Bytes charged to the budget."""
+        backlog = self.backlog
+        return self.position + backlog.rows * ROW_COST + backlog.lists.nbytes
+
+    # ------------------------------------------------------------------------------------- posting
+
+    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+        # The path of most posts, about a microsecond: one look at the budget, one copy, one row. What it asks of
+        # other objects is taken into a local first.
+        element, backlog = node.element, self.backlog
+        itemsize = element.file_dtype.itemsize
+        first = -(-self.position // itemsize)
+        last = first + values.size
+        lists = backlog.lists
+        if last * itemsize + (backlog.rows + 1) * ROW_COST + lists.nbytes > backlog.budget or node.uid in lists.open:
+            return False
+        self._arena_of(element)[first:last] = values if values.ndim == 1 else values.reshape(-1)
+        self.position = last * itemsize
+        backlog.post(node.uid, request, start, last - first, first * itemsize, itemsize)
+        return True
+
+    def put(
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        selection: Selection | None,
+        one: tuple[int, int] | None,
+        found: Runs | None,
+        on_overflow: Overflow,
+    ) -> bool:
+        element, itemsize, backlog = node.element, node.element.itemsize, self.backlog
+        nbytes = values.size * itemsize
+        self._make_way(node.uid, found)
+        if one is not None and element.kind == "number" and values.dtype == element.dtype:
+            return self.put_run(node, request, values, one[0])
+        before_it, as_list = self.position, one is None and self._as_list(node.uid, found)
+        if as_list:
+            assert found is not None
+            address = self._take(nbytes, 0, itemsize, backlog.lists.cost(found))
+        else:
+            address = self._take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
+        if address < 0:
+            return False
+        room = self.arena[address : address + nbytes]
+        try:
+            to_file(values, element.file_dtype, room, on_overflow=on_overflow, what=node.name)
+        except BaseException:
+            self.position = before_it
+            raise
+        if one is not None:
+            backlog.post(node.uid, request, one[0], one[1], address, itemsize)
+        elif as_list:
+            assert found is not None
+            backlog.lists.add(node.uid, request, found, address, itemsize)
+        else:
+            backlog.post_runs(node.uid, request, found, address, itemsize)  # type: ignore[arg-type]
+        return True
+
+    def put_parts(self, node: DatasetNode, request: int, parts: Parts, cost: int, on_overflow: Overflow) -> bool:
+        """Take in very many runs as lists that are made part by part: all of it, or nothing.
+
+        All lists at once would take more memory than the data.
+
+        Parameters
+        ----------
+        parts : iterator of (Runs, array)
+            Runs, and the values that belong there, ready for `to_file`.
+        cost : int, bytes that all of it will be charged with at most.
+
+        Returns
+        -------
+        bool
+            False if there is no room within the budget.
+
+        Raises
+        ------
+        RangeError, DefinitionError
+            See `to_file`; nothing was posted.
+        """
+        if self.used + cost > self.backlog.budget:
+            return False
+        uid, lists = node.uid, self.backlog.lists
+        if uid in self.backlog.tables:
+            self.close_batch()
+        position, count, charged = self.position, len(lists.open.get(uid, ())), lists.nbytes
+        whole = False
+        try:
+            whole = all(self._put_part(node, request, compact(found), values, on_overflow) for found, values in parts)
+        finally:
+            if not whole:
+                self.position = position
+                lists.take_back(uid, count, charged)
+        return whole
+
+    def _put_part(
+        self, node: DatasetNode, request: int, found: Runs, values: npt.NDArray[Any], on_overflow: Overflow
+    ) -> bool:
+        element, itemsize, lists = node.element, node.element.itemsize, self.backlog.lists
+        nbytes = values.size * itemsize
+        address = self._take(nbytes, 0, itemsize, lists.cost(found))
+        if address < 0:
+            return False
+        to_file(
+            values,
+            element.file_dtype,
+            self.arena[address : address + nbytes],
+            on_overflow=on_overflow,
+            what=node.name,
+        )
+        lists.add(node.uid, request, found, address, itemsize)
+        return True
+
+    def _take(self, nbytes: int, rows: int, itemsize: int, besides: int = 0) -> int:
+        """Room for `nbytes` in the arena, and for rows and some bytes besides.
+
+        Returns
+        -------
+        int
+            Address, a multiple of `itemsize` (whose power of two part is what matters); -1 if the budget is used up.
+        """
+        backlog = self.backlog
+        address = -(-self.position // itemsize) * itemsize if itemsize > 1 else self.position
+        charged = (backlog.rows + rows) * ROW_COST + backlog.lists.nbytes + besides
+        if address + nbytes + charged > backlog.budget:
+            return -1
+        self.position = address + nbytes
+        return address
+
+    # ------------------------------------------------------------------------------- lists of runs
+
+    def _as_list(self, uid: int, found: Runs | None) -> bool:
+        if found is None or uid in self.backlog.tables:
+            return False
+        return len(found.start) >= LEAST_RUNS or uid in self.backlog.lists.open
+
+    def _make_way(self, uid: int, found: Runs | None) -> None:
+        """Before a post of rows where there are lists, or the other way round."""
+        if uid in self.backlog.lists.open:
+            if found is None and not self._expand(uid):
+                self.close_batch()
+        elif uid in self.backlog.tables and found is not None and len(found.start) >= LONG_LIST:
+            self.close_batch()
+
+    def _expand(self, uid: int) -> bool:
+        """Make rows of a variable's lists; False if they are too long for it."""
+        backlog = self.backlog
+        listed = backlog.lists.open[uid]
+        rows = sum(len(item.runs.start) for item in listed)
+        if rows >= LONG_LIST or self.used + rows * ROW_COST > backlog.budget:
+            return False
+        backlog.tables[uid] = array("q")
+        for item in listed:
+            backlog.post_runs(uid, item.request, item.runs, item.address, item.itemsize)
+        backlog.lists.nbytes -= LIST_COST * len(listed)
+        del backlog.lists.open[uid]
+        return True
+
+    # ------------------------------------------------------------------------------------- batches
+
+    def close_batch(self) -> None:
+        backlog = self.backlog
+        if backlog.tables or backlog.lists.open:
+            tables = Tables(backlog.take_tables())
+            self.add(MemoryBatch(tables, self.arena, backlog.lists.close(), self))
+
+    def open_batch(self, uid: int) -> Batch:
+        return MemoryBatch({}, self.arena)
+
+    def open_lists(self, uid: int) -> Batch | None:
+        listed = self.backlog.lists.open
+        if uid not in listed or self._expand(uid):
+            return None
+        return MemoryBatch({}, self.arena, {uid: listed[uid]})
+
+    def retain(self, left: Sequence[Batch]) -> int:
+        self.batches = list(left)
+        listed = self._listed()
+        if self.backlog.lists.nbytes:
+            self.backlog.lists.recount(listed)
+        if not left:
+            self.position = 0
+            return 0
+        rows = sum(sum(batch.sizes(uid)) for batch in left for uid in batch.uids())
+        return rows - sum(len(item.runs.start) for item in listed)
+
+    def _listed(self) -> list[Listed]:
+        """The lists of the closed batches."""
+        # Asked at every flush: not by variable, of which there may be very many.
+        found = [cast(MemoryBatch, batch).listed for batch in self.batches]
+        return [item for listed in found for items in listed.values() for item in items]
+
+    def weight(self) -> tuple[int, int]:
+        items = self._listed()
+        for listed in self.backlog.lists.open.values():
+            items += listed
+        return sum(len(item.runs.start) for item in items), self.position
+
+    def close(self, *, flushed: bool, empty: bool) -> None:
+        self.position, self._arena = 0, None
+        self.batches = []
+        self._typed.clear()

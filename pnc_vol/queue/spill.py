@@ -1,0 +1,172 @@
+"""The spill file: where what memory does not hold is kept until the flush.
+
+Knows: batches, one driver. Does not know: variables' places, headers, ranks, who posts.
+
+Rules
+-----
+1. What goes there is data and rows of whole batches, when memory is full and their places in the file are not agreed.
+2. A drain does not write it: reading it back takes the memory that the drain is to make.
+3. The file is private, has no name, and is opened when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.model import Extents, Int64, one_extent
+from pnc_vol.queue.batches import Batch, RowsOf
+from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows
+
+__all__ = ["SpillFile", "SpilledBatch", "SpilledSome"]
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class SpillFile:
+    """Batches that were moved out of memory.
+
+    Parameters
+    ----------
+    open_file : callable
+        Opens a driver on a new, private file.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes that went there so far, for statistics.
+    """
+
+    def __init__(self, open_file: Callable[[], Driver]) -> None:
+        self.nbytes = 0
+        self._open_file = open_file
+        self._driver: Driver | None = None
+        self._end = 0
+
+    def take(self, batches: Sequence[Batch], data: Bytes) -> list[Batch]:
+        """The same batches, with their rows and bytes in the file.
+
+        Parameters
+        ----------
+        data : uint8[n], all their bytes, by address.
+
+        Raises
+        ------
+        OSError
+            There is no room for them; what is in the file already is as it was.
+        """
+        if self._driver is None:
+            self._driver = self._open_file()
+        driver = self._driver
+        base = -(-self._end // 8) * 8
+        driver.write(one_extent(base, data.nbytes), data)
+        end = -(-(base + data.nbytes) // 8) * 8
+        spilled: list[Batch] = []
+        for batch in batches:
+            where = {}
+            for uid in batch.uids():
+                where[uid] = (end, 0)
+                for item in batch.items(uid):
+                    rows = np.ascontiguousarray(item.rows() if isinstance(item, Listed) else item)
+                    driver.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
+                    where[uid] = (where[uid][0], where[uid][1] + len(rows))
+                    end += rows.nbytes
+            spilled.append(SpilledBatch(self, driver, base, data.nbytes, where))
+        self.nbytes += end - base
+        self._end = end
+        return spilled
+
+    def retain(self, left: Sequence[Batch]) -> None:
+        """Of its batches only these are left: without any the file is emptied."""
+        if not left and self._end and self._driver is not None:
+            self._end = 0
+            self._driver.resize(0)
+
+    def close(self) -> None:
+        """Give the file up."""
+        if self._driver is not None:
+            with suppress(OSError):
+                # Nobody will read it again.
+                self._driver.close()
+            self._driver = None
+
+
+class SpilledBatch:
+    """Bytes and rows that were moved to the spill file.
+
+    base : int, bytes from the start of the spill file to the batch.
+    where : mapping of uid to (offset, rows) of its rows in the spill file.
+    """
+
+    drains = streamed = False
+    whole = None
+
+    def __init__(
+        self, store: SpillFile, spill: Driver, base: int, nbytes: int, where: Mapping[int, tuple[int, int]]
+    ) -> None:
+        self.store = store
+        self.spill = spill
+        self.base = base
+        self.size = nbytes
+        self.where = dict(where)
+
+    def uids(self) -> list[int]:
+        return list(self.where)
+
+    def rows(self, uid: int) -> Rows:
+        offset, count = self.where.get(uid, (0, 0))
+        found = np.empty((count, COLUMNS), np.int64)
+        if count:
+            self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
+        return found
+
+    def items(self, uid: int) -> Sequence[Item]:
+        return [self.rows(uid)]
+
+    def sizes(self, uid: int) -> list[int]:
+        return [self.where.get(uid, (0, 0))[1]]
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        return SpilledSome(self, rows)
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        if any(map(len, rows.values())):
+            return self.keep({uid: found for uid, found in self._all(rows).items() if len(found)})
+        where = {uid: found for uid, found in self.where.items() if uid not in rows}
+        return SpilledBatch(self.store, self.spill, self.base, self.size, where)
+
+    def _all(self, rows: Mapping[int, Rows]) -> dict[int, Rows]:
+        return {uid: rows[uid] if uid in rows else self.rows(uid) for uid in self.where}
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.spill.read(Extents(address + self.base, nbytes, target_place), target)
+
+    def load(self, room: Bytes) -> Bytes:
+        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
+        self.spill.read(one_extent(self.base, self.size), whole)
+        return whole
+
+
+class SpilledSome(RowsOf):
+    """What is left of a spilled batch when some of its requests are done."""
+
+    drains = False
+
+    def __init__(self, before: SpilledBatch, rows: Mapping[int, Rows]) -> None:
+        super().__init__(rows)
+        self.before = before
+        self.store = before.store
+        self.size = before.size
+
+    def keep(self, rows: Mapping[int, Rows]) -> SpilledSome:
+        return SpilledSome(self.before, rows)
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.before.copy(uid, target, target_place, address, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        return self.before.load(room)

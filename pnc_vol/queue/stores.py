@@ -1,0 +1,307 @@
+"""Queue stores: where posted bytes are kept until they are written. The protocol, and the register of names.
+
+Knows: what a store must do and may declare. Does not know: any store.
+
+Rules
+-----
+1. A store takes a post whole or says no; a `False` leaves nothing behind. Rows go to the backlog, which all stores of
+   a queue share; bytes are kept by the store until its batches are done.
+2. What a store can do is declared in `Store.capabilities`; nobody asks for its class.
+3. A store is named by the option ``store``, and ``nc_burst_buf=enable`` means ``store="log"``. A store of this package
+   is imported when it is first named; one of another package is found by its entry point in the group
+   ``pnc_vol.stores``, which is searched only for a name that is not known yet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy.typing as npt
+
+from pnc_vol.comm import Comm
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.extents.model import Runs
+from pnc_vol.extents.selection import Selection
+from pnc_vol.format.convert import Overflow
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.options import Options
+from pnc_vol.queue.backlog import Backlog
+from pnc_vol.queue.batches import Batch
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["Capabilities", "Store", "StoreContext", "open_store", "register", "registered"]
+
+GROUP = "pnc_vol.stores"
+
+_BUILTIN = {
+    "log": "pnc_vol.log.beginning:begin_log",
+    "memory": "pnc_vol.queue.memory:MemoryStore.open",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a queue may rely on, and has to do, when posts go to a store.
+
+    survives_kill : bool
+        What was posted outlives the process, and a recovery finds it.
+    logged : bool
+        What was posted is kept until the header is written, whatever was drained: a drain alone makes no room, a
+        whole flush does. All ranks say that they are done before one of them closes such a store.
+    shares_lists : bool
+        A list of runs is kept once for all posts that have it.
+    user_arrays : bool
+        An array that ``iput`` is given may stay with the user until the request is complete; a store that must copy
+        what it is given says False.
+    """
+
+    survives_kill: bool = False
+    logged: bool = False
+    shares_lists: bool = False
+    user_arrays: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContext:
+    """What a store is opened with.
+
+    backlog : Backlog, of the queue.
+    options : Options, of the file.
+    comm : Comm, of the file; opening a store is collective.
+    disk : StoredFile, what is on disk: the path, the header that it has now.
+    """
+
+    backlog: Backlog
+    options: Options
+    comm: Comm
+    disk: StoredFile
+
+
+class Store:
+    """A place for posted bytes.
+
+    Derive from it and override `put`, `close_batch` and `open_batch`; the rest has a default.
+
+    Parameters
+    ----------
+    backlog : Backlog
+        The rows of the queue that the store belongs to.
+
+    Attributes
+    ----------
+    batches : list of Batch
+        The closed batches that this store made and that are not written.
+    usable : bool
+        Whether it takes posts; if not, they go to memory.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    def __init__(self, backlog: Backlog) -> None:
+        self.backlog = backlog
+        self.batches: list[Batch] = []
+        self.usable = True
+
+    # ------------------------------------------------------------------------------------- posting
+
+    def put(
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        selection: Selection | None,
+        one: tuple[int, int] | None,
+        found: Runs | None,
+        on_overflow: Overflow,
+    ) -> bool:
+        """Take in what is to be written.
+
+        Parameters
+        ----------
+        node : DatasetNode
+        request : int
+        values : ndarray, ready for `to_file`.
+        selection : Selection or None
+            Where the elements are, as the user said it, if the values are all of it.
+        one : (start, count) or None
+            The elements, where they are one run that crosses no record.
+        found : Runs or None
+            The elements; needed if `one` is None.
+        on_overflow : "raise" or "clip"
+
+        Returns
+        -------
+        bool
+            False if there is no room; nothing was taken in.
+
+        Raises
+        ------
+        RangeError, DefinitionError
+            See `to_file`; nothing was posted.
+        """
+        raise NotImplementedError
+
+    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+        """As `put`, for what most posts are: numbers of the variable's own type, one run that crosses no record.
+
+        False also means: ask `put`.
+        """
+        return False
+
+    # ------------------------------------------------------------------------------------- batches
+
+    def close_batch(self) -> None:
+        """Make batches of the open rows, with `add`; later posts go to new ones."""
+        raise NotImplementedError
+
+    def add(self, batch: Batch) -> None:
+        """Append a batch to the backlog."""
+        self.batches.append(batch)
+        self.backlog.closed.append(batch)
+
+    def open_batch(self, uid: int) -> Batch:
+        """The bytes of a variable's open rows, for reads; its own rows are not asked for."""
+        raise NotImplementedError
+
+    def open_lists(self, uid: int) -> Batch | None:
+        """A batch of the lists of runs that a variable has in the open batch; None if it has none."""
+        return None
+
+    def retain(self, left: Sequence[Batch]) -> int:
+        """Of its closed batches these are left; give up what the others took.
+
+        Returns
+        -------
+        int
+            Rows of these that are in memory.
+        """
+        self.batches = list(left)
+        return sum(sum(batch.sizes(uid)) for batch in left for uid in batch.uids())
+
+    def weight(self) -> tuple[int, int]:
+        """Runs that are not in rows, and bytes, of the closed batches and the open one."""
+        return 0, sum(batch.size for batch in self.batches)
+
+    # ------------------------------------------------------------------------------ what it is told
+
+    def cancel(self, requests: set[int]) -> None:
+        """Requests are about to be dropped.
+
+        Raises
+        ------
+        OSError
+            It cannot be recorded; nothing is dropped then.
+        """
+
+    def cut(self, node: DatasetNode, count: int) -> bool:
+        """A record variable's rows from element `count` on are about to be dropped; False if it cannot be recorded."""
+        return True
+
+    def about_to_flush(self, *, active: bool) -> None:
+        """A flush begins.
+
+        Parameters
+        ----------
+        active : bool, posts go to this store now.
+
+        Raises
+        ------
+        PncVolError
+            What was posted cannot be written.
+        """
+
+    def about_to_write(self, header: bytes) -> None:
+        """The file gets a new header."""
+
+    def settled(self) -> bool:
+        """All that was posted is in the file, header included; returns whether posts may go here again."""
+        return True
+
+    def hints(self) -> dict[str, str]:
+        """Hints in force, by PnetCDF's names."""
+        return {}
+
+    def close(self, *, flushed: bool, empty: bool) -> None:
+        """Give everything back.
+
+        Parameters
+        ----------
+        flushed : bool, all that was posted on all ranks is in the file.
+        empty : bool, nothing is in the backlog.
+        """
+
+
+# ------------------------------------------------------------------------------------------ names
+
+Factory = Callable[[StoreContext], Store]
+
+_registry: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Let the option ``store`` name a store.
+
+    Parameters
+    ----------
+    name : str
+        A word of letters, digits, ``-`` and ``_``. A second store of the same name replaces the first.
+    factory : callable
+        Takes a `StoreContext`, returns a `Store`; it is called on all ranks, and may use the communicator.
+
+    Raises
+    ------
+    ValueError
+        The name is no such word.
+    """
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"A store's name is a word of letters, digits, '-' and '_', not {name!r}")
+    _registry[name] = factory
+
+
+def registered() -> list[str]:
+    """All names that the option ``store`` may have, sorted.
+
+    Examples
+    --------
+    >>> {"log", "memory"} <= set(registered())
+    True
+    """
+    return sorted({*_BUILTIN, *_registry, *_entry_points()})
+
+
+def open_store(name: str, context: StoreContext) -> Store:
+    """Open a store by its name (collective).
+
+    Raises
+    ------
+    ValueError
+        There is no store of this name.
+    OSError
+        It cannot be opened.
+    """
+    factory = _registry.get(name)
+    if factory is None and name in _BUILTIN:
+        module, _, path = _BUILTIN[name].partition(":")
+        found: Any = importlib.import_module(module)
+        for step in path.split("."):
+            found = getattr(found, step)
+        factory = found
+    elif factory is None:
+        point = _entry_points().get(name)
+        if point is None:
+            raise ValueError(f"option store={name!r}: one of {', '.join(registered())} is needed")
+        factory = point.load()
+    assert factory is not None
+    return factory(context)
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # takes as long to import as the rest of the package
+
+    return {point.name: point for point in entry_points(group=GROUP)}
