@@ -109,8 +109,8 @@ from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters
-    from pnc_vol.api.absent import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.blocks import MultiBlockSlice
+    from pnc_vol.api.hdf5_drivers import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.patching import patch
     from pnc_vol.api.recovery import replay
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
@@ -223,7 +223,7 @@ _LATER = {
     "replay": "api.recovery",
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
-    **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.absent"),
+    **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.hdf5_drivers"),
 }
 """Names that few programs use, and where they are: loaded when they are asked for."""
 

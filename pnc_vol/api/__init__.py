@@ -3,7 +3,7 @@
 ===================  ==============================================================================
 `file`               `File`; `opening`: its keywords checked, a file opened
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
-                     `referring` for the references in a copy; `paths`: from a name to an object; `linking`: links
+                     `copied_references`; `paths`: from a name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;
                      `regions`: references to elements; `blocks`: rare kinds of index, `MultiBlockSlice`
 `create`             the checks of ``create_dataset``, fill values; `ignored_options`: chunks and filters, which CDF
@@ -11,8 +11,8 @@
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes
 `objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits
-`ids`                ``obj.id``; `stored`: its answers about type, space and creation properties
-`module`             is_hdf5, get_config, version; `absent`: register_driver; `virtual`: VirtualLayout
+`ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
+`module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides
 `recovery`           ``replay()``
 ===================  ==============================================================================

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api import paths
+from pnc_vol.api.copied_references import BLOCK_BYTES, Made, expand_references
 from pnc_vol.api.create import check_version
 from pnc_vol.api.linking import expander
 from pnc_vol.api.objects import HLObject, class_of
-from pnc_vol.api.referring import BLOCK_BYTES, Made, expand_references
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select

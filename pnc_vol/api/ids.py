@@ -1,7 +1,7 @@
 """What `.id` is: which object of which open file a handle stands for.
 
 Knows: sessions and nodes of the tree. Does not know: h5py's low-level
-functions; what they tell of a dataset is in `stored`.
+functions; what they tell of a dataset is in `storage_info`.
 
 Rules
 -----
@@ -25,18 +25,18 @@ from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnl
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api.stored import CreationProperties, GroupProperties, Space, StoredType
+    from pnc_vol.api.storage_info import CreationProperties, GroupProperties, Space, StoredType
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
 
-def _stored() -> ModuleType:
+def _storage_info() -> ModuleType:
     # Few programs ask for HDF5's view of a dataset: what answers is not loaded with the package.
-    from pnc_vol.api import stored
+    from pnc_vol.api import storage_info
 
-    return stored
+    return storage_info
 
 
 @dataclass(eq=False)
@@ -116,11 +116,11 @@ class AttributeID(NamedTuple):
 
     def get_type(self) -> StoredType:
         """The type of its values."""
-        return _stored().StoredType(self.dtype)  # type: ignore[no-any-return]
+        return _storage_info().StoredType(self.dtype)  # type: ignore[no-any-return]
 
     def get_space(self) -> Space:
         """The shape."""
-        return _stored().Space(self.shape, self.shape)  # type: ignore[no-any-return]
+        return _storage_info().Space(self.shape, self.shape)  # type: ignore[no-any-return]
 
 
 def attached(node: GroupNode | DatasetNode) -> bool:
@@ -234,7 +234,7 @@ class GroupID(ObjectID):
 
     def get_create_plist(self) -> GroupProperties:
         """How the group was made."""
-        return _stored().GroupProperties(self.check_node().order is not None)  # type: ignore[no-any-return]
+        return _storage_info().GroupProperties(self.check_node().order is not None)  # type: ignore[no-any-return]
 
 
 class FileID(GroupID):
@@ -311,20 +311,20 @@ class DatasetID(ObjectID):
 
     def get_type(self) -> StoredType:
         """The type of the elements."""
-        return _stored().StoredType(self.dtype)  # type: ignore[no-any-return]
+        return _storage_info().StoredType(self.dtype)  # type: ignore[no-any-return]
 
     def get_space(self) -> Space:
         """The shape."""
         node = self.check_node()
-        return _stored().Space(node.shape, node.shape if node.maxshape is None else node.maxshape)  # type: ignore[no-any-return]
+        return _storage_info().Space(node.shape, node.shape if node.maxshape is None else node.maxshape)  # type: ignore[no-any-return]
 
     def get_create_plist(self) -> CreationProperties:
         """How the dataset was asked to be stored."""
-        return _stored().creation_properties(self.check_node())  # type: ignore[no-any-return]
+        return _storage_info().creation_properties(self.check_node())  # type: ignore[no-any-return]
 
     def get_storage_size(self) -> int:
         """Bytes that the elements take in the file."""
-        return _stored().storage_size(self.check_node())  # type: ignore[no-any-return]
+        return _storage_info().storage_size(self.check_node())  # type: ignore[no-any-return]
 
     def get_offset(self) -> int | None:
         """Bytes from the start of the file to the elements; None if they are not all in one place, or not there yet."""

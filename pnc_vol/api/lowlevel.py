@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from pnc_vol.api import ids, stored
+from pnc_vol.api import ids, storage_info
 from pnc_vol.api.ignored_options import FILTER_IDS
 from pnc_vol.api.module import get_config, is_hdf5, version
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink
@@ -53,7 +53,7 @@ _H5S = {
 _H5T = {
     "ORDER_LE": 0, "ORDER_BE": 1, "ORDER_VAX": 2, "ORDER_NONE": 4, "SGN_NONE": 0, "SGN_2": 1,
     "STR_NULLTERM": 0, "STR_NULLPAD": 1, "STR_SPACEPAD": 2, "CSET_ASCII": 0, "CSET_UTF8": 1, "VARIABLE": UNLIMITED,
-    **stored.CLASSES,
+    **storage_info.CLASSES,
 }  # fmt: skip
 _H5Z = {
     "FILTER_ERROR": -1, "FILTER_NONE": 0, "FILTER_ALL": 0, "FILTER_DEFLATE": 1, "FILTER_SHUFFLE": 2,
@@ -131,10 +131,10 @@ def contents() -> dict[str, dict[str, Any]]:
         "h5f": {**_H5F, "FileID": ids.FileID, "is_hdf5": is_hdf5},
         "h5g": {"GroupID": ids.GroupID},
         "h5l": {"TYPE_HARD": 0, "TYPE_SOFT": 1, "TYPE_EXTERNAL": 64},
-        "h5p": {"CRT_ORDER_TRACKED": stored.TRACKED, "CRT_ORDER_INDEXED": stored.INDEXED},
+        "h5p": {"CRT_ORDER_TRACKED": storage_info.TRACKED, "CRT_ORDER_INDEXED": storage_info.INDEXED},
         "h5r": {"OBJECT": 0, "DATASET_REGION": 1, "Reference": Reference, "RegionReference": RegionReference},
-        "h5s": {**_H5S, "UNLIMITED": UNLIMITED, "SpaceID": stored.Space},
-        "h5t": {**_H5T, **types_, "TypeID": stored.StoredType},
+        "h5s": {**_H5S, "UNLIMITED": UNLIMITED, "SpaceID": storage_info.Space},
+        "h5t": {**_H5T, **types_, "TypeID": storage_info.StoredType},
         "h5z": {**_H5Z, "filter_avail": filter_avail},
         "_hl.links": {"HardLink": HardLink, "SoftLink": SoftLink, "ExternalLink": ExternalLink},
         "_hl.base": {

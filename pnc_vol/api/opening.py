@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol import comm as communicators
 from pnc_vol import options
-from pnc_vol.api.absent import registered_drivers
+from pnc_vol.api.hdf5_drivers import registered_drivers
 from pnc_vol.api.ids import Handle
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object

@@ -1,22 +1,22 @@
 """The command ``pnc-vol``: one module per verb.
 
-=============  ==================================================================================
-`main`         the entry point; says which extra to install if typer is missing
-`app`          the table of verbs; each is loaded when it is asked for
-`show`         safe text, errors in one line, exit codes
-`convert`      the verb: HDF5 to NetCDF and back
-`dump`         the verb: a file as CDL, with `cdl`: CDL as ncdump prints it
-`ls`           the verb: the tree of a file
-`check`        the verb: a file against the format
-`diff`         the verb: two files compared, with `comparing`: what differs
-`repack`       the verb: space given back
-`log`          the verb: burst-buffer logs printed
-`replay`       the verb: burst-buffer logs written into their file
-`run`          the verb: a script with pnc_vol in the place of h5py; ``children/`` for the processes it starts
-`plan`         the verb: what each flush of a script writes, with `dry_run`: on copies of the files
-`demo`         the verb: an example from HDF5 to NetCDF and back
-`stored`       headers and values read straight from a classic file
-=============  ==================================================================================
+==============  =================================================================================
+`main`          the entry point; says which extra to install if typer is missing
+`app`           the table of verbs; each is loaded when it is asked for
+`show`          safe text, errors in one line, exit codes; `shared_options`: options of several verbs
+`convert`       the verb: HDF5 to NetCDF and back
+`dump`          the verb: a file as CDL, with `cdl`: CDL as ncdump prints it
+`ls`            the verb: the tree of a file
+`check`         the verb: a file against the format
+`diff`          the verb: two files compared, with `comparing`: what differs
+`repack`        the verb: space given back
+`log`           the verb: burst-buffer logs printed
+`replay`        the verb: burst-buffer logs written into their file
+`run`           the verb: a script with pnc_vol in the place of h5py; ``children/`` for the processes it starts
+`plan`          the verb: what each flush of a script writes, with `dry_run`: on copies of the files
+`demo`          the verb: an example from HDF5 to NetCDF and back
+`classic_file`  headers and values read straight from a classic file
+==============  =================================================================================
 
 A module of a verb imports at its top what the verb needs; ``pnc-vol --help`` imports none of them.
 """

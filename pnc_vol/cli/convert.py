@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pnc_vol.cli.shared_options import AllowSparse, FollowExternal
 from pnc_vol.cli.show import counted, expected, fail, human, safe
 from pnc_vol.interop.hdf5 import LossError, convert
 from pnc_vol.interop.report import Report
@@ -42,12 +43,8 @@ def command(
         str | None, typer.Option("--format", help="Of a NetCDF file: CDF-1, CDF-2 or CDF-5 (the default).")
     ] = None,
     compression: Annotated[str | None, typer.Option("--compression", help="Of an HDF5 file: gzip, lzf.")] = None,
-    follow_external: Annotated[
-        bool, typer.Option("--follow-external", help="Copy what an HDF5 file keeps in other files, too.")
-    ] = False,
-    allow_sparse: Annotated[
-        bool, typer.Option("--allow-sparse", help="Convert a file that claims far more values than it holds.")
-    ] = False,
+    follow_external: FollowExternal = False,
+    allow_sparse: AllowSparse = False,
     block: Annotated[int, typer.Option("--block-mib", min=1, help="MiB of values held at once.")] = 16,
 ) -> None:
     """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and say what was kept."""

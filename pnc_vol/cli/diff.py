@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.comparing import Comparison
+from pnc_vol.cli.shared_options import AllowSparse, FollowExternal
 from pnc_vol.cli.show import expected, fail, safe
 from pnc_vol.interop.hdf5 import open_either
 from pnc_vol.interop.space import claim_of, refuse_sparse
@@ -25,12 +26,8 @@ def command(
         str | None,
         typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Equal: |a-b| <= ABS, or <= REL*max(|a|,|b|)."),
     ] = None,
-    follow_external: Annotated[
-        bool, typer.Option("--follow-external", help="Read what an HDF5 file keeps in other files, too.")
-    ] = False,
-    allow_sparse: Annotated[
-        bool, typer.Option("--allow-sparse", help="Compare files that claim far more values than they hold.")
-    ] = False,
+    follow_external: FollowExternal = False,
+    allow_sparse: AllowSparse = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
 ) -> None:
     """Compare objects, attributes, dimensions and values. Exit code: 0 same, 1 different, 2 trouble."""

@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli import cdl
+from pnc_vol.cli.classic_file import StoredFile
+from pnc_vol.cli.shared_options import AllowSparse
 from pnc_vol.cli.show import FAILED, expected, fail
-from pnc_vol.cli.stored import StoredFile
 from pnc_vol.format import sizes
 from pnc_vol.format.types import CHAR
 from pnc_vol.interop.space import claim_of_header, refuse_sparse
@@ -41,9 +42,7 @@ def command(
     variables: Annotated[
         str | None, typer.Option("-v", "--variables", metavar="NAME,...", help="Data of these variables only.")
     ] = None,
-    allow_sparse: Annotated[
-        bool, typer.Option("--allow-sparse", help="Print the values of a file that claims far more than it holds.")
-    ] = False,
+    allow_sparse: AllowSparse = False,
 ) -> None:
     """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
 

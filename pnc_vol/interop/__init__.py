@@ -2,7 +2,7 @@
 
 ==================  =============================================================================
 `hdf5`              ``convert``, `open_either`: HDF5 files to NetCDF files and back
-`transfer`          the objects of one open file copied into another
+`transfer`          the objects of one open file copied into another, with `copied_values`: their values
 `references`        references of one file as references of the other
 `writing_hdf5`      values written to HDF5 exactly as they are
 `inspect_hdf5`      questions about objects of h5py or of ours

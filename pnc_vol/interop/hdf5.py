@@ -30,6 +30,7 @@ from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place, mode_of_new, name_new
 from pnc_vol.errors import NotCDFError
 from pnc_vol.interop import inspect_hdf5, space
+from pnc_vol.interop.copied_values import CopiedValues
 from pnc_vol.interop.optional import require_h5py
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
@@ -254,11 +255,17 @@ def convert(
                 writer,
                 ledger,
                 to_netcdf=kind == "hdf5",
-                block_bytes=block_bytes,
-                progress=progress,
+                values=CopiedValues(
+                    reader,
+                    writer,
+                    ledger,
+                    to_netcdf=kind == "hdf5",
+                    block_bytes=block_bytes,
+                    progress=progress,
+                    widest=partial(_check_strings, source, target, allow=allow_sparse),
+                ),
                 storage=storage,
                 follow_external=follow_external,
-                widest=partial(_check_strings, source, target, allow=allow_sparse),
             ).run()
         if strict and ledger.lost:
             first = ledger.lost[0]

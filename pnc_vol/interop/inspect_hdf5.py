@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pnc_vol.api.referring import refers
+from pnc_vol.api.copied_references import refers
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import is_nameless

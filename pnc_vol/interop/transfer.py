@@ -15,29 +15,23 @@ Rules
 
 from __future__ import annotations
 
-import errno
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
-from pnc_vol.extents.blocks import blocks
 from pnc_vol.interop import inspect_hdf5, notes, writing_hdf5
+from pnc_vol.interop.copied_values import CopiedValues
 from pnc_vol.interop.other_files import outside
-from pnc_vol.interop.references import References
 from pnc_vol.interop.report import Ledger
-from pnc_vol.mapping.special import Empty, check_string_dtype
+from pnc_vol.mapping.special import Empty
 
 __all__ = ["Transfer"]
 
 #: What a target raises when it cannot hold something, as opposed to failing at it.
 REFUSALS = (DefinitionError, NotYetError, NameExistsError, RangeError, TypeError, ValueError, NotImplementedError)
-
-STRING = 16
-"""Bytes of a string of varying length in an HDF5 file, besides its characters."""
 
 
 class Transfer:
@@ -51,15 +45,12 @@ class Transfer:
         Gets counts and notes.
     to_netcdf : bool
         The target is ours, the source is h5py's; else the other way round.
-    block_bytes : int
-    progress : callable or None
-        ``progress(done, total, path)`` in bytes.
+    values : CopiedValues
+        Copies the values when all is defined.
     storage : dict
         Keywords for the target's datasets that have a shape.
     follow_external : bool
         Copy values that HDF5 keeps in other files.
-    widest : callable, optional
-        ``widest(path, nbytes, held)`` may refuse strings that take `nbytes` in the target and `held` in the source.
     """
 
     def __init__(
@@ -69,21 +60,16 @@ class Transfer:
         ledger: Ledger,
         *,
         to_netcdf: bool,
-        block_bytes: int,
-        progress: Callable[[int, int, str], None] | None,
+        values: CopiedValues,
         storage: dict[str, Any],
         follow_external: bool = False,
-        widest: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self.source, self.target, self.ledger = source, target, ledger
         self.follow_external = follow_external
-        self.widest = widest
-        self.references = References(source, target, to_netcdf=to_netcdf)
+        self.values, self.references = values, values.references
         self.later: list[tuple[Any, Any]] = []
         """Objects, of the source and of the target, whose attributes hold references."""
         self.to_netcdf = to_netcdf
-        self.block_bytes = block_bytes
-        self.progress = progress
         self.storage = storage
         self.copied: list[str] = []
         """Paths of the datasets in the target, in order of definition."""
@@ -93,7 +79,6 @@ class Transfer:
         """Scales that were made in an HDF5 file for dimensions of NetCDF that have no variable."""
         self.objects: dict[Any, str] = {}
         """Objects of the source that have several names: the path under which each was copied."""
-        self.total = self.done = 0
 
     def run(self) -> None:
         """Define all, then copy all values.
@@ -115,7 +100,7 @@ class Transfer:
         for path in sorted(self.scales.keys() - used):
             self.ledger.lose(path, "dimension", "no dataset that was kept uses it")
         for path in self.copied:
-            self.values(path)
+            self.values.copy(path)
         self.target.flush()
         notes.of_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
         if self.to_netcdf:
@@ -211,7 +196,7 @@ class Transfer:
         self.copied.append(path)
         self.references.note(source, path)
         if source.shape is not None:
-            self.total += source.size * source.dtype.itemsize
+            self.values.total += source.size * source.dtype.itemsize
         if self.to_netcdf:
             details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
             copied = f"{there} (the values were copied)" if there else ""
@@ -279,21 +264,12 @@ class Transfer:
             target.attrs.create(name, self.empty(own))
             return
         if inspect_hdf5.refers(dtype):
-            with self.noted(where):
+            with self.values.noted(where):
                 value = self.references.values(value, dtype, shape)
         if self.to_netcdf:
             target.attrs.create(name, value, shape=shape, dtype=own)
         else:
             writing_hdf5.create_attribute(target, name, value, shape, own)
-
-    @contextmanager
-    def noted(self, where: str) -> Iterator[None]:
-        """Note as lost the references translated meanwhile that lead to nothing in the target."""
-        before = self.references.missing
-        yield
-        if count := self.references.missing - before:
-            what = f"{count} reference{'s' if count > 1 else ''}"
-            self.ledger.lose(where, what, "the target has not what they lead to; they are null")
 
     # ------------------------------------------------------------------------------------ scales and labels
 
@@ -361,76 +337,3 @@ class Transfer:
         if self.objects and self.to_netcdf:
             return self.objects.get(self.source[path], path)
         return path
-
-    # ----------------------------------------------------------------------------------------------- values
-
-    def values(self, path: str) -> None:
-        """Copy the values of one dataset, block by block."""
-        source, target = self.source[path], self.target[path]
-        shape = source.shape
-        if shape is None or 0 in shape:
-            return
-        varying = check_string_dtype(source.dtype) is not None and source.dtype.kind == "O"
-        itemsize = inspect_hdf5.bytes_in_memory(source)
-        chunks = getattr(source if self.to_netcdf else target, "chunks", None)
-        if varying and self.to_netcdf:
-            itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widest_first(source, target, itemsize, chunks)
-        for block in blocks(shape, itemsize, self.block_bytes, chunks):
-            data = _read(source, block or ())
-            self.put(path, source, target, block, data)
-            nbytes = np.asarray(data).size * source.dtype.itemsize
-            self.ledger.bytes += nbytes
-            self.done += nbytes
-            if self.progress is not None:
-                self.progress(self.done, self.total, path)
-
-    def put(self, path: str, source: Any, target: Any, block: tuple[slice, ...], data: Any) -> None:
-        """Write a block of values of the source to the target."""
-        if inspect_hdf5.refers(source.dtype):
-            with self.noted(path):
-                data = self.references.values(data, source.dtype, tuple(axis.stop - axis.start for axis in block))
-        if self.to_netcdf:
-            target[block or ()] = data
-        else:
-            writing_hdf5.write_block(target, block, data)
-
-    def widest_first(self, source: Any, target: Any, itemsize: int, chunks: Any) -> int:
-        """Write the longest string before all others: a wider string later would lay the variable out anew.
-
-        Returns
-        -------
-        int
-            Its bytes.
-        """
-        longest, where, held = 0, (), 0
-        for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
-            texts = np.asarray(_read(source, block or ()), dtype=object)
-            lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
-            held += int(lengths.sum()) + STRING * lengths.size
-            if lengths.size and lengths.max() > longest:
-                longest = int(lengths.max())
-                at = np.unravel_index(int(lengths.argmax()), texts.shape)
-                where = tuple(int(i) + axis.start for i, axis in zip(at, block, strict=True))
-        if self.widest is not None:
-            self.widest(source.name, longest * source.size, held)
-        if longest:
-            target[where or ()] = source[where or ()]
-        return longest
-
-
-def _read(source: Any, selection: tuple[slice, ...]) -> Any:
-    """A block of values.
-
-    Raises
-    ------
-    OSError
-        With the dataset's name, which the libraries' own errors lack.
-    """
-    try:
-        return source[selection]
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
-        raise OSError(getattr(error, "errno", None) or errno.EIO, f"{source.name} cannot be read: {error}") from error
-
-
-def _bytes(text: Any) -> bytes:
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text

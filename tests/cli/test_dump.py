@@ -168,10 +168,10 @@ def random_file(path, rng, fmt):
 @pytest.mark.parametrize("block", [7, 50, 1 << 16])
 def test_random_files_in_blocks_of_any_size(tmp_path, ncdump, verb, monkeypatch, fmt, block):
     """Rows, records and lines may end anywhere within a block."""
-    from pnc_vol.cli import stored
+    from pnc_vol.cli import classic_file
 
-    monkeypatch.setattr(stored, "BLOCK_VALUES", block)
-    monkeypatch.setattr(stored, "BLOCK_BYTES", 16 * block)
+    monkeypatch.setattr(classic_file, "BLOCK_VALUES", block)
+    monkeypatch.setattr(classic_file, "BLOCK_BYTES", 16 * block)
     rng = np.random.default_rng(block)
     for i in range(4):
         path = tmp_path / f"r{i}.nc"
