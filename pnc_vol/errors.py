@@ -139,7 +139,7 @@ class LimitError(FormatError):
 
 
 class ShortFileError(FormatError):
-    """Data that the header promises is beyond the end of the file (``strict=True``)."""
+    """Data that the header describes lie beyond the end of the file (``strict=True``)."""
 
 
 class LogError(FormatError):
@@ -161,7 +161,7 @@ class FormatWarning(_Located, PncVolWarning):
 
 
 class ShortFileWarning(FormatWarning):
-    """The file ends before the data that its header promises."""
+    """The file ends before the data that its header describes."""
 
 
 class NeedBytes(PncVolError):

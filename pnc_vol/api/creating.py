@@ -35,7 +35,7 @@ __all__ = ["Creating"]
 
 _CONFIG = get_config()
 _USER_DEFINED = 2
-"""HDF5's number for a fill value that somebody chose."""
+"""HDF5's number for a fill value that was given."""
 
 
 class Creating(HLObject, MutableMappingHDF5):
@@ -55,7 +55,7 @@ class Creating(HLObject, MutableMappingHDF5):
         Parameters
         ----------
         name : str or None
-            Path, relative to this group or absolute. Without a name the group is gone when nobody holds it.
+            Path, relative to this group or absolute. A group without a name is deleted with its last reference.
         track_order : bool, optional
             List members and attributes in the order of their creation, not by name.
         track_times : bool, optional
@@ -360,7 +360,7 @@ def _tracked(kwds: dict[str, Any]) -> dict[str, Any]:
 def _properties(other: Any) -> dict[str, Any]:
     """What was chosen for a dataset, ours or h5py's, that its attributes do not show.
 
-    A fill value that nobody chose is left out: it would become `_FillValue`, with which other programs mask zeros.
+    A default fill value is left out: it would become `_FillValue`, with which other programs mask zeros.
     """
     node = getattr(other.id, "node", None)
     if node is not None:

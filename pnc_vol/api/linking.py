@@ -70,7 +70,7 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
         obj._check()
         target = obj.id.node
         if target.tree is not session.defs.tree:
-            raise OperationError(f"{target.path!r} is in another file: only an ExternalLink can lead there")
+            raise OperationError(f"{target.path!r} is in another file: only an ExternalLink can refer to it")
         if target.parent is None and target is not session.defs.tree.root:
             # it had no name until now: this is its place
             session.defs.tree.move(target, slot.open(), slot.leaf)
@@ -129,11 +129,11 @@ def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> 
     handle = oid.handle
     own = "r+" if handle.writable else "r"
     if own == "r" and mode == "r+":
-        raise DefinitionError(f"elink_mode={mode!r}: the file that has the link is open for reading")
+        raise DefinitionError(f"elink_mode={mode!r}: the file with the link is open for reading")
     flag = handle.session.swmr or handle.swmr
     wanted = own if mode is None else mode, flag if swmr is None else bool(swmr)
     if own == "r+" and flag and wanted != ("r+", True):
-        raise DefinitionError("swmr_mode of the file that has the link is set: others are opened from it in this way")
+        raise DefinitionError("swmr_mode of the file with the link is set: other files are opened with the same mode")
     if wanted[0] not in ("r", "r+"):
         raise OperationError(f"Unsupported link access mode: {mode}")
     return wanted
@@ -156,8 +156,8 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr:
     steps = _STEPS.get()
     if steps == MOST_STEPS:
         raise NotFoundError(
-            f"Unable to open the external link to {outside.filename!r}: it is the last of {steps} from file to file; "
-            "they go round in a circle"
+            f"Unable to open the external link to {outside.filename!r}: it is link number {steps} from file to file; "
+            "the links form a circle"
         )
     token = _STEPS.set(steps + 1)
     try:

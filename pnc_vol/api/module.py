@@ -133,7 +133,7 @@ class VersionTuple(tuple[Any, ...]):
 
 
 class _Version(types.ModuleType):
-    """Which h5py this package speaks like; `info` says what it is."""
+    """The version of h5py whose interface this package has; `info` describes this package."""
 
     version = "3.16.0"
     version_tuple = VersionTuple((3, 16, 0, None, None, None))

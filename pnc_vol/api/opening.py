@@ -81,7 +81,7 @@ Prepared = tuple[str, OpenArguments, str, Any]
 def open_handle(
     name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any]
 ) -> Handle:
-    """Open a file, or join those who have it open; collective if there is a communicator.
+    """Open a file, or share a session that is open; collective if there is a communicator.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, An
         if driver not in (None, "fileobj"):
             raise DefinitionError("Driver must be 'fileobj' for file-like object if specified.")
         if keywords.pop("fileobj", name) is not name:
-            raise DefinitionError("fileobj= is another object than the one to be opened; give one of them")
+            raise DefinitionError("fileobj= and the file name are different objects; give one of them")
         return repr(name).encode("ascii", "replace").decode(), "fileobj", name
     target = keywords.pop("fileobj", None)
     if target is not None and not isinstance(target, Driver) and driver != "fileobj":
@@ -275,7 +275,7 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
         return "core", "posix" if _integer(keywords.pop("backing_store", True)) else "memory"
     if driver == "fileobj":
         if getattr(comm, "size", 1) > 1:
-            raise DefinitionError("a file-like object is one process's; several ranks cannot share it")
+            raise DefinitionError("a file-like object belongs to one process; several ranks cannot share it")
         return "fileobj", "fileobj"
     if driver is None:
         return ("sec2", "") if comm is None else ("mpio", "")
@@ -288,7 +288,7 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
     # To ask for all names is to read what every installed package says of itself.
     if "|" not in driver and not knows(driver):
         if driver in registered_drivers():
-            raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot carry a CDF file; use None")
+            raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot open a CDF file; use None")
         if driver.isidentifier():
             raise DefinitionError(f"Unknown driver type {driver!r}")
     if stack_capabilities(driver).collective and comm is None:

@@ -4,7 +4,7 @@ Knows: ``sys.modules``, what h5py's modules hold (`lowlevel`). Does not know: fi
 
 Rules
 -----
-1. `patch` never replaces an h5py that was imported, unless told to: objects of both would meet in one program.
+1. `patch` never replaces an h5py that was imported, unless told to: objects of both would be mixed in one program.
 2. Under `patch`, ``h5py`` has this package's own classes and functions; its ``__version__`` alone is h5py's, because
    programs compare it with the h5py that they need.
 """
@@ -27,7 +27,7 @@ __all__ = ["patch", "submodule"]
 
 
 class _H5py(Standin):
-    """Stands for h5py: this package's names, and the version of the h5py that it speaks like."""
+    """Stands for h5py: this package's names, and the version of the h5py whose interface it has."""
 
     def __init__(self, package: types.ModuleType) -> None:
         names = {name: value for name, value in package.__dict__.items() if not name.startswith("_")}

@@ -31,7 +31,7 @@ def has_text(args: Any) -> bool:
 
 def _decomposed(shape: Shape | None, args: Any) -> Selection | None:
     """The selection of a `Decomposition` as an index; None for any other index."""
-    # Not loaded with the package; whoever has a decomposition has loaded it.
+    # Not loaded with the package: a program that has a decomposition has loaded it.
     from pnc_vol.extents.decomposition import Decomposition
 
     return Decomposition.of_index(shape or (), args)

@@ -70,7 +70,7 @@ class VirtualSource:
                 raise TypeError(f"If a Dataset object is passed, these must not be given as well: {', '.join(extra)}")
             found = path_or_dataset
             if found.shape is None:
-                raise ConversionError("an empty dataset has nothing that a virtual dataset could show")
+                raise ConversionError("an empty dataset cannot be the source of a virtual dataset")
             self.path, self.name = found.file.filename, found.name
             self.dtype: np.dtype[Any] | None = found.dtype
             self._whole: Shape = found.shape
@@ -78,7 +78,7 @@ class VirtualSource:
         else:
             missing = [key for key in ("name", "shape") if said[key] is None]
             if missing:
-                raise TypeError(f"of a path these must be given as well: {', '.join(missing)}")
+                raise TypeError(f"with a path, these must be given as well: {', '.join(missing)}")
             self.path, self.name = path_or_dataset, name
             self.dtype = None if dtype is None else np.dtype(dtype)
             self._whole = (shape,) if isinstance(shape, int) else tuple(shape or ())
@@ -146,5 +146,7 @@ class VirtualLayout:
         """
         where = select(self.shape, key)
         if int(np.prod(where.result_shape, dtype=object)) != int(np.prod(source.shape, dtype=object)):
-            raise SelectionValueError(f"a source of shape {source.shape} does not fill a place of {where.result_shape}")
+            raise SelectionValueError(
+                f"a source of shape {source.shape} does not fit a selection of shape {where.result_shape}"
+            )
         self.sources.append((where, source))

@@ -1,6 +1,6 @@
 """CDL, the text form of NetCDF, as ncdump 4.9 prints it.
 
-Knows: headers, values as numpy arrays, ncdump's layout. Does not know: files, terminals, who prints.
+Knows: headers, values as numpy arrays, ncdump's layout. Does not know: files, terminals.
 
 Rules
 -----

@@ -27,7 +27,7 @@ def command(
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing of files that are valid.")] = False,
 ) -> None:
-    """Check files against the format, and for programs that shall read them.
+    """Check files against the format, and for programs that will read them.
 
     Exit code: 0 all are valid and readable, 1 some are not, 2 some cannot be read.
     """
@@ -35,7 +35,7 @@ def command(
     wanted = readers or []
     for name in wanted:
         if name not in READERS:
-            fail(name, f"no program of this name is known to --for; known are {', '.join(READERS)}")
+            fail(name, f"--for: unknown program; known are {', '.join(READERS)}")
     code = 0
     for file in files:
         # One file that cannot be read is said and counted; the others are checked all the same.

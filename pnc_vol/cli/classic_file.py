@@ -1,11 +1,11 @@
 """Headers and values straight from a classic file, in blocks.
 
-Knows: the file's bytes through the system's door, headers through `format`. Does not know: h5py's view, text.
+Knows: the file's bytes through `system`, headers through `format`. Does not know: h5py's view, text.
 
 Rules
 -----
 1. A block has at most `BLOCK_BYTES` bytes and `BLOCK_VALUES` values, whatever the variable is.
-2. What the header promises beyond the end of the file reads as zeros, as with the NetCDF libraries.
+2. What the header claims beyond the end of the file reads as zeros, as with the NetCDF libraries.
 """
 
 from __future__ import annotations

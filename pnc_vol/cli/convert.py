@@ -47,7 +47,7 @@ def command(
     allow_sparse: AllowSparse = False,
     block: Annotated[int, typer.Option("--block-mib", min=1, help="MiB of values held at once.")] = 16,
 ) -> None:
-    """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and say what was kept."""
+    """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and report what was kept."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)

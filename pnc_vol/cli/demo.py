@@ -27,7 +27,7 @@ def command(
         str | None, typer.Argument(metavar="DIR", help="Where to write; a new temporary directory by default.")
     ] = None,
 ) -> None:
-    """Write a small HDF5 file, port it to NetCDF, look at it, and read it with other programs."""
+    """Write a small HDF5 file, convert it to NetCDF, list it, and read it with other programs."""
 
     where = directory or os.path.join(scratch_folder(), f"pnc-vol-demo-{REAL.token()}")
     with expected(where):
@@ -36,7 +36,7 @@ def command(
         hdf5, netcdf = os.path.join(where, "demo.h5"), os.path.join(where, "demo.nc")
         for path in (hdf5, netcdf):
             if exists(REAL, path):
-                fail(path, "it exists already; remove it, or name another directory")
+                fail(path, "it exists already; remove it, or choose another directory")
         for line in _steps(hdf5, netcdf):
             print(line)
 

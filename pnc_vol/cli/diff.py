@@ -30,7 +30,10 @@ def command(
     allow_sparse: AllowSparse = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
 ) -> None:
-    """Compare objects, attributes, dimensions and values. Exit code: 0 same, 1 different, 2 trouble."""
+    """Compare objects, attributes, dimensions and values.
+
+    Exit code: 0 if they are the same, 1 if they differ, 2 if one cannot be read.
+    """
 
     absolute, relative = _tolerance(tolerance)
     count = 0
@@ -60,5 +63,5 @@ def _tolerance(text: str | None) -> tuple[float, float]:
     except ValueError:
         absolute = relative = -1.0
     if not (absolute >= 0 and relative >= 0):
-        fail("-t", f"{text!r} is no tolerance; two numbers >= 0 are needed, as in -t 1e-6,1e-9")
+        fail("-t", f"{text!r} is not a tolerance; two numbers >= 0 are needed, as in -t 1e-6,1e-9")
     return absolute, relative

@@ -60,7 +60,7 @@ def _write_nothing() -> None:
     from pnc_vol.system import temporary_directory
 
     if launched():
-        fail("--dry-run", "it is for one process: start it without mpiexec")
+        fail("--dry-run", "it runs in one process: start it without mpiexec")
     folder = ExitStack()
     system_for_all(Aside(folder.enter_context(temporary_directory())))
     # MPI-IO opens files by itself

@@ -55,7 +55,7 @@ def command(
     """
 
     comm = world()
-    with _one_speaks(comm), expected(file):
+    with _rank_0_prints(comm), expected(file):
         try:
             report = replay(
                 file, logs or None, comm=comm, partial=partial, salvage=salvage, uncounted=uncounted, any_file=any_file
@@ -68,7 +68,7 @@ def command(
 
 
 @contextmanager
-def _one_speaks(comm: Any) -> Iterator[None]:
+def _rank_0_prints(comm: Any) -> Iterator[None]:
     """Let rank 0 alone print: all ranks have the same report, or the same error."""
     if comm is None or comm.rank == 0:
         yield

@@ -78,7 +78,7 @@ def counted(number: int, what: str) -> str:
 
 
 def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
-    """Say in one line what is wrong with a file, and end.
+    """Print in one line what is wrong with a file, and exit.
 
     Raises
     ------

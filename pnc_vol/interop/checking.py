@@ -1,4 +1,4 @@
-"""Is this a good file, and do its markers speak of what is in it?
+"""Whether a file is valid, and whether its markers describe what is in it.
 
 Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.examine`).
 
@@ -76,7 +76,7 @@ def check(
     values : bool
         Look at lengths of rows and at references too, which means to read them.
     readers : sequence of str
-        Programs that shall read the file: ``"gdal"``, ``"scipy"``, and others of `interop.readers`.
+        Programs that will read the file: ``"gdal"``, ``"scipy"``, and others of `interop.readers`.
     system : System
 
     Returns

@@ -136,7 +136,7 @@ def _check_names(source: str, target: str, *, overwrite: bool, system: System) -
     refuse_remote(target)
     folder = os.path.dirname(system.realpath(target))
     if not is_folder(system, folder):
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder; make it first, or write elsewhere", folder)
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist; make it first, or write elsewhere", folder)
     if not exists(system, target):
         return
     if not overwrite:
@@ -290,7 +290,7 @@ def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool
 
 
 def _check_strings(source: str, target: str, path: str, nbytes: int, held: int, *, allow: bool) -> None:
-    """Complain if strings that get one common width would take far more than the source holds."""
+    """Refuse strings that get one common width would take far more than the source holds."""
     space.refuse_wide(source, path, nbytes, held, allowed=allow)
     space.refuse_full(os.path.dirname(REAL.realpath(target)), nbytes)
 

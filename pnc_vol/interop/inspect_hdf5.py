@@ -87,7 +87,7 @@ def members(group: Any) -> list[str]:
 def is_tracked(obj: Any) -> bool:
     """Whether a group lists its members, or a dataset its attributes, in the order of their creation.
 
-    NetCDF always keeps that order. Of a file of ours it counts where somebody asked for it, where it is not that of the
+    NetCDF always keeps that order. Of a file of ours it counts where it was asked for, where it is not that of the
     names, and where nothing shows that the file was ever more than NetCDF. How groups are ordered among datasets is not
     in a file, unless it was asked for.
     """

@@ -66,7 +66,7 @@ def problems(header: Header, name: str) -> list[Finding]:
     scipy reads CDF-1 and CDF-2, and this file is CDF-5
     """
     if name not in READERS:
-        raise ValueError(f"no program {name!r} is known; known are {', '.join(READERS)}")
+        raise ValueError(f"unknown program {name!r}; known are {', '.join(READERS)}")
     versions = READERS[name].versions
     if header.version in versions:
         return []

@@ -119,7 +119,7 @@ class References:
             if base is None:
                 made[at] = self.follow(item)
             elif item is None or np.ndim(item) == 0:
-                # where nobody put a row yet
+                # a row that was never written
                 made[at] = np.empty(0, self.dtype(base))
             else:
                 made[at] = self.values(item, base, (len(item),))

@@ -1,6 +1,7 @@
 """A file written again without what is not used in it: `repack`.
 
-Knows: headers, places, who may have the file. Does not know: how the new file is written (`interop.rewriting`); values:
+Knows: headers, places, which processes may have the file open. Does not know: how the new file is written
+(`interop.rewriting`); values:
 a variable's bytes are copied as they are.
 
 Rules
@@ -51,7 +52,7 @@ class Repacked:
     source, target : str, paths; the same if the file was repacked in place.
     before, after : int, bytes of the two files.
     records : int, bytes of `gained` that were records that no dataset has any more.
-    missing : int, bytes of data that the source promises and does not have; the target does not have them either.
+    missing : int, bytes of data that are missing at the end of the source, and of the target.
     written : bool, False after a dry run, and if there was nothing to gain.
     seconds : float
     """
@@ -158,7 +159,7 @@ def repack(
     started = time.monotonic()
     if comm is not None and comm.Get_size() > 1:
         raise NotYetError(
-            "repack() is the work of one process: call it on one rank, without comm=, when all have closed"
+            "repack() runs in one process: call it on one rank, without comm=, after all ranks have closed the file"
         )
     path, goal = os.fspath(source), os.fspath(source if target is None else target)
     asked = {"header_reserve": header_reserve, "var_align": var_align, "record_align": record_align, "format": format}
@@ -227,7 +228,7 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
 
 
 def _refuse_logs(path: str, real: str, options: Options) -> None:
-    """Complain if posted data are in a log: they are not in the file, and belong to the file as it is."""
+    """Refuse if posted data are in a log: they are not in the file, and belong to the file as it is."""
     for folder in find_folders(options.system, real, os.path.dirname(real)).alive:
         raise LogRefusedError(f"{path}: a job writes to it through a log in {folder}; repack when the job has ended")
     for folder in abandoned_logs(real, options):
@@ -270,7 +271,7 @@ def _records(header: Header) -> int:
 
 
 def _whole(header: Header, nbytes: int) -> Header:
-    """The header without records that begin behind the end of the file, however many it promises."""
+    """The header without records that begin behind the end of the file, however many it claims."""
     start, step = begin_rec(header), record_size(header)
     if start is None or not step:
         return header
@@ -278,7 +279,7 @@ def _whole(header: Header, nbytes: int) -> Header:
 
 
 def _check_records(decoded: Decoded, new: Header) -> None:
-    """Complain of a record with gaps, whose parts lie in the next record as well."""
+    """Refuse a record with gaps, whose parts lie in the next record as well."""
     old = decoded.header
     first = begin_rec(old)
     if first is None or old.numrecs < 2:

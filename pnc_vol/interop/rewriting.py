@@ -6,8 +6,8 @@ Rules
 -----
 1. The new file is written beside the target, brought to stable storage, and then gets the target's name: at every
    moment the old one or the new one is there, whole.
-2. On the way it has one name for each target, and is locked: what a process that was killed left is removed by the
-   next that writes the same file.
+2. On the way it has one name for each target, and is locked: what a killed process left is removed by the
+   next one that writes the same file.
 3. If anything fails, nothing is left, and the old file is as it was.
 """
 
@@ -143,18 +143,18 @@ def _begin(system: System, work: str) -> int:
 
 
 def _check_ours(system: System, fd: int, work: str) -> None:
-    """Complain if the name stands for another file: it must not be published in the place of ours."""
+    """Raise if the name stands for another file: it must not be published in the place of ours."""
     with suppress(FileNotFoundError):
         if same_file(system.fstat(fd), system.lstat(work)):
             return
-    raise OSError(errno.EBUSY, "another repack writes this file now; wait for it", work)
+    raise OSError(errno.EBUSY, "another repack is writing this file; wait until it ends", work)
 
 
 def _lock(system: System, fd: int, work: str) -> None:
     try:
         system.flock(fd, exclusive=True)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, "another repack writes this file now; wait for it", work) from None
+        raise OSError(errno.EBUSY, "another repack is writing this file; wait until it ends", work) from None
     except OSError as error:
         # some network file systems have no locks: two repacks at a time are then the user's to avoid
         if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):
@@ -193,9 +193,9 @@ def _copy_sparse(system: System, source: int, target: int, nbytes: int, src: int
 
 
 def _check_unchanged(system: System, source: int, copying: Copying) -> None:
-    """Complain if somebody wrote to the source while it was copied, or put another file in its place."""
+    """Raise if the source was changed or replaced while it was copied."""
     before, after = copying.before, system.fstat(source)
     same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     if not same or not same_file(before, system.stat(copying.source)):
-        text = "somebody changed it while it was copied; repack it when nobody writes to it"
+        text = "it was changed while it was copied; repack it when no process writes to it"
         raise OSError(errno.EBUSY, text, copying.source)

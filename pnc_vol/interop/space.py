@@ -1,6 +1,6 @@
 """What a file claims to hold, against what it does hold and what there is room for.
 
-Knows: sizes of datasets, stored bytes, free space. Does not know: values, conversions, who asks.
+Knows: sizes of datasets, stored bytes, free space. Does not know: values, conversions.
 
 Rules
 -----
@@ -115,7 +115,7 @@ def _of_dataset(dataset: Any) -> tuple[int, int]:
 
 
 def refuse_sparse(path: str, claim: Claim, *, allowed: bool) -> None:
-    """Complain of a file that claims far more than it holds.
+    """Refuse a file that claims far more than it holds.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def refuse_sparse(path: str, claim: Claim, *, allowed: bool) -> None:
 
 
 def refuse_full(folder: str, needed: int) -> None:
-    """Complain if a file system has no room for a new file.
+    """Refuse if a file system has no room for a new file.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def refuse_full(folder: str, needed: int) -> None:
 
 
 def refuse_wide(source: str, path: str, nbytes: int, held: int, *, allowed: bool) -> None:
-    """Complain of strings of which a few are so long that a common width for all takes far more than they do.
+    """Refuse strings of which a few are so long that a common width for all takes far more than they do.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ def test_tolerances(tmp_path, verb):
     verb("diff", "-t", "0,0.01", a, b, code=0)
     verb("diff", "-t", "1e9,1e9", a, c, code=1)
     for wrong in ("1", "-1,0", "a,b", "1,2,3", "nan,0"):
-        assert "is no tolerance" in verb("diff", "-t", wrong, a, b, code=2).err
+        assert "is not a tolerance" in verb("diff", "-t", wrong, a, b, code=2).err
 
 
 def test_large_integers_are_compared_without_loss(tmp_path, verb):

@@ -69,11 +69,11 @@ def install() -> None:
     original = Session.close
 
     def close(self: Any) -> None:
-        written = not self.closed and self.writable and self.location is not None and self.comm.rank == 0
+        written = not self.closed and self.writable and self.disk.location is not None and self.comm.rank == 0
         original(self)
-        if written and os.path.exists(self.path):
+        if written and os.path.exists(self.disk.path):
             try:
-                check(os.path.realpath(self.path))
+                check(os.path.realpath(self.disk.path))
             except Exception as problem:
                 # not raised here: tests swallow what a close in their tearDown raises
                 found.append(f"{type(problem).__name__}: {problem}")
