@@ -221,7 +221,7 @@ def test_circles_of_external_links_end(tmp_path):
             f["self"] = pnc_vol.ExternalLink(name, "/self")
     with pnc_vol.File(tmp_path / "a.nc") as f:
         for name in ("x", "self"):
-            with pytest.raises(KeyError, match="round in a circle"):
+            with pytest.raises(KeyError, match="links form a circle"):
                 f[name]
         assert f.get("x", 5) == 5
 
