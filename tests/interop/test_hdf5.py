@@ -589,7 +589,7 @@ def test_a_link_stays_and_a_file_that_may_not_be_written_stays_too(rich: Path, t
 
 
 def test_what_is_missing_is_named(rich: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no such folder") as caught:
+    with pytest.raises(FileNotFoundError, match="folder does not exist") as caught:
         convert(rich, tmp_path / "nodir/x.nc")
     assert caught.value.filename == str(tmp_path / "nodir")
     with pytest.raises(FileNotFoundError):

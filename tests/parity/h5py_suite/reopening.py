@@ -21,7 +21,7 @@ import weakref
 from typing import Any
 
 from pnc_vol import comm
-from pnc_vol.api import file, ids
+from pnc_vol.api import ids, opening
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.group import Group
@@ -108,14 +108,14 @@ def first(method: Any) -> Any:
 
 def install() -> None:
     """Put a reopening before each read."""
-    opened = file._opened
+    opened = opening._opened
 
     def remembered(*args: Any) -> ids.Handle:
         handle = opened(*args)
         handles.add(handle)
         return handle
 
-    file._opened = remembered  # type: ignore[assignment]
+    opening._opened = remembered  # type: ignore[assignment]
     following(ids.ObjectID, "node")
     following(Reference, "_node")
     for cls, names in {
