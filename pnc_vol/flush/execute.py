@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -30,7 +29,7 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.extents.ragged import before
 from pnc_vol.flush.plan import Plan, Relative, unmerged
 from pnc_vol.flush.stream import write_streamed
-from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.places import ElementMap, Places
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
@@ -140,7 +139,7 @@ class Planner:
     """Makes the plans of batches, which a flush executes one after another, and ``File.plan()`` shows.
 
     maps : mapping of uid to ElementMap, of the variables to write.
-    affine : bool, all of them are `Place`.
+    affine : bool, `maps` is a `Places`.
     """
 
     maps: Mapping[int, ElementMap]
@@ -155,10 +154,7 @@ class Planner:
             return
         tables = _in_one(batch)
         if tables is not None and self.affine and len(uids) == len(tables):
-            # All numbers of all places in one pass: with 1,000 variables of one row each this is most of the planning.
-            places = cast("Iterator[Place]", map(self.maps.__getitem__, uids))
-            where = np.fromiter(chain.from_iterable(places), np.int64, 4 * len(uids))
-            plan = Plan.at_once(where.reshape(-1, 4), tables)
+            plan = Plan.at_once(cast(Places, self.maps).table(uids), tables)
             if plan is not None:
                 yield plan
                 return
@@ -221,7 +217,7 @@ def carry(
     room : uint8[n], memory for a batch that is not in memory.
     write : function of extents and memory, optional
         What is left to a `meeting`; called `rounds_of` times at most.
-    affine : bool, all of `maps` are `Place`.
+    affine : bool, `maps` is a `Places`.
 
     Returns
     -------

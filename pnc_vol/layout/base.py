@@ -116,7 +116,7 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def made_maps(self) -> dict[int, Any]:
-        """The `ElementMap` of each variable of `header`, by uid; a `Place` if the layout declares `affine`."""
+        """The `ElementMap` of each variable of `header`, by uid; `Places` if the layout declares `affine`."""
 
     def over(self, driver: Driver, path: str, *, writable: bool, created: bool, system: System) -> Driver:
         """The driver of the addresses of this layout, over that of the file with the header.

@@ -23,7 +23,7 @@ from pnc_vol.format.moving import Moves, moves, needs_move, overwrites
 from pnc_vol.format.placing import Alignment, grow, place
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.early_places import EarlyPlaces
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.places import Place, Places
 from pnc_vol.mapping.tree import Tree
 
 __all__ = ["CanonicalLayout"]
@@ -39,7 +39,7 @@ class CanonicalLayout(Layout):
         super()._begin()
         self._early = EarlyPlaces()
 
-    def made_maps(self) -> dict[int, Place]:
+    def made_maps(self) -> Places:
         """The places, from the columns of the header at once."""
         begins, inner = [var[4] for var in self.header.vars], [0] * len(self.uids)
         strides = inner.copy()
@@ -48,7 +48,7 @@ class CanonicalLayout(Layout):
             for i in sizes.record_vars(self.header):
                 inner[i], strides[i] = max(1, nbytes[i] // self.itemsizes[i]), record_size
         columns = zip(begins, self.itemsizes, inner, strides, strict=True)
-        return dict(zip(self.uids, map(tuple.__new__, repeat(Place), columns), strict=True))
+        return Places(zip(self.uids, map(tuple.__new__, repeat(Place), columns), strict=True))
 
     def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
         """Variables that hold data stay where they are if that is possible; see `format.placing`."""
@@ -100,13 +100,13 @@ class CanonicalLayout(Layout):
         self._early.reads_zero &= self.drained
         self._early.full = True
 
-    def writable(self, tree: Tree, uids: list[int]) -> dict[int, Place]:
+    def writable(self, tree: Tree, uids: list[int]) -> Places:
         """The places of those variables that may be written before the next flush."""
         if self.options.ordered:
-            return {}
+            return Places()
         self._give_early_places(tree)
         same_records = self._records_settled(tree)
-        found = {}
+        found = Places()
         for uid in uids:
             node, at = tree.datasets.get(uid), self.places.get(uid)
             if node is None or at is None or at.itemsize != node.element.itemsize:
