@@ -68,6 +68,8 @@ class _Entry:
     exists: Callable[[str, OpenContext], bool] | None = None
 
 
+_PLAIN = Capabilities()
+
 _registry: dict[str, _Entry] = {}
 
 
@@ -203,7 +205,7 @@ def stack_capabilities(spec: str) -> Capabilities:
     >>> stack_capabilities("trace | posix").keeps_file, stack_capabilities("memory").keeps_file
     (True, False)
     """
-    found = Capabilities()
+    found = _PLAIN
     for _, entry in reversed(_looked_up(spec)):
         found = entry.declares(found)
     return found

@@ -13,6 +13,7 @@ Rule
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class Layer:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+# A file that is opened asks several times what its stack is.
+@functools.lru_cache(maxsize=64)
 def parse_stack(spec: str) -> tuple[Layer, ...]:
     """The layers of a stack's text, top first; nothing is looked up.
 
