@@ -35,9 +35,7 @@ READ_MOVES = 8
 
 # Rooms whose docstring does not name all their modules yet.
 WITHOUT_A_TABLE = {
-    "disk",
     "extents",
-    "file",
     "file/reads",
     "flush",
     "format",

@@ -16,21 +16,19 @@ Rules
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+import time
 
 import numpy as np
 
-from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FlushError, PncVolError, RequestFailure
-from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.file.changed_attributes import with_changed_attributes
 from pnc_vol.file.drain import settle, writer
+from pnc_vol.file.filling import fill
 from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, with_records, write_header
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.relocation import drop_copy, moved, replaces_live, use_copy
-from pnc_vol.file.report import Phases
+from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest, share_failures
 from pnc_vol.flush.differences import described
@@ -40,16 +38,46 @@ from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout, LostRecords
-from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.index import Flat, numrecs_of, to_header
-from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["flush", "laid_out"]
 
-_FILL_BYTES = 1 << 20
 _MOVE_BYTES = 8 << 20
 _NO_RECORD = 1 << 62
 _LEAST_RESERVE = 4096
+
+
+class _Phases:
+    """The seconds of each phase of a flush, and what it wrote."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._before = self._written()
+        self._clock = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def _written(self) -> tuple[int, int, int, int]:
+        counts = self._session.counts
+        runs, extents, nbytes = (int(counts[f"{what}_written"]) for what in ("requests", "extents", "bytes"))
+        return runs, extents, nbytes, self._session.transport.rounds
+
+    def end(self, phase: str) -> None:
+        """A phase ends here, and the next one begins."""
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._clock
+        self._session.counts[f"seconds_{phase}"] += now - self._clock
+        self._clock = now
+
+    def report(self) -> None:
+        """Note what was done."""
+        session = self._session
+        runs, extents, nbytes, rounds = (n - old for n, old in zip(self._written(), self._before, strict=True))
+        transport = session.transport.last if runs or rounds else ""
+        requests = session.posted.count_flushed()
+        done = FlushReport(session.disk.path, requests, runs, extents, nbytes, rounds, transport, self.seconds)
+        session.note_flush(done._asdict())
+        for watcher in watchers:
+            watcher(done)
 
 
 @without_collector
@@ -65,7 +93,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     Exception
         Definitions differ, a rank failed before the flush, the header or the layout could not be written.
     """
-    phases = Phases(session)
+    phases = _Phases(session)
     comm = session.comm
     unsafe = session.disk.sync_error is not None and session.always_durable
     if closing and unsafe:
@@ -97,7 +125,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     try:
         filled = {uid: cut for uid, cut in lost.items() if uid not in later}
         with comm.errors_shared():
-            _fill(session, target, session.disk.driver if copy is None else copy.driver, filled)
+            fill(session, target, session.disk.driver if copy is None else copy.driver, filled)
     except BaseException:
         if copy is not None:
             drop_copy(comm, copy)
@@ -110,7 +138,8 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     session.disk.use_layout(target)
     session.defs.settle_order()
     target.lost_records = later
-    session.disk.note_filled(lost.keys())
+    if lost:
+        session.disk.note_filled(lost.keys())
     phases.end("fill")
     failures, lowest = _data(session, agreed)
     phases.end("data")
@@ -119,7 +148,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
     _header(session, target, lowest, failures, durable=durable, closing=closing)
     if later:
         order_writes(session)
-        _fill(session, target, session.disk.driver, later, only_lost=True)
+        fill(session, target, session.disk.driver, later, only_lost=True)
         later.clear()
     end_flush(session)
     if not unsafe:
@@ -187,8 +216,11 @@ def _begin(session: Session, operation: str, *, durable: bool) -> tuple[Agreemen
     if durable:
         check_durable(session)
     session.posted.queue.about_to_flush()
-    complete_posted(session)
-    session.posted.queue.forget(session.posted.uids() - session.defs.tree.datasets.keys())
+    if session.posted.reads:
+        complete_posted(session)
+    gone = session.posted.uids() - session.defs.tree.datasets.keys()
+    if gone:
+        session.posted.queue.forget(gone)
     flat = _definitions(session, common=comm.size > 1)
     mine = _mine(session)
     if comm.size == 1:
@@ -302,82 +334,6 @@ def laid_out(session: Session, flat: Flat, *, closing: bool) -> Header:
     new = new.with_numrecs(numrecs_of(session.defs.tree))
     session.defs.keep_header(flat, new)
     return new
-
-
-# ----------------------------------------------------------------------------------------- filling
-
-
-def _fill(session: Session, target: Layout, driver: Driver, lost: LostRecords, *, only_lost: bool = False) -> None:
-    """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
-
-    lost : records that variables were left with, before others came again; see `Layout.lost_records`.
-    only_lost : bool, the rest was done before.
-    """
-    tree, placed = session.defs.tree, session.disk.layout
-    records = target.header.numrecs
-    tasks: list[Callable[[], None]] = []
-    if (
-        target.unwritten_reads_zero
-        and not target.stale_gaps
-        and not lost
-        and all(n.fillvalue is None for n in tree.datasets.values())
-    ):
-        # All that was not written reads as zero, as it should.
-        return
-    for uid in lost if only_lost else target.uids:
-        node = tree.datasets[uid]
-        pattern = node.fillvalue
-        old = uid in placed.header_uids
-        # A new variable may lie where a deleted one was.
-        clean = target.unwritten_reads_zero and not (target.stale_gaps and not old and uid not in target.record_uids)
-        zeros = clean and (pattern is None or not pattern.strip(b"\0"))
-        if zeros and uid not in lost:
-            continue
-        at = target.maps[uid]
-        if at.inner:
-            # A drain went beyond the records of the header only where zeros are the fill value.
-            first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
-            spans = [] if zeros else [(first, records)]
-            if old and uid in lost:
-                there = placed.records if zeros else first
-                spans.append((lost[uid][0], min(there, records)))
-            tasks += [_fill_task(driver, node, at, at.inner, *span) for span in spans if span[0] < span[1]]
-        elif zeros:
-            continue
-        elif not old and not (pattern is None and placed.has_early_place(uid)):
-            nelems = 1 if node.is_placeholder else math.prod(node.shape or ())
-            tasks.append(_fill_task(driver, node, at, nelems, 0, 1))
-    if not tasks:
-        return
-    _run(tasks[session.comm.rank :: session.comm.size])
-    session.comm.exchange("flush fill")
-
-
-def _run(tasks: Iterable[Callable[[], None]]) -> None:
-    for task in tasks:
-        task()
-
-
-def _fill_task(
-    driver: Driver, node: DatasetNode, at: ElementMap, nelems: int, first: int, last: int
-) -> Callable[[], None]:
-    """Writes the node's fill value to the `nelems` elements of each record from `first` to `last`."""
-
-    def run() -> None:
-        width = node.element.itemsize
-        pattern = (node.fillvalue or b"").ljust(width, b"\0")[:width]
-        block = max(1, min(_FILL_BYTES // width, nelems))
-        memory = np.frombuffer(pattern * block, np.uint8)
-        begins = np.arange(first, last, dtype=np.int64) * nelems
-        for low in range(0, nelems, block):
-            n = min(block, nelems - low)
-            for some in range(0, len(begins), _FILL_BYTES // 64):
-                starts = begins[some : some + _FILL_BYTES // 64] + low
-                offset, length, place = at.extents(Runs(starts, np.full_like(starts, n)))
-                # All elements are alike, so each extent takes the first ones of the memory.
-                driver.write(Extents(offset, length, np.zeros_like(place)), memory)
-
-    return run
 
 
 # -------------------------------------------------------------------------------------------- data

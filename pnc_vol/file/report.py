@@ -5,7 +5,6 @@ Knows: sessions, plans, the clock. Does not know: who reads it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
 from pnc_vol.mapping.index import to_header
 
-__all__ = ["FlushPlan", "FlushReport", "Phases", "planned", "watchers"]
+__all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]
 
 watchers: list[Callable[[FlushReport], None]] = []
 """Told of every flush of this process."""
@@ -59,39 +58,6 @@ class FlushPlan(FlushReport):
             f"{len(self.writes)} writes"
         )
         return "\n".join([head, *map(str, self.writes)])
-
-
-class Phases:
-    """The seconds of each phase of a flush, and what it wrote."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._before = self._written()
-        self._clock = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def _written(self) -> tuple[int, int, int, int]:
-        counts = self._session.counts
-        runs, extents, nbytes = (int(counts[f"{what}_written"]) for what in ("requests", "extents", "bytes"))
-        return runs, extents, nbytes, self._session.transport.rounds
-
-    def end(self, phase: str) -> None:
-        """A phase ends here, and the next one begins."""
-        now = time.perf_counter()
-        self.seconds[phase] = now - self._clock
-        self._session.counts[f"seconds_{phase}"] += now - self._clock
-        self._clock = now
-
-    def report(self) -> None:
-        """Note what was done."""
-        session = self._session
-        runs, extents, nbytes, rounds = (n - old for n, old in zip(self._written(), self._before, strict=True))
-        transport = session.transport.last if runs or rounds else ""
-        requests = session.posted.count_flushed()
-        done = FlushReport(session.disk.path, requests, runs, extents, nbytes, rounds, transport, self.seconds)
-        session.note_flush(done._asdict())
-        for watcher in watchers:
-            watcher(done)
 
 
 def planned(session: Session) -> FlushPlan:
