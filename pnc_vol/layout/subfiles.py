@@ -73,6 +73,16 @@ class Subfiles(Wrapper):
                 raise ValueError(f"{self.path}: there is no file {number} to write to")
             file.write(part, memory, collective=collective and not number)
 
+    def order(self) -> None:
+        for file in self._others():
+            file.order()
+        self.inner.order()
+
+    def end_flush(self) -> None:
+        for file in self._others():
+            file.end_flush()
+        self.inner.end_flush()
+
     def sync(self) -> None:
         for file in self._others():
             file.sync()
