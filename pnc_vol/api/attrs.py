@@ -291,7 +291,7 @@ class AttributeManager(MutableMappingHDF5):
 
 
 def _scales() -> ModuleType:
-    """`api.scale_attrs`, which most programs never need."""
+    """`api.scale_attrs`, which most programs never need: not loaded with the package."""
     from pnc_vol.api import scale_attrs
 
     return scale_attrs

@@ -38,6 +38,7 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     >>> is_hdf5("there is no such file")
     False
     """
+    # Loaded when it is asked for, not with the package.
     from pnc_vol.disk.signature import HDF5, NETCDF, kind_of
 
     path = os.path.abspath(os.fsdecode(fname))

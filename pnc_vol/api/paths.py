@@ -146,6 +146,7 @@ def _through_links(group: GroupNode, text: str, steps: int) -> Any:
     """The object of a path that has links in it; None if there is none."""
     if not group.tree.links:
         return None
+    # Links are rare: not loaded with the package.
     from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft
 
     node: Any = _start(group, text)

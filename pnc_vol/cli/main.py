@@ -23,6 +23,7 @@ def main() -> None:
     except ImportError:
         print("pnc-vol: the command line needs typer and rich; pip install 'pnc-vol[cli]'", file=sys.stderr)
         raise SystemExit(2) from None
+    # only now: it needs typer, an optional package
     from pnc_vol.cli.app import app
 
     app(prog_name="pnc-vol")

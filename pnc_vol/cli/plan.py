@@ -13,7 +13,11 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli import run
+from pnc_vol.cli.dry_run import Aside
 from pnc_vol.cli.show import fail, safe
+from pnc_vol.file.report import FlushReport, watchers
+from pnc_vol.options import hint_all, launched, system_for_all
+from pnc_vol.system import temporary_directory
 
 __all__ = ["command"]
 
@@ -34,7 +38,6 @@ def command(
 
     Runs are what was posted, extents what was written, joined where they adjoin. The times are in milliseconds.
     """
-    from pnc_vol.file.report import FlushReport, watchers
 
     lines: list[tuple[str, ...]] = []
 
@@ -55,9 +58,6 @@ def command(
 
 def _write_nothing() -> None:
     """Let all files be written in a folder that goes when this process ends."""
-    from pnc_vol.cli.dry_run import Aside
-    from pnc_vol.options import hint_all, launched, system_for_all
-    from pnc_vol.system import temporary_directory
 
     if launched():
         fail("--dry-run", "it runs in one process: start it without mpiexec")
