@@ -159,3 +159,16 @@ def test_only_options_reads_the_environment(sources: structure.Sources) -> None:
     }
     # The launcher of MPI tests hands its own environment to the program that it starts, and asks it nothing.
     assert readers == {"pnc_vol/options.py", "pnc_vol/testing/mpi.py"}
+
+
+def test_the_parts_of_an_open_file_change_by_their_own_methods() -> None:
+    """No module assigns an attribute of a session or of one of its parts but the module of its class."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
+                owner = ast.unparse(node.value)
+                if owner == "session" or owner.endswith((".defs", ".disk", ".posted")):
+                    found.append(f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}")
+    # a forked child marks the sessions of its parent, in the module of the class
+    assert found == ["file/session.py: session.forked"]
