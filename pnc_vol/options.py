@@ -54,6 +54,7 @@ class Options:
     layout : str, where the elements of variables live: "canonical", or a layout of another package.
     transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
     aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
+    store : str, where posted data are kept until a flush: "memory", "log", or a store of another package.
     burst_buf : bool, keep posted writes in a log on fast storage until a flush (``nc_burst_buf``).
     burst_buf_dirname : str, folder for the log; "" is the file's.
     burst_buf_del_on_close : bool, remove the log at the close.
@@ -87,6 +88,7 @@ class Options:
     layout: str = "canonical"
     transport: str = "auto"
     aggrs_per_node: int = 0
+    store: str = "memory"
     burst_buf: bool = False
     burst_buf_dirname: str = ""
     burst_buf_del_on_close: bool = True
@@ -222,6 +224,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "layout": _text,
     "transport": _choice("auto", "collective", "independent", "aggregate"),
     "aggrs_per_node": _count,
+    "store": _text,
     "burst_buf": _flag,
     "burst_buf_dirname": _text,
     "burst_buf_del_on_close": _flag,
@@ -253,6 +256,7 @@ _HINT_NAMES = {
     "pnc_driver": "driver",
     "pnc_locking": "locking",
     "nc_num_aggrs_per_node": "aggrs_per_node",
+    "pnc_store": "store",
     "nc_burst_buf": "burst_buf",
     "nc_burst_buf_dirname": "burst_buf_dirname",
     "nc_burst_buf_del_on_close": "burst_buf_del_on_close",
@@ -351,6 +355,9 @@ def resolve(
     for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
         if text := environ.get(variable):
             options = _apply(options, parse_hints(text))
+    if options.store == "log":
+        # two words for one thing: what looks for logs asks for the second
+        options = replace(options, burst_buf=True)
     locking = environ.get("HDF5_USE_FILE_LOCKING", "").upper()
     if locking in _HDF5_LOCKING:
         # as in HDF5, where other words mean nothing

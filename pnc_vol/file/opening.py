@@ -39,7 +39,7 @@ from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
-from pnc_vol.queue.stores import StoreContext, open_store
+from pnc_vol.queue.stores import StoreContext, check_name, open_store
 from pnc_vol.warn import warn_outside
 
 __all__ = ["Opened", "open_file", "open_queue"]
@@ -117,6 +117,7 @@ def open_file(
             made.close()
             raise
     _check_layout(options, comm)
+    check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
     for _ in range(ATTEMPTS):
@@ -239,11 +240,12 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
 def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:
     """The queue, with the store in front that the options ask for (collective)."""
     queue = Queue(options.buffer_size, lambda: open_spill(disk, options.system))
-    if not options.burst_buf or not writable or disk.location is None:
+    name = "log" if options.burst_buf else options.store
+    if name == "memory" or not writable or disk.location is None:
         return queue
     location = disk.location
     try:
-        queue.put_in_front(open_store("log", StoreContext(queue.backlog, options, comm, disk)))
+        queue.put_in_front(open_store(name, StoreContext(queue.backlog, options, comm, disk)))
         if not disk.keep_unpublished:
             _publish_new(location, options, comm)
         return queue

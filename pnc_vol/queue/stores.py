@@ -35,7 +35,7 @@ from pnc_vol.queue.batches import Batch
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Capabilities", "Store", "StoreContext", "open_store", "register", "registered"]
+__all__ = ["Capabilities", "Store", "StoreContext", "check_name", "open_store", "register", "registered"]
 
 GROUP = "pnc_vol.stores"
 
@@ -275,6 +275,18 @@ def registered() -> list[str]:
     return sorted({*_BUILTIN, *_registry, *_entry_points()})
 
 
+def check_name(name: str) -> None:
+    """Raise if there is no store of a name; asked before a file is touched.
+
+    Raises
+    ------
+    ValueError
+        With the names that there are.
+    """
+    if name not in _BUILTIN and name not in _registry and name not in _entry_points():
+        raise ValueError(f"option store={name!r}: one of {', '.join(registered())} is needed")
+
+
 def open_store(name: str, context: StoreContext) -> Store:
     """Open a store by its name (collective).
 
@@ -293,10 +305,8 @@ def open_store(name: str, context: StoreContext) -> Store:
             found = getattr(found, step)
         factory = found
     elif factory is None:
-        point = _entry_points().get(name)
-        if point is None:
-            raise ValueError(f"option store={name!r}: one of {', '.join(registered())} is needed")
-        factory = point.load()
+        check_name(name)
+        factory = _entry_points()[name].load()
     assert factory is not None
     return factory(context)
 
