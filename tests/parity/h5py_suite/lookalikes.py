@@ -108,7 +108,7 @@ class LinkProxy:
 
 def get_offset(oid: Any) -> int | None:
     session = oid.check()
-    session.disk.layout.with_early_places(session.defs.tree)
+    session.disk.layout.writable(session.defs.tree, [oid.node.uid])
     place = session.disk.layout.places.get(oid.node.uid)
     return None if place is None else place.begin
 

@@ -54,8 +54,8 @@ def reopen(session: Session) -> None:
         old = session.defs.tree
         session.close()
         new = open_session(session.disk.path, "r+", options=session.options, comm=comm.serial())
-        assert not new.tree.findings, new.tree.findings
-        follow(old, new.tree)
+        assert not new.defs.tree.findings, new.defs.tree.findings
+        follow(old, new.defs.tree)
         for entry in {handle.ref._entry for handle in holders}:
             sharing.enter(Entry(entry.token, new))
         for handle in holders:
