@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pnc_vol import comm as communicators
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, ObjectID
 from pnc_vol.api.module import get_config
@@ -127,7 +128,7 @@ class File(Group):
             "track_times": track_times,
             "track_order": track_order,
         }
-        handle = _opening().open_handle(name, mode, driver, comm, info, hints, h5, kwds)
+        handle = _opening(comm).open_handle(name, mode, driver, comm, info, hints, h5, kwds)
         session = handle.session
         if session.disk.created and (get_config().track_order if track_order is None else track_order):
             session.defs.tree.root.order = {}
@@ -394,8 +395,13 @@ class File(Group):
         return printable(f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>')
 
 
-def _opening() -> ModuleType:
-    # Loaded with the first file: `import pnc_vol` reads few files, which counts on a cluster's file system.
-    from pnc_vol.api import opening
-
+def _opening(comm: Any = None) -> ModuleType:
+    try:
+        # Loaded with the first file: `import pnc_vol` reads few files, which counts on a cluster's file system.
+        from pnc_vol.api import opening
+    except ImportError as error:
+        # The other ranks wait in the exchange that begins an open: they are told.
+        if comm is not None:
+            communicators.over(comm, timeout=300.0).exchange("open", b"[]", error=error)
+        raise
     return opening

@@ -1,0 +1,17 @@
+"""What third parties and our own tests use: suites, faults, ranks, crashes.
+
+==============  =======================================================================================
+module          what it does
+==============  =======================================================================================
+`driver_suite`  what every driver must do, as tests that a driver's author runs
+`failing`       calls that fail inside this package, to test what happens then
+`faults`        systems that fail, stop and record, to be passed in place of a `System`
+`holding`       A wrapper that holds every write back and passes it on as late
+`layout_suite`  what every layout must do, as tests that a layout's author runs
+`mpi`           run a program on several MPI processes from a test
+`strategies`    hypothesis strategies for the data of pnc_vol: extents, shapes, types, selections
+`crash`         a crash simulator: what kills and power failures leave, compared with what was promised
+==============  =======================================================================================
+
+Importing `pnc_vol.testing` loads no test tool: pytest and hypothesis are imported by the modules that need them.
+"""

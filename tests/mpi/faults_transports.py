@@ -144,23 +144,23 @@ def no_memory_in_a_collective_write() -> None:
 @scenario
 def no_memory_in_a_collective_read() -> None:
     """One rank has no memory for what it wants to read: nobody reads, and all are told."""
-    import pnc_vol.file.reads.fetch as fetch
+    from pnc_vol.layout.places import Place
 
     with opened() as f:
         x = f.create_dataset("x", (SIZE, 5), "f8")
         x[RANK] = RANK
         f.flush()
-        place = fetch.place
+        extents = Place.extents
 
         def short(*args: Any, **kwargs: Any) -> None:
             raise MemoryError("no memory for the extents")
 
         if RANK == 1:
-            fetch.place = short  # type: ignore[assignment]
+            Place.extents = short  # type: ignore[method-assign]
         try:
             with x.collective:
                 same(lambda: x[...], MemoryError, "rank 1")
         finally:
-            fetch.place = place
+            Place.extents = extents
         with x.collective:
             assert x[:, 0].tolist() == list(range(SIZE))
