@@ -380,7 +380,7 @@ def figures(root: pathlib.Path, folder: pathlib.Path, python: str = sys.executab
             str(len(names))
             for part in ("Definitions", "StoredFile", "Posted")
             for key, names in sources.attributes.items()
-            if key.endswith(f":{part}") and ".log." not in key
+            if key.endswith(f":{part}") and (".file." in key or ".disk." in key)
         ),
         "classes with more than 15 attributes": f"{len(many)}",
         "most attributes of a class": f"{len(sources.attributes[largest])} (`{largest.split(':')[1]}`)",
