@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol import comm as communicators
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import FileID, ObjectID
 from pnc_vol.api.module import get_config
@@ -402,6 +401,8 @@ def _opening(comm: Any = None) -> ModuleType:
     except ImportError as error:
         # The other ranks wait in the exchange that begins an open: they are told.
         if comm is not None:
+            from pnc_vol import comm as communicators
+
             communicators.over(comm, timeout=300.0).exchange("open", b"[]", error=error)
         raise
     return opening
