@@ -16,7 +16,7 @@ from typing import Any
 
 import netCDF4
 
-from pnc_vol.file.session import Session
+from pnc_vol.file.open_file import OpenFile
 
 found: list[str] = []
 """What was wrong with files that were closed since somebody looked."""
@@ -66,7 +66,7 @@ def read(name: str, variable: Any) -> None:
 
 def install() -> None:
     """Check every file when it is closed."""
-    original = Session.close
+    original = OpenFile.close
 
     def close(self: Any) -> None:
         written = not self.closed and self.writable and self.disk.location is not None and self.comm.rank == 0
@@ -78,4 +78,4 @@ def install() -> None:
                 # not raised here: tests swallow what a close in their tearDown raises
                 found.append(f"{type(problem).__name__}: {problem}")
 
-    Session.close = close  # type: ignore[method-assign]
+    OpenFile.close = close  # type: ignore[method-assign]
