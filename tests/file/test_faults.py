@@ -173,7 +173,7 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
         what += f" ({system.failed})"
         trial.check(done, what)
         at_close = trial.work.steps[done] is w.closing
-        kept = isinstance(failure, SyncError) and "is left as it is" in str(failure)
+        kept = isinstance(failure, SyncError) and "is not replaced" in str(failure)
         if kept:
             # A new file that could not be synced never takes the place of the old one. It is kept, here whole.
             (name,) = (name for name in trial.left() if name.endswith(".pnctmp"))
