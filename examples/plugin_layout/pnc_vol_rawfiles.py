@@ -22,8 +22,7 @@ import pnc_vol
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError
-from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import inner_bytes, place
 from pnc_vol.layout.base import Layout

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import RAW_KINDS, Element, decode, element_for, encode, numbers, plain_element
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, plain_element
+from pnc_vol.mapping.encoding import decode, encode, numbers
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside

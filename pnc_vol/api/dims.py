@@ -1,6 +1,6 @@
 """The axes of a dataset: labels, and the scales attached to them.
 
-Knows: `Axis` of the tree. Does not know: NetCDF dimensions; `mapping.index` makes them out of scales and labels.
+Knows: `Axis` of the tree. Does not know: NetCDF dimensions; `mapping.flatten` makes them out of scales and labels.
 """
 
 from __future__ import annotations

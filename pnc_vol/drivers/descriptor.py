@@ -30,8 +30,7 @@ from pnc_vol.drivers.base import Ranks
 from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces
 from pnc_vol.drivers.mmap_guard import GuardedMap
 from pnc_vol.drivers.vectored_io import get_extents
-from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Extents, before
 from pnc_vol.system import REAL, System, read_at, write_all
 
 __all__ = ["Descriptor", "one_node"]

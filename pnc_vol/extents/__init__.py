@@ -1,0 +1,17 @@
+"""Indices to byte ranges: which elements ``ds[...]`` names, and where these lie.
+
+Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
+
+===============  ===============================================================================================
+`model`          runs of elements and extents of bytes: the two basic lists; counting without a loop
+`selection`      what stands between the brackets of ``ds[...]``: h5py's indexing
+`one_run`        indices that are one run of elements, without a selection: what most reads ask for
+`fancy`          index arrays and boolean arrays; texts of messages about wrong indices
+`subarrays`      lists of blocks of one dataset (PnetCDF's varn), flattened to runs
+`decomposition`  lists of blocks that come again are checked and flattened once
+`numpy_index`    a selection of an array in memory, as a numpy index
+`place`          from runs to extents: begin, record size, element size
+`merge`          extents made few, disjoint and sorted; the last write wins
+`blocks`         lists of extents, runs and arrays cut into rounds and blocks
+===============  ===============================================================================================
+"""

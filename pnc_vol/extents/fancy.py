@@ -16,7 +16,9 @@ from pnc_vol.errors import SelectionIndexError, SelectionTypeError
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import join_runs
 
-__all__ = ["crossed", "increases", "index_array", "regular", "true_runs"]
+__all__ = ["crossed", "increases", "index_array", "limits", "misfit", "regular", "shown", "true_runs"]
+
+Shape = tuple[int, ...]
 
 SPARSE = 16
 """Elements for each that is selected, above which they are found one by one, and not the edges of their runs."""
@@ -64,8 +66,6 @@ def index_array(arg: Any, dim: int, axis: int, *, alone: bool) -> Int64:
         return np.empty(0, np.int64)
     # Looked at before the conversion: an unsigned value above int64 must not turn into a valid one.
     if int(array.max()) >= dim or int(array.min()) < -dim:
-        from pnc_vol.extents.telling import limits
-
         wrong = array[(array >= dim) | (array < -dim)][0]
         raise SelectionIndexError(f"Fancy indexing out of range for {limits(dim)} on axis {axis}: {wrong}")
     index: Int64 = array.astype(np.int64)
@@ -162,3 +162,51 @@ def true_runs(flags: npt.NDArray[np.bool_]) -> Runs:
     first = 0 if flags.size and flags[0] else 1
     start = bounds[:-1][first::2]
     return Runs(start, bounds[1:][first::2] - start)
+
+
+# -------------------------------------------------------------------------------- texts of messages
+
+
+def limits(dim: int) -> str:
+    """The indices of an axis.
+
+    Examples
+    --------
+    >>> limits(3)
+    '(0-2)'
+    """
+    return f"(0-{dim - 1})" if dim else "empty dimension"
+
+
+def shown(arg: slice) -> str:
+    """A slice as it was written.
+
+    Examples
+    --------
+    >>> shown(slice(None, 5, 0))
+    ':5:0'
+    """
+    first, last, step = ("" if part is None else repr(part) for part in (arg.start, arg.stop, arg.step))
+    return f"{first}:{last}" + (f":{step}" if step else "")
+
+
+def misfit(axes: Sequence[int], target: Shape, source: Shape) -> str:
+    """Which axis it is that values do not fit.
+
+    Parameters
+    ----------
+    axes : sequence of int
+        The dataset's axis of each axis of `target`; none if there are no such axes.
+    target, source : shapes of the selection and of the values
+
+    Examples
+    --------
+    >>> misfit((0, 2), (4, 6), (5,))
+    'axis 2 takes 6 values or 1, not 5'
+    """
+    if len(axes) != len(target):
+        return f"{target[0]} elements are selected"
+    for axis, wanted, n in zip(reversed(axes), reversed(target), reversed(source), strict=False):
+        if n not in (1, wanted):
+            return f"axis {axis} takes {wanted} values{' or 1' if wanted != 1 else ''}, not {n}"
+    return f"the selection has {len(target)} axes, the values have {len(source)}"

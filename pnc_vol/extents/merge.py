@@ -15,8 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.extents.ragged import spread
+from pnc_vol.extents.model import Extents, Int64, spread
 
 __all__ = ["coalesce", "intersect", "last_wins"]
 

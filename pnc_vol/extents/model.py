@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import SelectionValueError
 
-__all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "one_extent", "refuse_axes"]
+__all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "before", "one_extent", "refuse_axes", "spread"]
 
 MOST_AXES = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
 """Axes that an array can have; a variable of a file may have up to 1,024."""
@@ -67,3 +67,41 @@ def refuse_axes(number: int) -> None:
     raise SelectionValueError(
         f"The selection has {number} axes, and arrays have at most {MOST_AXES}; select a single index of some axes"
     )
+
+
+def before(counts: Int64) -> Int64:
+    """Sum of all counts before each one (the exclusive running sum).
+
+    Examples
+    --------
+    >>> before(np.array([2, 0, 3])).tolist()
+    [0, 2, 2]
+    """
+    total = np.empty(counts.size, np.int64)
+    if counts.size:
+        total[0] = 0
+        np.cumsum(counts[:-1], out=total[1:])
+    return total
+
+
+def spread(counts: Int64) -> tuple[Int64, Int64]:
+    """Number the members of rows of given lengths.
+
+    Parameters
+    ----------
+    counts : int64[n], members of each row, none negative.
+
+    Returns
+    -------
+    owner : int64[sum(counts)], the row of each member.
+    step : int64[sum(counts)], the member's number within its row, from 0.
+
+    Examples
+    --------
+    >>> [a.tolist() for a in spread(np.array([2, 0, 3]))]
+    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
+    """
+    owner = np.repeat(np.arange(counts.size, dtype=np.int64), counts)
+    step = np.arange(owner.size, dtype=np.int64)
+    step -= before(counts)[owner]
+    return owner, step

@@ -16,8 +16,7 @@ import math
 import numpy as np
 
 from pnc_vol.extents.fancy import crossed
-from pnc_vol.extents.model import Extents, Int64, Runs
-from pnc_vol.extents.ragged import before, spread
+from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.extents.selection import Selection
 
 __all__ = ["numbers", "place", "place_many", "runs"]

@@ -24,16 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.fancy import crossed, increases, index_array, regular, true_runs
+from pnc_vol.extents.fancy import crossed, increases, index_array, limits, misfit, regular, shown, true_runs
 from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.extents.subarrays import flatten
+from pnc_vol.extents.subarrays import checked_block, flatten
 
 __all__ = ["Selection", "hyperslab", "listed", "many", "select", "whole"]
 
 Shape = tuple[int, ...]
-
-# A list written out in an error message stops after this many entries.
-_SHOWN = 4
 
 
 class Selection(NamedTuple):
@@ -141,39 +138,8 @@ class Selection(NamedTuple):
                 n in (1, wanted) for n, wanted in zip(reversed(kept), reversed(target), strict=False)
             ):
                 return kept
-        from pnc_vol.extents.telling import misfit
-
         axes = () if self.listed is not None else [i for i in range(len(self.shape)) if not self.dropped >> i & 1]
         raise SelectionTypeError(f"Can't broadcast {source_shape} -> {target}: {misfit(axes, target, source_shape)}")
-
-    def describe(self) -> str:
-        """The selection as one would write it, for messages.
-
-        Examples
-        --------
-        >>> select((9, 9), (slice(2, 5), slice(None, None, 3))).describe()
-        '[2:5, ::3]'
-        """
-        if self.listed is not None:
-            return f"[{self.count[0]} elements in {self.listed.start.size} runs]"
-        if not self.shape:
-            return "[()]"
-        if self.is_whole:
-            return "[...]"
-        return f"[{', '.join(map(self._describe_axis, range(len(self.shape))))}]"
-
-    def _describe_axis(self, axis: int) -> str:
-        dim, start, count, stride = self.shape[axis], self.start[axis], self.count[axis], self.stride[axis]
-        if axis == self.axis and self.index is not None:
-            head = ", ".join(map(str, self.index[:_SHOWN].tolist()))
-            return f"[{head}]" if count <= _SHOWN else f"[{head}, ... {count} in all]"
-        if self.dropped >> axis & 1:
-            return str(start)
-        if count == 0:
-            return f"{start}:{start}"
-        first = str(start) if start else ""
-        last = "" if start + count * stride >= dim else str(start + (count - 1) * stride + 1)
-        return f"{first}:{last}" if stride == 1 else f"{first}:{last}:{stride}"
 
 
 # The class's own constructor costs as much as all the rest of a simple index.
@@ -311,12 +277,8 @@ def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
     try:
         start, stop, step = arg.indices(dim)
     except ValueError as error:
-        from pnc_vol.extents.telling import shown
-
         raise SelectionValueError(f"Step must not be 0 (got {shown(arg)}): {error}") from None
     except TypeError as error:
-        from pnc_vol.extents.telling import shown
-
         raise SelectionTypeError(f"Slice {shown(arg)} cannot select: {error}") from None
     if step == 1:
         return (start, stop - start, 1) if stop > start else (0, 0, 1)
@@ -329,8 +291,6 @@ def _within(number: int, dim: int, axis: int) -> int:
     at = number + dim if number < 0 else number
     if 0 <= at < dim:
         return at
-    from pnc_vol.extents.telling import limits
-
     raise SelectionIndexError(f"Index ({number}) out of range for {limits(dim)} on axis {axis}")
 
 
@@ -397,24 +357,10 @@ def hyperslab(
 
     Examples
     --------
-    >>> hyperslab((4, 6), (1, 0), (2, 3), (1, 2)).describe()
-    '[1:3, ::2]'
+    >>> hyperslab((4, 6), (1, 0), (2, 3), (1, 2))[1:4]
+    ((1, 0), (2, 3), (1, 2))
     """
-    rank = len(shape)
-    first = tuple(map(operator.index, start))
-    number = tuple(map(operator.index, count))
-    step = (1,) * rank if stride is None else tuple(map(operator.index, stride))
-    if not len(first) == len(number) == len(step) == rank:
-        raise SelectionValueError(
-            f"start {first}, count {number}, stride {step} need one entry for each of {rank} dimensions"
-        )
-    for dim, s, c, t in zip(shape, first, number, step, strict=True):
-        if c < 0 or t < 1:
-            raise SelectionValueError(f"count {number} must not be negative, stride {step} must be at least 1")
-        if s < 0 or s > dim or (c and s + (c - 1) * t >= dim):
-            raise SelectionIndexError(
-                f"start {first}, count {number}, stride {step} out of range for the shape {shape}"
-            )
+    first, number, step = checked_block(shape, start, count, stride)
     return _make(Selection, (shape, first, number, step, 0, number, -1, None, None))
 
 

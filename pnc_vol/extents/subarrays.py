@@ -5,16 +5,19 @@ Knows: shapes, blocks. Does not know: indices as users write them, records, byte
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.extents.ragged import spread
+from pnc_vol.extents.model import Int64, Runs, spread
 
-__all__ = ["as_subarrays", "flatten", "join_runs"]
+__all__ = ["as_subarrays", "checked_block", "flatten", "join_runs"]
+
+Shape = tuple[int, ...]
 
 
 def flatten(shape: tuple[int, ...], starts: npt.ArrayLike, counts: npt.ArrayLike | None) -> tuple[Runs, int]:
@@ -112,6 +115,28 @@ def join_runs(runs: Runs, inner: int | None = None) -> Runs:
         return runs
     heads = np.concatenate(([0], np.flatnonzero(~joined) + 1))
     return Runs(start[heads], np.add.reduceat(length, heads))
+
+
+def checked_block(
+    shape: Shape, start: Sequence[int], count: Sequence[int], stride: Sequence[int] | None
+) -> tuple[Shape, Shape, Shape]:
+    """Start, count and stride of one block, as `selection.hyperslab` takes and refuses them."""
+    rank = len(shape)
+    first = tuple(map(operator.index, start))
+    number = tuple(map(operator.index, count))
+    step = (1,) * rank if stride is None else tuple(map(operator.index, stride))
+    if not len(first) == len(number) == len(step) == rank:
+        raise SelectionValueError(
+            f"start {first}, count {number}, stride {step} need one entry for each of {rank} dimensions"
+        )
+    for dim, s, c, t in zip(shape, first, number, step, strict=True):
+        if c < 0 or t < 1:
+            raise SelectionValueError(f"count {number} must not be negative, stride {step} must be at least 1")
+        if s < 0 or s > dim or (c and s + (c - 1) * t >= dim):
+            raise SelectionIndexError(
+                f"start {first}, count {number}, stride {step} out of range for the shape {shape}"
+            )
+    return first, number, step
 
 
 def _rows(shape: tuple[int, ...], rows: npt.ArrayLike, name: str) -> Int64:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pnc_vol.errors import AlreadyDoneError, DefinitionError
-from pnc_vol.file.reads import composite
+from pnc_vol.file.reads import composite_values
 from pnc_vol.file.session import Session
 from pnc_vol.queue.request import Request
 
@@ -32,7 +32,7 @@ def cancel(session: Session, requests: Sequence[Request] | None) -> None:
     session.posted.queue.cancel(numbers)
     session.posted.drop(numbers)
     if requests is None:
-        composite.restore(session)
+        composite_values.restore(session)
 
 
 def _numbers(session: Session, requests: Sequence[Request]) -> set[int]:

@@ -1,6 +1,6 @@
 """A flush after a change of attributes: its cost follows what changed, not what is there.
 
-Knows: the session, the definitions and the layout of the flush before. Does not know: how variables are spelled.
+Knows: the session, the definitions and the layout of the flush before. Does not know: how variables are encoded.
 
 Rules
 -----
@@ -14,7 +14,7 @@ from __future__ import annotations
 from pnc_vol.file.session import Session
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.placing import first_begin
-from pnc_vol.mapping.index import Flat, respelled
+from pnc_vol.mapping.flatten import Flat, with_new_attributes
 
 __all__ = ["with_changed_attributes"]
 
@@ -30,7 +30,7 @@ def with_changed_attributes(session: Session) -> Flat | None:
     old, changed = session.defs.flat, session.defs.tree.changed
     if old is None or changed is None:
         return None
-    new = respelled(old, session.defs.tree, changed)
+    new = with_new_attributes(old, session.defs.tree, changed)
     if new is None:
         return None
     placed, laid_out = session.disk.layout, session.defs.laid_out

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
-from pnc_vol.file.reads import composite
+from pnc_vol.file.reads import composite_values
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 
@@ -31,7 +31,7 @@ def close(session: Session) -> None:
         session.disk.publish_at_flush()
         with session.comm.errors_shared():
             if session.writable:
-                composite.settle(session, closing=True)
+                composite_values.settle(session, closing=True)
                 flush(session, durable=session.always_durable, closing=True)
             else:
                 complete_posted(session)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
-from pnc_vol.mapping.index import Flat, numrecs_of
+from pnc_vol.mapping.flatten import Flat, numrecs_of
 from pnc_vol.mapping.tree import Tree
 
 __all__ = ["Definitions"]

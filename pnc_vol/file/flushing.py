@@ -33,16 +33,15 @@ from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest, share_failures
 from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Carried, carry, rounds_of
-from pnc_vol.flush.transport import wish_of
+from pnc_vol.flush.transport import transport_code
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout, LostRecords
-from pnc_vol.mapping.index import Flat, numrecs_of, to_header
+from pnc_vol.mapping.flatten import Flat, numrecs_of, to_header
 
 __all__ = ["flush", "laid_out"]
 
-_MOVE_BYTES = 8 << 20
 _NO_RECORD = 1 << 62
 _LEAST_RESERVE = 4096
 
@@ -243,7 +242,7 @@ def _mine(session: Session) -> Agreement:
         nbytes=nbytes,
         batches=len(batches),
         rounds=rounds_of(batches),
-        wish=wish_of(session.options),
+        transport=transport_code(session.options),
         aggregators=session.options.aggrs_per_node,
     )
 

@@ -25,7 +25,7 @@ from pnc_vol.file.session import Session
 from pnc_vol.format.encode import encode, numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
-from pnc_vol.mapping.index import to_header
+from pnc_vol.mapping.flatten import to_header
 
 __all__ = [
     "check_durable",

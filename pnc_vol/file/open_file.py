@@ -28,7 +28,7 @@ from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.opening import Opened, open_file, open_queue
-from pnc_vol.file.reads import composite, contiguous, fetch
+from pnc_vol.file.reads import composite_values, contiguous, fetch
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import Session
@@ -46,7 +46,7 @@ class OpenFile(Session):
     def write(self, node: DatasetNode, selection: Selection, values: Any, fields: tuple[str, ...] = ()) -> int:
         """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
         if node.element.kind == "composite":
-            composite.write(self, node, selection, values, fields)
+            composite_values.write(self, node, selection, values, fields)
             number = self.posted.next_number
         else:
             number = post.write(self, node, selection, values)
@@ -67,7 +67,7 @@ class OpenFile(Session):
     ) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""
         if node.element.kind == "composite":
-            return composite.read(self, node, selection, fields)
+            return composite_values.read(self, node, selection, fields)
         return fetch.read(self, node, selection, collective=collective and self.comm.size > 1)
 
     def read_run(self, node: DatasetNode, args: Any) -> Any:
@@ -99,7 +99,7 @@ class OpenFile(Session):
         array = as_out(out, selection.result_shape, node.element.dtype)
         number = self.posted.take_number()
         if node.element.kind == "composite":
-            array[...] = composite.read(self, node, selection)
+            array[...] = composite_values.read(self, node, selection)
             return self.handle(number, "read", 0, array)
         request = self.handle(number, "read", selection.nelems * node.element.itemsize, array)
         self.posted.reads.append(fetch.PostedRead(request, node, selection, array))
@@ -165,12 +165,12 @@ class OpenFile(Session):
             self.check_open()
             if self.writable:
                 with self.comm.errors_shared():
-                    composite.settle(self)
+                    composite_values.settle(self)
                 try:
                     with self.comm.errors_shared():
                         flush(self, durable=self.always_durable if durable is None else durable, what=what)
                 finally:
-                    composite.settled(self)
+                    composite_values.settled(self)
             else:
                 fetch.complete_posted(self)
 

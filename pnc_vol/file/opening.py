@@ -34,9 +34,9 @@ from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.layout.registry import layout_class
 from pnc_vol.log.beginning import missing_folder
-from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import StoreContext, check_name, open_store

@@ -23,15 +23,14 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
-from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
+from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.ragged import before
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format.convert import to_file
 from pnc_vol.layout.places import ElementMap
-from pnc_vol.mapping.dtypes import decode, encode
+from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST
 from pnc_vol.queue.parts import parts, pieces, run_elements

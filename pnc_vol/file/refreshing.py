@@ -22,8 +22,8 @@ from pnc_vol.file.driver_stack import open_driver
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
-from pnc_vol.mapping.index import from_header
-from pnc_vol.mapping.renewing import renew
+from pnc_vol.mapping.tree_refresh import refresh_tree
+from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.system import read_at
 
 __all__ = ["refresh"]
@@ -60,7 +60,7 @@ def refresh(session: Session) -> bool:
     else:
         raise session.comm.on_all(replaced_too_often(session.disk.path))
     header = decode(content, file_size=size).header
-    renew(session.defs.tree, from_header(header, separator=session.defs.tree.separator))
+    refresh_tree(session.defs.tree, from_header(header, separator=session.defs.tree.separator))
     layout = session.disk.layout.anew()
     layout.adopt(header, tuple(session.defs.tree.datasets), session.defs.tree.datasets)
     session.disk.use_layout(layout)

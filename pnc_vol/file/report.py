@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
-from pnc_vol.mapping.index import to_header
+from pnc_vol.mapping.flatten import to_header
 
 __all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]
 

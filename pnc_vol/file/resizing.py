@@ -20,7 +20,7 @@ import math
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.file import post
-from pnc_vol.file.reads import composite
+from pnc_vol.file.reads import composite_values
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.file.size_limits import check_records, check_room
@@ -47,7 +47,7 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
     """
     old = node.shape or ()
     if node.element.kind == "composite":
-        composite.grown(session, node, shape)
+        composite_values.grown(session, node, shape)
         for name, part in node.parts.items():
             if name == "values" and is_ragged(node.element.dtype):
                 continue

@@ -13,7 +13,7 @@ from math import prod
 from pnc_vol.file.flushing import laid_out
 from pnc_vol.file.session import Session
 from pnc_vol.format.limits import check_length, check_limits
-from pnc_vol.mapping.index import to_header
+from pnc_vol.mapping.flatten import to_header
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["check_records", "check_room"]

@@ -1,0 +1,16 @@
+"""From posted requests to writes: the plan, its execution, and how ranks write together.
+
+Knows: batches, layouts, drivers, a communicator. Does not know: names, headers in the file, users' objects.
+
+====================  ==========================================================================================
+`plan`                posted runs of many variables as merged byte extents
+`execute`             writing what is planned; which request failed when a write does
+`stream`              large writes and reads in blocks, conversion and system calls in two threads
+`data_sieving`        dense small writes as reads and writes of the blocks that cover them
+`agree`               what ranks exchange at a flush
+`differences`         which definitions differ between ranks, for the message
+`transport`           how ranks write: each alone, by MPI-IO's collective calls, or two-phase
+`two_phase`           small pieces of many ranks, written by few ranks in few large calls
+`node_shared_memory`  memory that all ranks of one node share
+====================  ==========================================================================================
+"""

@@ -43,7 +43,7 @@ class Agreement:
     runs, nbytes : int, the largest number of posted runs and bytes of any rank.
     batches : int, the largest number of batches of any rank.
     rounds : int, the largest number of writes of any rank, if it makes them together with others.
-    wish : int, how ranks are to write, see `transport`.
+    transport : int, how ranks are to write, see `transport`.
     aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
     changed : bool, some rank's definitions changed.
     unknown_bytes : bool, some rank knows of bytes in the file that do not read as zero.
@@ -60,7 +60,7 @@ class Agreement:
     nbytes: int
     batches: int
     rounds: int
-    wish: int
+    transport: int
     aggregators: int
 
 
@@ -117,7 +117,7 @@ def _packed(mine: Agreement, definitions: bytes) -> bytes:
         mine.nbytes,
         mine.batches,
         mine.rounds,
-        mine.wish,
+        mine.transport,
         mine.aggregators,
     )
 

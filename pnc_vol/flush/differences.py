@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from pnc_vol.comm import Comm, ranks_text
 from pnc_vol.errors import DefinitionMismatchError
-from pnc_vol.mapping.index import Flat
+from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["described", "raise_difference"]

@@ -25,8 +25,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.merge import intersect, last_wins
-from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Extents, before
 from pnc_vol.flush.plan import Plan, Relative, unmerged
 from pnc_vol.flush.stream import write_streamed
 from pnc_vol.layout.places import ElementMap, Places

@@ -26,14 +26,14 @@ from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.execute import Write, meeting
-from pnc_vol.flush.two_phase import Nodes, Together
+from pnc_vol.flush.two_phase import Nodes, TwoPhase
 from pnc_vol.options import Options
 
-__all__ = ["Transport", "wish_of"]
+__all__ = ["Transport", "transport_code"]
 
 Bytes = npt.NDArray[np.uint8]
 
-_WISHES = ("auto", "independent", "collective", "aggregate")
+_TRANSPORTS = ("auto", "independent", "collective", "aggregate")
 _BY_HINT = {"enable": "collective", "disable": "independent"}
 
 _MANY = 512
@@ -46,14 +46,14 @@ _CALLS_AFAR = 16
 """The same where a call may go over a network."""
 
 
-def wish_of(options: Options) -> int:
+def transport_code(options: Options) -> int:
     """What the options ask for, as a number: the largest that any rank has counts for all."""
-    wish = options.transport
-    if wish == "auto":
-        wish = _BY_HINT.get(str(options.hints.get("romio_cb_write", "")).lower(), wish)
-    if wish == "auto" and options.aggrs_per_node:
-        wish = "aggregate"
-    return _WISHES.index(wish)
+    wanted = options.transport
+    if wanted == "auto":
+        wanted = _BY_HINT.get(str(options.hints.get("romio_cb_write", "")).lower(), wanted)
+    if wanted == "auto" and options.aggrs_per_node:
+        wanted = "aggregate"
+    return _TRANSPORTS.index(wanted)
 
 
 class Transport:
@@ -77,7 +77,7 @@ class Transport:
         self.rounds = 0
         """Collective writes so far."""
         self._nodes: Nodes | None = None
-        self._together: Together | None = None
+        self._two_phase: TwoPhase | None = None
 
     @property
     def nodes(self) -> Nodes:
@@ -101,11 +101,11 @@ class Transport:
     def _chosen(self, agreed: Agreement) -> str:
         if self.comm.size == 1 or self.options.ordered or not agreed.rounds:
             return "independent"
-        wish = _WISHES[agreed.wish]
-        if wish == "collective" and not self.collective:
+        wanted = _TRANSPORTS[agreed.transport]
+        if wanted == "collective" and not self.collective:
             return "independent"
-        if wish != "auto":
-            return wish
+        if wanted != "auto":
+            return wanted
         if agreed.runs < 2:
             return "independent"
         if self.nodes.single:
@@ -121,14 +121,14 @@ class Transport:
             yield write
             return
         self.rounds += agreed.rounds
-        with meeting(self.comm, self._meet(driver, agreed, way), agreed.rounds) as together:
-            yield together
+        with meeting(self.comm, self._collective_write(driver, agreed, way), agreed.rounds) as write_together:
+            yield write_together
 
-    def _meet(self, driver: Driver, agreed: Agreement, way: str) -> Write:
+    def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
-            if self._together is None or self._together.driver is not driver:
-                self._together = Together(self.comm, driver, self.nodes)
-            aggregate, aggregators = self._together, self.nodes.aggregators(agreed.aggregators)
+            if self._two_phase is None or self._two_phase.driver is not driver:
+                self._two_phase = TwoPhase(self.comm, driver, self.nodes)
+            aggregate, aggregators = self._two_phase, self.nodes.aggregators(agreed.aggregators)
             return lambda extents, memory: aggregate.write(extents, memory, aggregators)
 
         def collective(extents: Extents, memory: Bytes) -> None:
@@ -146,5 +146,5 @@ class Transport:
 
     def close(self) -> None:
         """Give memory back."""
-        if self._together is not None:
-            self._together.close()
+        if self._two_phase is not None:
+            self._two_phase.close()

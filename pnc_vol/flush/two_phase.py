@@ -33,11 +33,10 @@ from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.blocks import extents_between
-from pnc_vol.extents.model import Extents, Int64, one_extent
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Extents, Int64, before, one_extent
 from pnc_vol.flush.node_shared_memory import shared_memory
 
-__all__ = ["Nodes", "Together"]
+__all__ = ["Nodes", "TwoPhase"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -96,7 +95,7 @@ class _Part(NamedTuple):
     base: int
 
 
-class Together:
+class TwoPhase:
     """Collective writes of one file; every rank makes the same calls.
 
     Parameters
@@ -134,9 +133,9 @@ class Together:
             else:
                 shared = self._memory(work.size * min(2, len(windows))) if self.nodes.single else None
                 if shared is not None:
-                    self._in_common(work, windows, shared)
+                    self._through_shared_memory(work, windows, shared)
                 else:
-                    self._sending(work, windows)
+                    self._by_messages(work, windows)
             failure = work.end()
         if failure is not None:
             raise failure
@@ -149,7 +148,7 @@ class Together:
             self._refused = self._shared is None
         return self._shared
 
-    def _in_common(self, work: _Round, windows: list[_Part], memory: Bytes) -> None:
+    def _through_shared_memory(self, work: _Round, windows: list[_Part], memory: Bytes) -> None:
         """Through memory that all see; while one window is written, the next one is filled."""
         halves = [memory[: work.size], memory[work.size :]]
         work.begin(windows[0], halves[0])
@@ -162,7 +161,7 @@ class Together:
             self.comm.exchange("flush window")
             work.finish(window, halves[k % 2])
 
-    def _sending(self, work: _Round, windows: list[_Part]) -> None:
+    def _by_messages(self, work: _Round, windows: list[_Part]) -> None:
         """By messages to the aggregators."""
         if self._own is None:
             self._own = np.empty(self.window, np.uint8)
@@ -180,7 +179,7 @@ class Together:
 class _Round:
     """One collective write."""
 
-    def __init__(self, of: Together, extents: Extents, memory: Bytes, aggregators: list[int]) -> None:
+    def __init__(self, of: TwoPhase, extents: Extents, memory: Bytes, aggregators: list[int]) -> None:
         self.of = of
         self.extents = extents
         self.ends = extents.offset + extents.length

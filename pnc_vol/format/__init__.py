@@ -1,12 +1,21 @@
 """Bytes to header and back: the NetCDF classic format in its versions CDF-1, CDF-2 and CDF-5.
 
-Knows: the format. Does not know: files, MPI, threads, HDF5. From low to high:
+Knows: the format. Does not know: files, MPI, threads, HDF5.
 
-- `model`: dimensions, attributes, variables, a header; `names`: which names are legal
-- `convert`: values to a file's bytes and back; `types`: the eleven external types
-- `widths`: how wide fields are in each version; `sizes`: what follows from a header
-- `source`, `decode`: bytes to header; `rules`: what its fields mean to each other
-- `limits`, `encode`: header to bytes
-- `moving`, `placing`: where variables begin, and what moves when definitions change
-- `check`: is this a good file?
+=========  =====================================================================================================
+`model`    dimensions, attributes, variables, a header
+`names`    which names are legal
+`types`    the eleven external types
+`convert`  values to a file's bytes and back
+`widths`   how wide fields are in each version
+`sizes`    what follows from a header: shapes, bytes, the record size
+`source`   the primitives of decoding: bounds, errors, counts, names
+`decode`   bytes to a header
+`rules`    what fields mean to each other and to the size of the file
+`limits`   what each version can hold
+`encode`   a header to bytes
+`placing`  where variables begin
+`moving`   which bytes move where when definitions change
+`check`    whether a file is valid: findings with offsets
+=========  =====================================================================================================
 """

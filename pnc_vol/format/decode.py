@@ -17,8 +17,7 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,14 +25,13 @@ from pnc_vol.errors import CorruptHeaderError, NeedBytes
 from pnc_vol.format import rules
 from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
 from pnc_vol.format.names import MAX_NAME
-from pnc_vol.format.source import NUL, Source, Where, spell
+from pnc_vol.format.source import NUL, Source, Where
 from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE
 
 __all__ = ["MAX_HEADER_BYTES", "Decoded", "decode"]
 
 MAX_HEADER_BYTES = 64 << 20
 """Longest header that is decoded unless asked otherwise, in bytes."""
-
 
 _SAMPLE = 16
 """Variables from which on the length of all is estimated."""
@@ -96,12 +94,9 @@ def decode(
     >>> decode(b"CDF\\x01" + bytes(28), file_size=32).header
     Header(version=1, numrecs=0, dims=(), attrs=(), vars=())
     """
+    order, longest = tolerant_order, max_name
     parsed, found = examine(
-        data,
-        file_size=file_size,
-        max_header_bytes=max_header_bytes,
-        tolerant_order=tolerant_order,
-        max_name=max_name,
+        data, file_size=file_size, max_header_bytes=max_header_bytes, tolerant_order=order, max_name=longest
     )
     for finding in found:
         if finding.severity == "error":
@@ -252,22 +247,6 @@ class _Reader(Source):
             self.bad_type(code, q, (*where, "type"))
         return _Guess(b"", Attr(name, code, 0, b""), data[p : q + 4], name, code, size)
 
-    def bad_type(self, code: int, at: int, where: Where) -> NoReturn:
-        self.corrupt(at, where, code, f"is {code}; CDF-{self.data[3]} has no such type")
-
-    def same_name(self, entries: Sequence[Attr | Var], at: int, owner: Where) -> NoReturn:
-        seen: dict[str, int] = {}
-        for i, entry in enumerate(entries):
-            if seen.setdefault(entry.name, i) != i:
-                field = spell((*owner, i, "name"))
-                raise CorruptHeaderError(
-                    f"{field} before byte {at} is {entry.name!r}, like {spell((*owner, seen[entry.name], 'name'))}.",
-                    offset=at,
-                    field=field,
-                    value=entry.name,
-                )
-        raise AssertionError("no duplicate")
-
     def shape(self, p: int, var: int, dims: list[Dim]) -> tuple[tuple[int, ...], int, int]:
         """Read ndims and the dimids of variable `var`: (indices, elements of one record or of all, next byte)."""
         w = self.w
@@ -312,7 +291,7 @@ class _Reader(Source):
             raise NeedBytes(min(max(need.nbytes, likely), self.file_size, self.limit)) from None
 
     def each_variable(self, n: int, p: int, dims: list[Dim], var_at: list[int]) -> list[Var]:
-        w, data, end, shapes, inner = self.w, self.data, self.end, self.shapes, self.sizes
+        w, data, end, inner = self.w, self.data, self.end, self.sizes
         number, tail, tail_size, sizes = w.number.unpack_from, w.tail.unpack_from, w.tail.size, w.sizes
         make, small, width, longest = tuple.__new__, w.width == 4, w.width, self.max_name
         found: list[Var] = []
@@ -345,18 +324,8 @@ class _Reader(Source):
             if block and data.startswith(block, p):
                 p += len(block)
             else:
-                row = 0
-                start, known = p, len(self.findings)
-                q = p + width
-                key = data[p : q + number(data, p)[0] * width] if q <= end else b""
-                shape = shapes.get(key)
-                if shape is None:
-                    indices, elements, q = self.shape(p, i, dims)
-                    shapes[data[p:q]] = indices, elements
-                else:
-                    indices, elements = shape
-                    q = p + len(key)
-                attrs, p = self.attributes(q, i)
+                row, start, known = 0, p, len(self.findings)
+                indices, elements, attrs, p = self.shape_and_attributes(p, i, dims)
                 # What is worth a warning is warned of in each place.
                 block = data[start:p] if len(self.findings) == known else b""
             q = p + tail_size
@@ -385,6 +354,23 @@ class _Reader(Source):
             self.same_name(found, p, ("var",))
         return found
 
+    def shape_and_attributes(
+        self, p: int, var: int, dims: list[Dim]
+    ) -> tuple[tuple[int, ...], int, tuple[Attr, ...], int]:
+        """Read what stands between a variable's name and its type; a shape that was read before is looked up."""
+        width, data = self.w.width, self.data
+        q = p + width
+        key = data[p : q + self.w.number.unpack_from(data, p)[0] * width] if q <= self.end else b""
+        known = self.shapes.get(key)
+        if known is None:
+            indices, elements, q = self.shape(p, var, dims)
+            self.shapes[data[p:q]] = indices, elements
+        else:
+            indices, elements = known
+            q = p + len(key)
+        attrs, p = self.attributes(q, var)
+        return indices, elements, attrs, p
+
     def alike(self, p: int, most: int, length: int, block: bytes, found: list[Var], var_at: list[int]) -> int:
         """Read at once the variables from `p` on that are like the last one; return where the next one begins.
 
@@ -412,8 +398,3 @@ class _Reader(Source):
         self.sizes += [self.sizes[-1]] * k
         var_at += range(p, p + k * step, step)
         return p + k * step
-
-    def tail_part(self, p: int) -> str:
-        """Name the first field of a variable's end, at `p`, that the file does not hold whole."""
-        left = self.file_size - p
-        return "type" if left < 4 else "vsize" if left < 4 + self.w.width else "begin"

@@ -6,17 +6,18 @@ the order of a header's parts; `decode` does. Its rules hold here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pnc_vol.errors import CorruptHeaderError, LimitError, NeedBytes, NotCDFError, TruncatedHeaderError
-from pnc_vol.format.model import Finding
+from pnc_vol.format.model import Attr, Finding, Var
 from pnc_vol.format.names import MAX_NAME, is_legal_name
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, MAX_COUNT, VARIABLE, WIDTHS, Widths
 
-__all__ = ["NUL", "Source", "Where", "spell"]
+__all__ = ["NUL", "Source", "Where", "text_of"]
 
 Where = tuple[Any, ...]
-"""A place in a header, spelled only when it is needed: see `spell`."""
+"""A place in a header, spelled only when it is needed: see `text_of`."""
 
 NUL = (b"", b"\0", b"\0\0", b"\0\0\0")
 """Padding by its length."""
@@ -50,33 +51,33 @@ class Source:
         """The bytes end before `needed`: the file does, or the caller has more."""
         if needed > self.file_size:
             raise TruncatedHeaderError(
-                f"The file ends at byte {self.file_size}, inside its header: {spell(where)} at byte {at} would end at "
-                f"byte {needed}. The file was cut, or not written to its end; use another copy.",
+                f"The file ends at byte {self.file_size}, inside its header: {text_of(where)} at byte {at} would end "
+                f"at byte {needed}. The file was cut, or not written to its end; use another copy.",
                 offset=at,
-                field=spell(where),
+                field=text_of(where),
                 value=max(0, self.file_size - at),
             )
         if needed > self.limit:
             raise LimitError(
-                f"The header is longer than {self.limit} bytes ({spell(where)} at byte {at}); increase "
+                f"The header is longer than {self.limit} bytes ({text_of(where)} at byte {at}); increase "
                 "max_header_bytes if you trust the file.",
                 offset=at,
-                field=spell(where),
+                field=text_of(where),
                 value=needed,
             )
         more = max(needed, 2 * len(self.data), 4096)
         raise NeedBytes(min(more, self.file_size, self.limit))
 
     def corrupt(self, at: int, where: Where, value: object, message: str) -> NoReturn:
-        field = spell(where)
+        field = text_of(where)
         raise CorruptHeaderError(f"{field} at byte {at} {message}.", offset=at, field=field, value=value)
 
     def too_much(self, at: int, where: Where, value: int, message: str) -> NoReturn:
-        field = spell(where)
+        field = text_of(where)
         raise LimitError(f"{field} at byte {at} {message}.", offset=at, field=field, value=value)
 
     def warn(self, at: int, where: Where, value: object, message: str) -> None:
-        field = spell(where)
+        field = text_of(where)
         self.findings.append(Finding("warning", at, field, value, f"{field} at byte {at} {message}."))
 
     def count(self, n: int, at: int, start: int, smallest: int, where: Where) -> None:
@@ -86,7 +87,7 @@ class Source:
         if n > MAX_COUNT:
             self.too_much(at, where, n, f"is {n}, more than {MAX_COUNT}, the limit of every NetCDF library")
         if n * smallest > self.file_size - start:
-            field = spell(where)
+            field = text_of(where)
             raise TruncatedHeaderError(
                 f"{field} at byte {at} is {n}; that takes at least {n * smallest} bytes, and the file has "
                 f"{max(0, self.file_size - start)} left.",
@@ -150,8 +151,29 @@ class Source:
         self.count(n, p, p + self.w.width, 1, where)
         self.too_much(p, where, n, f"is {n}; names have at most {self.max_name} bytes")
 
+    def tail_part(self, p: int) -> str:
+        """Name the first field of a variable's end, at `p`, that the file does not hold whole."""
+        left = self.file_size - p
+        return "type" if left < 4 else "vsize" if left < 4 + self.w.width else "begin"
 
-def spell(where: Where) -> str:
+    def bad_type(self, code: int, at: int, where: Where) -> NoReturn:
+        self.corrupt(at, where, code, f"is {code}; CDF-{self.data[3]} has no such type")
+
+    def same_name(self, entries: Sequence[Attr | Var], at: int, owner: Where) -> NoReturn:
+        seen: dict[str, int] = {}
+        for i, entry in enumerate(entries):
+            if seen.setdefault(entry.name, i) != i:
+                field = text_of((*owner, i, "name"))
+                raise CorruptHeaderError(
+                    f"{field} before byte {at} is {entry.name!r}, like {text_of((*owner, seen[entry.name], 'name'))}.",
+                    offset=at,
+                    field=field,
+                    value=entry.name,
+                )
+        raise AssertionError("no duplicate")
+
+
+def text_of(where: Where) -> str:
     """Spell a place in a header: ``("var", 3, "att", 0, "type")`` is ``var[3].att[0].type``."""
     text = ""
     for part in where:

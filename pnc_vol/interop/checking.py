@@ -1,6 +1,6 @@
 """Whether a file is valid, and whether its markers describe what is in it.
 
-Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.examine`).
+Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.marker_check`).
 
 Rules
 -----
@@ -28,7 +28,7 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding
 from pnc_vol.interop.readers import problems
 from pnc_vol.mapping.composite import is_ragged
-from pnc_vol.mapping.examine import examine, warning
+from pnc_vol.mapping.marker_check import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode

@@ -36,8 +36,9 @@ from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
 from pnc_vol.log.folders import find_folders
-from pnc_vol.mapping.former import with_present_marker
-from pnc_vol.mapping.index import from_header, numrecs_of
+from pnc_vol.mapping.flatten import numrecs_of
+from pnc_vol.mapping.old_marker import with_present_marker
+from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options, resolve
 from pnc_vol.recovery.leftovers import abandoned_logs
 from pnc_vol.system import REAL, System, exists

@@ -18,9 +18,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pnc_vol.extents.model import Extents, Int64, Runs
+from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place, place_many
-from pnc_vol.extents.ragged import before
 
 __all__ = ["ElementMap", "Place", "Places", "extents_of_rows", "place_rows", "table_of"]
 

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Int64
-from pnc_vol.extents.ragged import spread
+from pnc_vol.extents.model import Int64, spread
 from pnc_vol.format.widths import MAX_VAR_DIMS
 from pnc_vol.log.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VARS, Entry
 

@@ -1,0 +1,32 @@
+"""From the objects of HDF5 to a header of CDF-5 and back; ``docs/reference/file-format.md`` specifies it.
+
+Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of files, requests, ranks.
+
+====================  ==========================================================================================
+`tree`                the objects in memory: groups, datasets, attributes, scales
+`tree_refresh`        a tree takes over what a newly read one says; objects that users hold stay the same
+`links`               soft, external and second hard links; named types
+`flatten`             from a tree to a header
+`unflatten`           from a header to a tree
+`names`               paths and attribute names as names of NetCDF, and back
+`dimensions`          which dimension each axis of a dataset has
+`special`             h5py's special data types: numpy dtypes with metadata, and `Empty`
+`dtypes`              which NetCDF type and hidden dimensions an element has
+`encoding`            values of an element from what users give to arrays for the file, and back
+`raw`                 elements of several numbers, or of bytes: array types, opaque data, long doubles, dates
+`references`          references to objects and regions
+`composite`           types that take several variables: compounds, arrays of varying length, references
+`composite_assembly`  datasets of such types, put together from the variables of a header
+`conventions`         what a variable's element means: NetCDF's conventions first, then our marker
+`describe`            data types as JSON, for markers
+`literals`            values that NetCDF attributes cannot have, as JSON
+`markers`             the reserved attribute: JSON text with what NetCDF has no words for
+`marker_check`        whether markers fit the header, for who checks a file
+`old_marker`          headers with the marker's former name, rewritten with the present one
+`attributes`          attributes of one object: typed, shaped values, read when they are asked for
+`attribute_values`    what a user gives for an attribute, as the array that is kept of it
+`attribute_encoding`  one attribute value in the file: a row of values and, where that is not enough, a marker
+`attribute_owners`    attributes of groups and named types among those of the file
+`plain_attributes`    one text or one number, which most attributes are, in few steps
+====================  ==========================================================================================
+"""

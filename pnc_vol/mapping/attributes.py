@@ -25,11 +25,11 @@ from numpy.typing import DTypeLike, NDArray
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
+from pnc_vol.mapping.attribute_encoding import LITERAL, from_attr, to_attr
+from pnc_vol.mapping.attribute_values import as_array, as_stored, frozen, texts
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.plain import Plain, is_plain, listed, met_before, shown_plainly, with_new
+from pnc_vol.mapping.plain_attributes import Plain, is_plain, listed, met_before, shown_plainly, with_new
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
-from pnc_vol.mapping.spelling import LITERAL, spell, unspell
-from pnc_vol.mapping.values import as_array, as_stored, frozen, texts
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.markers import Sink
@@ -195,7 +195,7 @@ def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, A
     >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
     {'shape': [1, 2]}
     """
-    return spell(name, attribute.dtype, attribute.shape, attribute.value)
+    return to_attr(name, attribute.dtype, attribute.shape, attribute.value)
 
 
 def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | None = None) -> Attribute:
@@ -216,7 +216,7 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | 
     """
     if not marker and attr.type == CHAR:
         return Attribute(_SIMPLE[str], (), frozen(texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())))
-    dtype, shape, coded = unspell(attr, marker, findings)
+    dtype, shape, coded = from_attr(attr, marker, findings)
     if shape is None or coded is None:
         return Attribute(dtype, None, None)
     if dtype.kind == "O" and check_string_dtype(dtype) is not None:

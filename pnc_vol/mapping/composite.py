@@ -1,7 +1,7 @@
 """Types that take several variables: compounds, arrays of varying length, references.
 
 Knows: which parts such a type has, how values are taken apart into the values of its parts. Does not know: files,
-requests; `file.reads.composite` reads and writes the parts.
+requests; `file.reads.composite_values` reads and writes the parts.
 
 Rules
 -----
@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError
-from pnc_vol.mapping.dtypes import element_for, encode
+from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.encoding import encode
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, string_dtype
 

@@ -26,9 +26,19 @@ from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, Kind, element_for
 from pnc_vol.mapping.special import metadata_of, string_dtype, with_metadata
 
-__all__ = ["TYPE_KEYS", "derive", "element_marker", "element_of_var", "generated_attrs"]
+__all__ = [
+    "FILL",
+    "TYPE_KEYS",
+    "derive",
+    "element_marker",
+    "element_of_var",
+    "fill_attr",
+    "generated_attrs",
+]
 
 Marker = Mapping[str, Any]
+
+FILL = "_FillValue"
 
 WIDEST = 2**31 - 1
 """Bytes of the widest string that numpy has; characters of a wider dimension are single ones."""
@@ -162,6 +172,7 @@ _DESCRIBED = RAW_KINDS | {"composite"}
 
 def _described(code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: str, said: Any) -> Element | None:
     """The element of a type that the marker describes, if the variable can hold it."""
+    # Imported here, as few files have such types: `import pnc_vol` loads no module that it can do without.
     from pnc_vol.mapping.describe import undescribe
 
     dtype = undescribe(said)
@@ -208,6 +219,7 @@ def element_marker(element: Element, derived: Element) -> dict[str, Any]:
     if element.kind == "enum":
         marker["enum"] = dict(metadata_of(element.dtype)["enum"])
     if element.kind in _DESCRIBED:
+        # Imported here, as above: `import pnc_vol` loads no module that it can do without.
         from pnc_vol.mapping.describe import describe
 
         marker["dtype"] = describe(element.dtype)
@@ -246,3 +258,16 @@ def _flags(element: Element) -> tuple[Attr, ...]:
         Attr("flag_values", element.nc_type, values.size, values.tobytes()),
         Attr("flag_meanings", CHAR, len(names), names),
     )
+
+
+def fill_attr(fill: bytes, element: Element) -> Attr | None:
+    """The attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
+
+    Parameters
+    ----------
+    fill : bytes, one element as in the file
+    element : Element
+    """
+    size = TYPES[element.nc_type].size
+    base = fill[:size]
+    return Attr(FILL, element.nc_type, 1, base) if base * (len(fill) // size) == fill else None

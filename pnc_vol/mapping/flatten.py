@@ -12,24 +12,28 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from pnc_vol.format.encode import with_attributes
 from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.mapping.attributes import Attributes, encode_attribute
-from pnc_vol.mapping.conventions import derive, element_marker, generated_attrs
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
+from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
+from pnc_vol.mapping.composite import is_ragged
+from pnc_vol.mapping.conventions import FILL, derive, element_marker, fill_attr, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
-from pnc_vol.mapping.names import MARKERS, NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, Node, Tree, groups_below, groups_implied
+from pnc_vol.mapping.names import NameBook, dataset_name, legal_name, variable_name
+from pnc_vol.mapping.tree import DatasetNode, Node, Tree
 
-__all__ = ["Flat", "fill_attr", "global_attrs", "numrecs_of", "to_header", "variable_of"]
+__all__ = ["Flat", "numrecs_of", "to_header", "variable_of", "with_new_attributes"]
 
-FILL = "_FillValue"
 SAMPLE_DIMENSION, SAMPLES = "sample_dimension", "sample"
 """CF's attribute of contiguous ragged arrays, and the end of the names of their dimensions."""
+_MANY = 64
+"""Variables that are encoded anew one by one, however few there are."""
+
 _AMBIGUOUS = (BYTE, CHAR)
 """Types whose meaning depends on the attributes of a variable."""
 
@@ -85,6 +89,44 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
         variables = [var._replace(dims=new[var.dims]) for var in variables]
     header = Header(version, 0, dims, global_attrs(tree), tuple(variables))
     return Flat(header, tuple(tree.datasets), book, moved)
+
+
+def with_new_attributes(flat: Flat, tree: Tree, changed: Collection[Node]) -> Flat | None:
+    """What `to_header` would make of a tree of which attributes changed, and nothing else, since it made `flat`.
+
+    Parameters
+    ----------
+    flat : Flat, with the number of records of `numrecs_of`
+    tree : Tree
+    changed : the objects whose attributes changed
+
+    Returns
+    -------
+    Flat or None
+        None if it is to be made anew: much has changed, or more than attributes.
+
+    Raises
+    ------
+    DefinitionError
+        An attribute that the version cannot hold.
+    """
+    header, numrecs = flat.header, numrecs_of(tree)
+    uids = {node.uid for node in changed if isinstance(node, DatasetNode)}
+    if numrecs != header.numrecs or len(uids) > max(_MANY, len(flat.uids) // 4):
+        return None
+    made: dict[int, tuple[Attr, ...]] = {}
+    with no_collections():
+        for i, uid in enumerate(flat.uids):
+            if uid in uids:
+                var, old = variable_of(tree.datasets[uid], flat.book, numrecs), header.vars[i]
+                dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
+                if (var.name, dims, var.type) != (old.name, old.dims, old.type):
+                    return None
+                made[i] = var.attrs
+        own = global_attrs(tree) if len(uids) < len(changed) else header.attrs
+    if len(made) < len(uids):
+        return None
+    return flat._replace(header=with_attributes(header, made, own))
 
 
 def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
@@ -158,7 +200,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
         raw = attrs.untouched
         if raw is None:
             marker: dict[str, Any] = {}
-            raw = _spelled(attrs, marker)
+            raw = named_attrs(attrs, marker)
             if marker:
                 # What `_spelled` has to say in a marker, it says again.
                 put(variable_of(node, book, numrecs))
@@ -257,7 +299,7 @@ def _variable_attrs(
     node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any]
 ) -> tuple[Attr, ...]:
     """All attributes of a variable; what they do not say of its type goes to the marker."""
-    spelled = written = _spelled(node.attrs, marker)
+    spelled = written = named_attrs(node.attrs, marker)
     if node.owner is not None:
         written = _with_samples(node, written, book)
     generated = generated_attrs(element)
@@ -300,8 +342,6 @@ def _is_row_part(node: DatasetNode, name: str) -> bool:
     owner = node.owner
     if owner is None or owner.parts.get(name) is not node:
         return False
-    from pnc_vol.mapping.composite import is_ragged
-
     # a compound may have fields of these names
     return is_ragged(owner.element.dtype)
 
@@ -320,47 +360,6 @@ def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -
     return (*written, Attr(SAMPLE_DIMENSION, CHAR, len(name), name))
 
 
-def _spelled(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
-    """Attributes under names that are legal, and their markers under ``attrs``."""
-    if attributes.untouched is not None:
-        if attributes.markers:
-            marker["attrs"] = dict(attributes.markers)
-        return attributes.untouched
-    entries = attributes.entries()
-    book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
-    book.taken |= MARKERS
-    written, markers = [], {}
-    for name, entry in entries.items():
-        if isinstance(entry, Attr):
-            attr = entry
-            about = dict(attributes.markers.get(attr.name, ()))
-        else:
-            attr, made = encode_attribute(book.take(legal_name(name)), entry)
-            about = made or {}
-            if attr.name != name:
-                about["name"] = name
-        written.append(attr)
-        if about:
-            markers[attr.name] = about
-    attributes.settle(tuple(written), markers)
-    if markers:
-        marker["attrs"] = markers
-    return tuple(written)
-
-
-def fill_attr(fill: bytes, element: Element) -> Attr | None:
-    """The attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
-
-    Parameters
-    ----------
-    fill : bytes, one element as in the file
-    element : Element
-    """
-    size = TYPES[element.nc_type].size
-    base = fill[:size]
-    return Attr(FILL, element.nc_type, 1, base) if base * (len(fill) // size) == fill else None
-
-
 def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
     fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
     said = next((attr for attr in written if attr.name == FILL), None)
@@ -370,61 +369,3 @@ def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker:
     if said != wanted or wanted is None:
         marker["fill"] = fill.rstrip(b"\0").hex()
     return written
-
-
-def global_attrs(tree: Tree) -> tuple[Attr, ...]:
-    """Attributes of the root and of all groups, and the global marker."""
-    root = tree.root.attrs
-    groups = groups_below(tree.root)
-    marker: dict[str, Any] = {}
-    written = list(_spelled(root, marker))
-    if groups:
-        book = NameBook((*MARKERS, *(attr.name for attr in written)))
-        markers = marker.setdefault("attrs", {})
-        for group in groups:
-            written += _group_attrs(group, tree.separator, book, markers)
-        if not markers:
-            del marker["attrs"]
-        if not groups_implied(tree, groups):
-            marker["groups"] = [group.path for group in groups]
-    if tree.links:
-        _describe_links(tree, written, marker)
-    orders = {group.path: list(group.order) for group in (tree.root, *groups) if group.order is not None}
-    if orders:
-        marker["listed"] = orders
-    if marker:
-        marker["version"] = 1
-        written.append(dump_marker(marker, tree.marker))
-    return tuple(written)
-
-
-def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
-    """Links go to the global marker; the attributes of a named type are global ones, as those of a group."""
-    from pnc_vol.mapping.links import TypeNode, dump_links, entries
-
-    found = dump_links(tree)
-    if not found:
-        return
-    marker["links"] = found
-    book = NameBook((*MARKERS, *(attr.name for attr in written)))
-    markers: dict[str, Any] = marker.setdefault("attrs", {})
-    for _, _, entry in entries(tree):
-        if isinstance(entry, TypeNode):
-            written += _group_attrs(entry, tree.separator, book, markers)
-    if not markers:
-        del marker["attrs"]
-
-
-def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
-    """The attributes of a group as global ones, each tied to its owner."""
-    path = group.path
-    for name, entry in group.attrs.entries().items():
-        flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
-        if isinstance(entry, Attr):
-            attr = entry._replace(name=flat)
-            about = {key: value for key, value in group.attrs.markers.get(entry.name, {}).items() if key != "name"}
-        else:
-            attr, made = encode_attribute(flat, entry)
-            about = made or {}
-        markers[flat] = {**about, "owner": path, "name": name}
-        yield attr

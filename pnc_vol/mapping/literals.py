@@ -26,19 +26,20 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.composite import conform, ragged_base
 from pnc_vol.mapping.describe import describe, undescribe
-from pnc_vol.mapping.dtypes import decode, element_for, encode
+from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of
 
-__all__ = ["from_text", "literal", "spell_literal", "to_text", "unspell_literal"]
+__all__ = ["from_text", "literal", "literal_from_attr", "literal_to_attr", "to_text"]
 
 MAX_RANK = 32
 
 
-def spell_literal(
+def literal_to_attr(
     name: str, dtype: Dtype, shape: tuple[int, ...] | None, value: NDArray[Any] | None
 ) -> tuple[Attr, dict[str, Any]]:
-    """As `spelling.spell`, for a value that is JSON text."""
+    """As `attribute_encoding.to_attr`, for a value that is JSON text."""
     marker = {"type": "json", "dtype": describe(dtype)}
     if shape is None or value is None:
         return Attr(name, CHAR, 0, b""), {**marker, "null": True}
@@ -48,8 +49,10 @@ def spell_literal(
     return Attr(name, CHAR, len(text), text), marker
 
 
-def unspell_literal(attr: Attr, marker: Mapping[str, Any]) -> tuple[Dtype, tuple[int, ...] | None, NDArray[Any] | None]:
-    """As `spelling.unspell`; whatever does not fit is a ValueError, or another error of `from_text`."""
+def literal_from_attr(
+    attr: Attr, marker: Mapping[str, Any]
+) -> tuple[Dtype, tuple[int, ...] | None, NDArray[Any] | None]:
+    """As `attribute_encoding.from_attr`; whatever does not fit is a ValueError, or another error of `from_text`."""
     said = undescribe(marker.get("dtype"))
     if said is None or attr.type != CHAR:
         raise ValueError("dtype")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Reference", "RegionReference", "ref_dtype", "reference_dtype", "regionref_dtype"]
+__all__ = ["Reference", "RegionReference", "ref_dtype", "regionref_dtype"]
 
 
 class Reference:
@@ -93,8 +93,3 @@ class RegionReference(Reference):
 
 ref_dtype = np.dtype("O", metadata={"ref": Reference})
 regionref_dtype = np.dtype("O", metadata={"ref": RegionReference})
-
-
-def reference_dtype(kind: type) -> np.dtype[Any]:
-    """The dtype of references of a class."""
-    return regionref_dtype if issubclass(kind, RegionReference) else ref_dtype

@@ -1,6 +1,6 @@
 """The HDF5 view of a file, in memory: groups, datasets, attributes, scales.
 
-Knows: HDF5's words. Does not know: headers, bytes, files, requests. `mapping.index` turns a tree into a
+Knows: HDF5's words. Does not know: headers, bytes, files, requests. `mapping.flatten` turns a tree into a
 header and back; `api` hands its nodes to users; `pending` finds the data of a node by its `uid`.
 
 Rules
@@ -23,7 +23,7 @@ from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import DEEPEST, MARKER
 
-__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "groups_below", "groups_implied", "walk"]
+__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "groups_below", "walk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +108,7 @@ class DatasetNode(Node):
     parts : dict of str to DatasetNode, the variables of a dataset that takes several (`mapping.composite`); they are in
         `Tree.datasets`, and in no group. Empty for most.
     owner : DatasetNode or None, whose part this is.
-    rows : what `file.reads.composite` keeps of arrays of varying length.
+    rows : what `file.reads.composite_values` keeps of arrays of varying length.
     """
 
     uid: int
@@ -394,29 +394,3 @@ def groups_below(root: GroupNode) -> list[GroupNode]:
         found.append(group)
         stack += [node for node in group.children.values() if isinstance(node, GroupNode)][::-1]
     return found
-
-
-def groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
-    """Whether the paths of the datasets name all groups, those within each group in the order of their creation.
-
-    Parameters
-    ----------
-    tree : Tree
-    groups : what `groups_below` finds below its root
-    """
-    met: dict[int, list[str]] = {id(tree.root): []}
-    for node in tree.datasets.values():
-        if node.owner is not None or node.parent is None:
-            continue
-        group, new = node.parent, []
-        while id(group) not in met:
-            new.append(group)
-            assert group.parent is not None
-            group = group.parent
-        for group in reversed(new):
-            met[id(group)] = []
-            met[id(group.parent)].append(group.name)
-    return all(
-        [name for name, child in group.children.items() if isinstance(child, GroupNode)] == met.get(id(group))
-        for group in (tree.root, *groups)
-    )

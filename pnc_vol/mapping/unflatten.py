@@ -18,26 +18,24 @@ from math import prod
 from typing import Any
 
 from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import TYPES
+from pnc_vol.mapping.attribute_owners import fill_of, share_attrs, shown_attrs
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
-from pnc_vol.mapping.conventions import TYPE_KEYS, element_of_var, generated_attrs
+from pnc_vol.mapping.composite_assembly import assemble, share_axes
+from pnc_vol.mapping.conventions import FILL, TYPE_KEYS, element_of_var
 from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.markers import About, Findings, load_marker, marker_attr, no_collections, shown
+from pnc_vol.mapping.links import read_links, read_orders
+from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, no_collections, shown
 from pnc_vol.mapping.names import FORMER_MARKER, MARKERS, NameBook, dataset_name, is_member_name, split_path
-from pnc_vol.mapping.owners import attr_markers, share_attrs
 from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Tree
 
 __all__ = ["from_header"]
 
 Marker = Mapping[str, Any]
 
-FILL = "_FillValue"
 SPECIAL = MARKERS | {FILL, "_Encoding", "dtype"}
 """Attributes that may change what a variable is."""
 MAX_RANK = 32
-WIDEST_FILL = 1 << 16
-"""Bytes of the longest fill value that is made from a single value: the width is only a claim of the header."""
 
 
 def from_header(header: Header, *, separator: str = "_") -> Tree:
@@ -92,8 +90,6 @@ class _Reader:
         self._read_groups(marker.get("groups", []))
         visible = self._read_variables()
         if self.composites or self.loose:
-            from pnc_vol.mapping.assembling import assemble
-
             for left in assemble(self.composites, self.loose, self.findings):
                 self._complain(left, "part", left.cdf_name)
                 self._hang(left, None)
@@ -104,17 +100,11 @@ class _Reader:
                 by_variable = {found.cdf_name: found for found in reversed(tree.datasets.values())}
             self._mark_axes(node, about, by_variable)
         if self.composites:
-            from pnc_vol.mapping.assembling import share_axes
-
             share_axes(self.composites)
         if "links" in marker:
-            from pnc_vol.mapping.links import read_links
-
             read_links(tree, marker["links"], self.findings)
             tree.links = 1
         if "listed" in marker:
-            from pnc_vol.mapping.links import read_orders
-
             read_orders(tree, marker["listed"], self.findings)
         share_attrs(header, tree, marker.get("attrs", {}))
         if self.marked_as == {FORMER_MARKER}:
@@ -212,8 +202,8 @@ class _Reader:
             plan = self.plans[key] = self._plan(var, marker)
         element, visible, names, shape, maxshape = plan
         if special:
-            attributes = self._shown_attrs(var, element, marker)
-            fill = self._fill(var, element, marker)
+            attributes = shown_attrs(var, element, marker, self.findings)
+            fill = fill_of(var, element, marker, self.findings)
         else:
             attributes = Attributes(attrs, findings=self.findings)
         uid = tree.next_uid
@@ -389,41 +379,6 @@ class _Reader:
                         self._complain(node, "scales", names)
             else:
                 self._complain(node, "scales", scales)
-
-    # ------------------------------------------------------------------------------------------- attributes
-
-    def _shown_attrs(self, var: Var, element: Element, marker: Marker) -> Attributes:
-        """The attributes of a variable without those that only spell its type."""
-        own = marker.get("own", [])
-        if not isinstance(own, list):
-            self.findings.append(
-                f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored"
-            )
-            own = []
-        hidden = {attr for attr in generated_attrs(element) if attr.name not in own}
-        raw = tuple(attr for attr in var.attrs if attr.name not in MARKERS and attr not in hidden)
-        where = f"variable {shown(var.name)}"
-        markers, renamed = attr_markers(marker.get("attrs"), raw, where, self.findings)
-        return Attributes(raw, markers, renamed, About(where, self.findings))
-
-    def _fill(self, var: Var, element: Element, marker: Marker) -> bytes | None:
-        """The fill value of a variable, one element as in the file."""
-        fill = None
-        for attr in var.attrs:
-            if attr.name == FILL:
-                if attr.type != var.type or attr.nelems != 1:
-                    self.findings.append(f"variable {shown(var.name)}: _FillValue is not one value of its type")
-                elif element.itemsize <= WIDEST_FILL:
-                    fill = attr.data * (element.itemsize // TYPES[var.type].size)
-        if "fill" in marker:
-            try:
-                given = bytes.fromhex(marker["fill"])
-            except (TypeError, ValueError):
-                given = None
-            if given is not None and len(given) <= element.itemsize <= len(given) + WIDEST_FILL:
-                return given.ljust(element.itemsize, b"\0")
-            self.findings.append(f"variable {shown(var.name)}: fill {shown(marker['fill'])} of its marker does not fit")
-        return fill
 
 
 def _plan_key(var: Var, marker: Marker) -> Any:

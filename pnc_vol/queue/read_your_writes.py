@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.merge import intersect, last_wins
-from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Extents, Int64, before
 from pnc_vol.queue.batches import Batch, MemoryBatch
 from pnc_vol.queue.rows import COLUMNS, Rows
 

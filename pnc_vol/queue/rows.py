@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Int64, Runs, before
 
 __all__ = ["COLUMNS", "NO_ROWS", "Item", "Listed", "Rows", "Tables", "make_rows"]
 

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pnc_vol.extents.model import Runs
-from pnc_vol.extents.ragged import before
+from pnc_vol.extents.model import Runs, before
 from pnc_vol.queue.rows import Listed
 
 __all__ = ["LIST_COST", "LONG_LIST", "MOST_RUNS", "RUN_COST", "Lists", "compact"]

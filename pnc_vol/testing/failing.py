@@ -40,12 +40,12 @@ class FailingCalls:
 
     Examples
     --------
-    >>> from pnc_vol.extents.ragged import before
+    >>> from pnc_vol.extents.model import before
     >>> with FailingCalls(1) as failing:
     ...     before(np.ones(3, np.int64))
     Traceback (most recent call last):
         ...
-    MemoryError: no memory left for call 1: pnc_vol.extents.ragged, line ...
+    MemoryError: no memory left for call 1: pnc_vol.extents.model, line ...
     """
 
     def __init__(self, fail_at: int, *, functions: tuple[str, ...] = ()) -> None:

@@ -153,7 +153,7 @@ def test_times_that_are_written_say_what_to_do(f: pnc_vol.File) -> None:
 
 def test_definitions_that_ranks_do_not_share_are_told_with_names_of_types(f: pnc_vol.File) -> None:
     from pnc_vol.flush.differences import described
-    from pnc_vol.mapping.index import to_header
+    from pnc_vol.mapping.flatten import to_header
 
     f["text"] = ["a"]
     f.flush()

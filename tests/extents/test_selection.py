@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnc_vol.errors import PncVolError
-from pnc_vol.extents.in_memory import elements
+from pnc_vol.extents.numpy_index import elements
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, hyperslab, many, select, whole
 
@@ -259,23 +259,6 @@ def test_broadcast_gives_the_shape_to_bring_an_array_into(args, source, fits):
 def test_what_cannot_be_broadcast_is_a_type_error_that_names_both_shapes(args, source):
     with pytest.raises(TypeError, match=r"Can't broadcast \(.*\) -> \(.*\)"):
         select((3, 4), args).broadcast(source)
-
-
-@pytest.mark.parametrize(
-    ("shape", "args", "text"),
-    [
-        ((9, 9), (slice(2, 5), slice(None, None, 3)), "[2:5, ::3]"),
-        ((9, 9), 4, "[4, :]"),
-        ((9, 9), (), "[...]"),
-        ((), (), "[()]"),
-        ((9,), [0, 1, 5], "[[0, 1, 5]]"),
-        ((9,), [0, 1, 4, 5, 8], "[[0, 1, 4, 5, ... 5 in all]]"),
-        ((9, 9), (slice(1, 6, 2), slice(3, 3)), "[1:6:2, 0:0]"),
-        ((2, 2), np.eye(2, dtype=bool), "[2 elements in 2 runs]"),
-    ],
-)
-def test_describe(shape, args, text):
-    assert select(shape, args).describe() == text
 
 
 def test_the_wording_of_range_errors_is_that_of_h5py():

@@ -9,13 +9,13 @@ import pytest
 
 from pnc_vol.comm import Comm
 from pnc_vol.flush.agree import Agreement
-from pnc_vol.flush.transport import Transport, wish_of
+from pnc_vol.flush.transport import Transport, transport_code
 from pnc_vol.flush.two_phase import Nodes
 from pnc_vol.options import resolve
 
 NOTHING = Agreement(
     drained=False, widened=False, changed=False, unknown_bytes=False, lost=False,
-    records=0, runs=0, nbytes=0, batches=1, rounds=1, wish=0, aggregators=0,
+    records=0, runs=0, nbytes=0, batches=1, rounds=1, transport=0, aggregators=0,
 )  # fmt: skip
 
 
@@ -71,18 +71,20 @@ def test_small_and_many_goes_together(nodes: list[int], runs: int, nbytes: int, 
 )
 def test_a_way_that_is_asked_for_is_taken(options: dict[str, Any], way: str) -> None:
     made = transport(nodes=ONE_NODE, **options)
-    agreed = dataclasses.replace(NOTHING, runs=3, nbytes=24, wish=wish_of(made.options))
+    agreed = dataclasses.replace(NOTHING, runs=3, nbytes=24, transport=transport_code(made.options))
     assert made.choose(agreed) == way
 
 
 def test_a_driver_without_collective_calls_is_not_asked_for_them() -> None:
     made = transport(nodes=ONE_NODE, collective=False, transport="collective")
-    assert made.choose(dataclasses.replace(NOTHING, runs=3, wish=wish_of(made.options))) == "independent"
+    assert made.choose(dataclasses.replace(NOTHING, runs=3, transport=transport_code(made.options))) == "independent"
 
 
 def test_ordered_writes_are_each_rank_s_own() -> None:
     made = transport(nodes=ONE_NODE, ordered=True, transport="aggregate")
-    assert made.choose(dataclasses.replace(NOTHING, runs=1 << 20, wish=wish_of(made.options))) == "independent"
+    assert (
+        made.choose(dataclasses.replace(NOTHING, runs=1 << 20, transport=transport_code(made.options))) == "independent"
+    )
 
 
 @pytest.mark.parametrize(

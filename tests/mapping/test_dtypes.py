@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as hnp
 from pnc_vol.errors import ConversionError, RangeError
 from pnc_vol.format.convert import to_file
 from pnc_vol.mapping import special
-from pnc_vol.mapping.dtypes import decode, element_for, encode
+from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.references import Reference
 
 ENUM = h5py.enum_dtype({"R": 0, "G": 1}, "i1")

@@ -25,10 +25,11 @@ from pnc_vol.format.placing import place
 from pnc_vol.format.sizes import data_end
 from pnc_vol.mapping.attributes import make_attribute
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.index import from_header, numrecs_of, to_header
+from pnc_vol.mapping.flatten import numrecs_of, to_header
 from pnc_vol.mapping.links import External, Hard, Soft
 from pnc_vol.mapping.special import Empty, enum_dtype, string_dtype, vlen_dtype
 from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.unflatten import from_header
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "file-format.md"
 BLOCK = re.compile(r"<!-- example: ([a-z]+) -->\n```\n(.*?)```\n", re.S)

@@ -1,0 +1,12 @@
+"""Reads: what the file holds, with this rank's own posts laid over it.
+
+Knows: selections, the layout in force, the queue, drivers. Does not know: how a flush is done.
+
+==================  ============================================================================================
+`fetch`             any read, and the completion of posted reads: file, fill values, posted writes
+`contiguous`        runs of numbers, straight into the result: single values, rows, large reads, posted reads
+`hyperslabs`        regular selections with gaps: what lies between is read too where that is cheaper
+`stored_rows`       rows of varying length; what a header claims is compared with the file first
+`composite_values`  reads and writes of datasets that take several variables
+==================  ============================================================================================
+"""

@@ -1,4 +1,4 @@
-"""Files of versions that called the marker `_PncVol`: `everything.write` made `former_marker.nc` with one of them."""
+"""Files of versions that called the marker `_PncVol`: `everything.write` made `old_marker.nc` with one of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pnc_vol as h5py
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Header
 from pnc_vol.interop.repack import repack
-from pnc_vol.mapping.former import with_present_marker
-from pnc_vol.mapping.index import from_header
 from pnc_vol.mapping.markers import dump_marker
 from pnc_vol.mapping.names import FORMER_MARKER, MARKER
+from pnc_vol.mapping.old_marker import with_present_marker
+from pnc_vol.mapping.unflatten import from_header
 
-FORMER = Path(__file__).with_name("former_marker.nc")
+FORMER = Path(__file__).with_name("old_marker.nc")
 
 
 @pytest.fixture

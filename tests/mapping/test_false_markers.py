@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import everything
-import lying
+import false_markers
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,11 +31,12 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.mapping.composite import is_ragged
-from pnc_vol.mapping.examine import ATTRIBUTE_KEYS, FILE_KEYS, VARIABLE_KEYS, examine
-from pnc_vol.mapping.index import from_header, to_header
+from pnc_vol.mapping.flatten import to_header
+from pnc_vol.mapping.marker_check import ATTRIBUTE_KEYS, FILE_KEYS, VARIABLE_KEYS, examine
 from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode, Tree, walk
+from pnc_vol.mapping.unflatten import from_header
 
 ALL = bool(os.environ.get("PNC_VOL_LIES"))
 SLOWEST = 20.0
@@ -53,17 +54,17 @@ def original(folder: Path, section: str) -> tuple[bytes, Header, dict[str, Any]]
     """The file of a section, its header, and by name of a variable its values without any marker."""
     path = folder / f"{section}.nc"
     everything.write(path, section)
-    pnc_vol.repack(path, header_reserve=lying.ROOM)
+    pnc_vol.repack(path, header_reserve=false_markers.ROOM)
     raw = path.read_bytes()
     header = decode(raw, file_size=len(raw)).header
     return raw, header, plain_values(path, raw, header)
 
 
 def plain_values(path: Path, raw: bytes, header: Header) -> dict[str, Any]:
-    for name, _ in list(lying.markers(header)):
-        header = lying.with_marker(header, name, None)
+    for name, _ in list(false_markers.markers(header)):
+        header = false_markers.with_marker(header, name, None)
     plain = path.with_suffix(".plain.nc")
-    plain.write_bytes(lying.content(lying.Case("", header), raw))
+    plain.write_bytes(false_markers.content(false_markers.Case("", header), raw))
     with pnc_vol.File(plain) as f:
         return {node.cdf_name: f[node.path][()] for node in f.id.node.tree.datasets.values()}
 
@@ -136,7 +137,7 @@ def run(folder: Path, section: str, chosen: Iterator[Any] | list[Any]) -> tuple[
     count = found = 0
     path = folder / "lie.nc"
     for case in chosen:
-        content = lying.content(case, raw)
+        content = false_markers.content(case, raw)
         if content is None or any(one.severity == "error" for one in check(content, file_size=len(content))):
             # too long for the room, or no NetCDF file: a name twice, records that overlap
             continue
@@ -160,7 +161,7 @@ def _alike(one: Header, other: Header) -> bool:
 @pytest.mark.parametrize("section", list(everything.SECTIONS))
 def test_the_catalogue(folder: Path, section: str) -> None:
     _, header, _ = original(folder, section)
-    cases = list(lying.cases(header))
+    cases = list(false_markers.cases(header))
     share = 1 if ALL else 37 if len(cases) < 3000 else 89
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     count, found = run(folder, section, cases[7 % share :: share])
@@ -178,7 +179,7 @@ def test_the_truth_has_no_findings(folder: Path, section: str) -> None:
     assert pnc_vol.check(path) == []
 
 
-TEXTS = st.text(max_size=4) | st.sampled_from(lying.NAMES)
+TEXTS = st.text(max_size=4) | st.sampled_from(false_markers.NAMES)
 KEYS = TEXTS | st.sampled_from(sorted(VARIABLE_KEYS))
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
@@ -193,12 +194,12 @@ def test_lies_that_nobody_thought_of(folder: Path, data: st.DataObject) -> None:
     section = data.draw(st.sampled_from(list(everything.SECTIONS)))
     _, header, _ = original(folder, section)
     for _ in range(data.draw(st.integers(1, 3))):
-        name, content = data.draw(st.sampled_from(list(lying.markers(header))))
-        ways = list(lying.places(content))
+        name, content = data.draw(st.sampled_from(list(false_markers.markers(header))))
+        ways = list(false_markers.places(content))
         if ways:
-            content = lying.changed(content, data.draw(st.sampled_from(ways)), data.draw(ANYTHING))
-            header = lying.with_marker(header, name, content)
-    run(folder, section, [lying.Case("random", header)])
+            content = false_markers.changed(content, data.draw(st.sampled_from(ways)), data.draw(ANYTHING))
+            header = false_markers.with_marker(header, name, content)
+    run(folder, section, [false_markers.Case("random", header)])
 
 
 # -------------------------------------------------------------------------------------- what check says of it

@@ -17,21 +17,21 @@ from typing import Any
 from pnc_vol.mapping.links import Hard, TypeNode
 from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, walk
 
-__all__ = ["renew"]
+__all__ = ["refresh_tree"]
 
 
-def renew(tree: Tree, new: Tree) -> None:
+def refresh_tree(tree: Tree, new: Tree) -> None:
     """Make `tree` the same as `new`, which is used up.
 
     Examples
     --------
     >>> from dataclasses import replace
     >>> from pnc_vol.format.model import Dim, Header, Var
-    >>> from pnc_vol.mapping.index import from_header
+    >>> from pnc_vol.mapping.unflatten import from_header
     >>> header = Header(5, 2, (Dim("t", 0),), (), (Var("x", (0,), (), 5),))
     >>> tree = from_header(header)
     >>> x = tree.root.children["x"]
-    >>> renew(tree, from_header(replace(header, numrecs=3)))
+    >>> refresh_tree(tree, from_header(replace(header, numrecs=3)))
     >>> tree.root.children["x"] is x, x.shape
     (True, (3,))
     """

@@ -31,7 +31,7 @@ from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
 if TYPE_CHECKING:
     from pnc_vol.mapping.markers import Sink
 
-__all__ = ["spell", "unspell"]
+__all__ = ["from_attr", "to_attr"]
 
 Shape = tuple[int, ...] | None
 Marker = Mapping[str, Any]
@@ -46,7 +46,7 @@ LITERAL = RAW_KINDS | {"composite"}
 # ------------------------------------------------------------------------------------------------------ writing
 
 
-def spell(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> tuple[Attr, dict[str, Any] | None]:
+def to_attr(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> tuple[Attr, dict[str, Any] | None]:
     """Return the attribute and its marker (None if the attribute says it all).
 
     Parameters
@@ -63,9 +63,9 @@ def spell(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> 
     if element.is_string:
         return _spell_strings(name, element, shape, value)
     if element.kind in LITERAL:
-        from pnc_vol.mapping.literals import spell_literal
+        from pnc_vol.mapping.literals import literal_to_attr
 
-        return spell_literal(name, dtype, shape, value)
+        return literal_to_attr(name, dtype, shape, value)
     marker = {} if element.kind == "number" and dtype.isnative else _type_marker(element)
     if shape is None or value is None:
         return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
@@ -113,7 +113,7 @@ def _spell_strings(
 # ------------------------------------------------------------------------------------------------------ reading
 
 
-def unspell(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+def from_attr(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple[Dtype, Shape, NDArray[Any] | None]:
     """Return type, shape and values; strings of varying length are still bytes.
 
     Parameters
@@ -125,9 +125,9 @@ def unspell(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple[D
     if marker:
         try:
             if marker.get("type") == "json":
-                from pnc_vol.mapping.literals import unspell_literal
+                from pnc_vol.mapping.literals import literal_from_attr
 
-                return unspell_literal(attr, marker)
+                return literal_from_attr(attr, marker)
             return (_strings if attr.type == CHAR else _numbers)(attr, marker)
         except (ValueError, TypeError, KeyError, OverflowError, RangeError):
             if findings is not None:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError, RangeError
-from pnc_vol.mapping.dtypes import Element, element_for, encode, numbers
+from pnc_vol.mapping.attribute_encoding import LITERAL
+from pnc_vol.mapping.dtypes import Element, element_for
+from pnc_vol.mapping.encoding import encode, numbers
 from pnc_vol.mapping.special import Dtype, check_string_dtype, special_dtype, string_dtype
-from pnc_vol.mapping.spelling import LITERAL
 
 __all__ = ["as_array", "as_stored", "frozen", "texts"]
 

@@ -19,10 +19,11 @@ from pnc_vol.format.names import is_legal_name
 from pnc_vol.format.placing import place
 from pnc_vol.mapping.attributes import make_attribute
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.index import from_header, numrecs_of, to_header
+from pnc_vol.mapping.flatten import numrecs_of, to_header
 from pnc_vol.mapping.names import DEEPEST, MARKER
 from pnc_vol.mapping.special import Empty, enum_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
+from pnc_vol.mapping.unflatten import from_header
 
 CHAR, FLOAT = 2, 5
 
@@ -291,7 +292,7 @@ def test_separator(separator: str) -> None:
     assert to_header(tree).header.vars[0].name == f"A{separator}B"
 
 
-# --------------------------------------------------------------------------------------------- lying markers
+# --------------------------------------------------------------------------------------------- false markers
 
 
 def marked(marker: Any, *, var: Var | None = None, attrs: tuple[Attr, ...] = ()) -> Header:

@@ -1,0 +1,262 @@
+"""Whose an attribute is, and what it is called: the key ``attrs`` of markers, written and read.
+
+Knows: attributes of a header, groups, named types. Does not know: values.
+
+Rules
+-----
+1. What a marker says of an attribute that is not there is nothing: another program may have removed it.
+2. A global attribute without an owner, or with one that is not there, is the root's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.types import TYPES
+from pnc_vol.mapping.attributes import NO_MARKERS, Attributes, encode_attribute
+from pnc_vol.mapping.conventions import FILL, generated_attrs
+from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.links import TypeNode, dump_links, entries
+from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
+from pnc_vol.mapping.names import MARKERS, NameBook, is_member_name, legal_name, split_path
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, groups_below
+
+__all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs"]
+
+Marker = Mapping[str, Any]
+
+WIDEST_FILL = 1 << 16
+"""Bytes of the longest fill value that is made from a single value: the width is only a claim of the header."""
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
+    """Attributes under names that are legal, and their markers under ``attrs``."""
+    if attributes.untouched is not None:
+        if attributes.markers:
+            marker["attrs"] = dict(attributes.markers)
+        return attributes.untouched
+    entries = attributes.entries()
+    book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
+    book.taken |= MARKERS
+    written, markers = [], {}
+    for name, entry in entries.items():
+        if isinstance(entry, Attr):
+            attr = entry
+            about = dict(attributes.markers.get(attr.name, ()))
+        else:
+            attr, made = encode_attribute(book.take(legal_name(name)), entry)
+            about = made or {}
+            if attr.name != name:
+                about["name"] = name
+        written.append(attr)
+        if about:
+            markers[attr.name] = about
+    attributes.settle(tuple(written), markers)
+    if markers:
+        marker["attrs"] = markers
+    return tuple(written)
+
+
+def global_attrs(tree: Tree) -> tuple[Attr, ...]:
+    """Attributes of the root and of all groups, and the global marker."""
+    root = tree.root.attrs
+    groups = groups_below(tree.root)
+    marker: dict[str, Any] = {}
+    written = list(named_attrs(root, marker))
+    if groups:
+        book = NameBook((*MARKERS, *(attr.name for attr in written)))
+        markers = marker.setdefault("attrs", {})
+        for group in groups:
+            written += _group_attrs(group, tree.separator, book, markers)
+        if not markers:
+            del marker["attrs"]
+        if not _groups_implied(tree, groups):
+            marker["groups"] = [group.path for group in groups]
+    if tree.links:
+        _describe_links(tree, written, marker)
+    orders = {group.path: list(group.order) for group in (tree.root, *groups) if group.order is not None}
+    if orders:
+        marker["listed"] = orders
+    if marker:
+        marker["version"] = 1
+        written.append(dump_marker(marker, tree.marker))
+    return tuple(written)
+
+
+def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
+    """Links go to the global marker; the attributes of a named type are global ones, as those of a group."""
+    found = dump_links(tree)
+    if not found:
+        return
+    marker["links"] = found
+    book = NameBook((*MARKERS, *(attr.name for attr in written)))
+    markers: dict[str, Any] = marker.setdefault("attrs", {})
+    for _, _, entry in entries(tree):
+        if isinstance(entry, TypeNode):
+            written += _group_attrs(entry, tree.separator, book, markers)
+    if not markers:
+        del marker["attrs"]
+
+
+def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
+    """The attributes of a group as global ones, each tied to its owner."""
+    path = group.path
+    for name, entry in group.attrs.entries().items():
+        flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
+        if isinstance(entry, Attr):
+            attr = entry._replace(name=flat)
+            about = {key: value for key, value in group.attrs.markers.get(entry.name, {}).items() if key != "name"}
+        else:
+            attr, made = encode_attribute(flat, entry)
+            about = made or {}
+        markers[flat] = {**about, "owner": path, "name": name}
+        yield attr
+
+
+def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
+    """Whether the paths of the datasets name all groups, those within each group in the order of their creation.
+
+    Parameters
+    ----------
+    tree : Tree
+    groups : what `groups_below` finds below its root
+    """
+    met: dict[int, list[str]] = {id(tree.root): []}
+    for node in tree.datasets.values():
+        if node.owner is not None or node.parent is None:
+            continue
+        group, new = node.parent, []
+        while id(group) not in met:
+            new.append(group)
+            assert group.parent is not None
+            group = group.parent
+        for group in reversed(new):
+            met[id(group)] = []
+            met[id(group.parent)].append(group.name)
+    return all(
+        [name for name, child in group.children.items() if isinstance(child, GroupNode)] == met.get(id(group))
+        for group in (tree.root, *groups)
+    )
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def shown_attrs(var: Var, element: Element, marker: Marker, findings: Sink) -> Attributes:
+    """The attributes of a variable without those that only spell its type."""
+    own = marker.get("own", [])
+    if not isinstance(own, list):
+        findings.append(f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored")
+        own = []
+    hidden = {attr for attr in generated_attrs(element) if attr.name not in own}
+    raw = tuple(attr for attr in var.attrs if attr.name not in MARKERS and attr not in hidden)
+    where = f"variable {shown(var.name)}"
+    markers, renamed = _attr_markers(marker.get("attrs"), raw, where, findings)
+    return Attributes(raw, markers, renamed, About(where, findings))
+
+
+def fill_of(var: Var, element: Element, marker: Marker, findings: Sink) -> bytes | None:
+    """The fill value of a variable, one element as in the file."""
+    fill = None
+    for attr in var.attrs:
+        if attr.name == FILL:
+            if attr.type != var.type or attr.nelems != 1:
+                findings.append(f"variable {shown(var.name)}: _FillValue is not one value of its type")
+            elif element.itemsize <= WIDEST_FILL:
+                fill = attr.data * (element.itemsize // TYPES[var.type].size)
+    if "fill" in marker:
+        try:
+            given = bytes.fromhex(marker["fill"])
+        except (TypeError, ValueError):
+            given = None
+        if given is not None and len(given) <= element.itemsize <= len(given) + WIDEST_FILL:
+            return given.ljust(element.itemsize, b"\0")
+        findings.append(f"variable {shown(var.name)}: fill {shown(marker['fill'])} of its marker does not fit")
+    return fill
+
+
+def _attr_markers(
+    about: Any, raw: tuple[Attr, ...], where: str, findings: Sink
+) -> tuple[Mapping[str, Marker], Mapping[str, str]]:
+    """Markers and true names, by name in the file, of the attributes that are there.
+
+    Parameters
+    ----------
+    about : what the owner's marker has under ``attrs``, not trusted
+    raw : attributes of the owner
+    where : str, the owner, for findings
+    findings : Sink
+    """
+    if about is None:
+        return NO_MARKERS, NO_MARKERS
+    if not isinstance(about, dict):
+        findings.append(f"{where}: attrs of its marker is not an object; it is ignored")
+        return NO_MARKERS, NO_MARKERS
+    markers, renamed = {}, {}
+    for attr in raw:
+        marker = about.get(attr.name)
+        if not isinstance(marker, dict):
+            if attr.name in about:
+                findings.append(f"{where}: the marker of attribute {shown(attr.name)} is not an object; it is ignored")
+            continue
+        markers[attr.name] = marker
+        name = marker.get("name", attr.name)
+        if name == attr.name:
+            continue
+        if is_attr_name(name):
+            renamed[attr.name] = name
+        else:
+            findings.append(f"{where}: attribute {shown(attr.name)} cannot have the name {shown(name)}")
+    return markers, renamed
+
+
+def share_attrs(header: Header, tree: Tree, about: Any) -> None:
+    """Hand each global attribute to its owner: the root, a group, or a named type.
+
+    Parameters
+    ----------
+    header : Header
+    tree : Tree, with all its groups and links
+    about : what the file's marker has under ``attrs``, not trusted
+    """
+    raw = tuple(attr for attr in header.attrs if attr.name not in MARKERS)
+    markers, renamed = _attr_markers(about, raw, "the file", tree.findings)
+    if not markers:
+        tree.root.attrs = Attributes(raw, findings=tree.findings)
+        return
+    owned: dict[int, tuple[Node, list[Attr]]] = {id(tree.root): (tree.root, [])}
+    for attr in raw:
+        owner = _owner(tree, markers.get(attr.name, NO_MARKERS), attr)
+        owned.setdefault(id(owner), (owner, []))[1].append(attr)
+    for group, attrs in owned.values():
+        mine = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
+        about = About(f"group {shown(group.path)}", tree.findings)
+        group.attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, about)
+
+
+def _owner(tree: Tree, marker: Marker, attr: Attr) -> Node:
+    path = marker.get("owner", "/")
+    node: Any = tree.root
+    steps = [] if path == "/" else split_path(path)
+    for step in steps or ():
+        links = getattr(node, "links", None)
+        node = node.children.get(step, (links or {}).get(step)) if isinstance(node, GroupNode) else None
+    if steps is None or isinstance(node, DatasetNode) or not isinstance(node, Node):
+        text = f"no group {shown(path)} exists; it is shown in the root group"
+        tree.findings.append(f"global attribute {shown(attr.name)}: {text}")
+        return tree.root
+    return node
+
+
+def _without_owner(marker: Marker) -> Marker:
+    return {key: value for key, value in marker.items() if key != "owner"} if "owner" in marker else marker
+
+
+def is_attr_name(name: object) -> bool:
+    """True if an attribute can have that name; unlike a step of a path it may hold ``/``."""
+    return isinstance(name, str) and (name == "" or is_member_name(name.replace("/", "_").replace(".", "_")))

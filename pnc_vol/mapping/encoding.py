@@ -1,0 +1,244 @@
+"""The values of one element: from what users give to arrays that go to the file, and back.
+
+Knows: elements (`mapping.dtypes`), numpy. Does not know: variables, headers, selections; conversion of numbers to
+big-endian is `format.convert`'s.
+
+Rules
+-----
+1. `encode` takes what h5py takes and refuses what it refuses; strings are the exception where h5py's refusal
+   is a gap of HDF5's converters (bytes into fixed UTF-8, objects into fixed ASCII): they are stored.
+2. Numbers are not checked against the stored type here: `format.convert` does that while it copies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pnc_vol.errors import ConversionError, DefinitionError, RangeError
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element
+
+__all__ = ["decode", "encode", "numbers"]
+
+
+def encode(values: Any, element: Element) -> NDArray[Any]:
+    """Turn what the user gives into an array that `format.convert.to_file` takes.
+
+    Parameters
+    ----------
+    values : array-like
+    element : Element
+
+    Returns
+    -------
+    ndarray
+        Of the shape of `values`: numbers as they are (arrays are not copied, whatever their strides), ``S`` for
+        strings (those of varying length as wide as the longest, maybe wider than the element), int8 for bool.
+
+    Raises
+    ------
+    ConversionError
+        A TypeError (and OSError): no way from this type to the stored one.
+    ValueError
+        A NUL inside a string of varying length; text that is no number.
+
+    Examples
+    --------
+    >>> from pnc_vol.mapping.dtypes import element_for
+    >>> encode(["a", "bcd"], element_for(string_dtype()))
+    array([b'a', b'bcd'], dtype='|S3')
+    """
+    if element.kind == "vlen_string":
+        return _vlen_strings(values, element.encoding)
+    if element.kind == "string":
+        return _fixed_strings(values, element)
+    if element.kind == "bool":
+        return _booleans(values)
+    if element.kind in RAW_KINDS:
+        # Imported here, as such types are rare: see `dtypes`.
+        from pnc_vol.mapping.raw import encode_raw
+
+        return encode_raw(values, element)
+    array = numbers(values, element.dtype)
+    if array.dtype.kind == "c" and element.kind != "complex":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
+    if array.dtype.kind == "f" and element.kind == "enum":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to an enum")
+    if element.kind == "float16" and array.dtype.str[1:] != "f2":
+        try:
+            with np.errstate(over="raise"):
+                return array.astype(np.float16)
+        except FloatingPointError:
+            raise RangeError("a value is beyond float16, whose largest is 65504") from None
+    return array
+
+
+def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
+    """Turn what the user gives for numbers into an array of numbers, of a type that loses nothing.
+
+    Parameters
+    ----------
+    values : array-like of numbers, or of what numpy reads as numbers (text)
+    dtype : dtype-like, the type that will be stored
+
+    Returns
+    -------
+    ndarray
+        Arrays, and what gives one, as they are; Python's own numbers of `dtype` if they fit. Whether the values fit
+        `dtype` is left to the conversion to the file.
+
+    Raises
+    ------
+    ConversionError
+        No numbers.
+    RangeError
+        Text, or an integer beyond 64 bits, that `dtype` cannot hold.
+
+    Examples
+    --------
+    >>> numbers([1, 300], "u1")
+    array([  1, 300])
+    """
+    dt = np.dtype(dtype)
+    if type(values) in (int, float, bool):
+        # the short way of ``ds[i] = 3``; what does not fit takes the long one
+        try:
+            with np.errstate(over="raise"):
+                return np.asarray(values, dtype=dt.newbyteorder("="))
+        except (OverflowError, FloatingPointError, ValueError):
+            pass
+    if not isinstance(values, np.ndarray):
+        # not `dtype=`: numpy would wrap its own scalars, and what has an `__array__`, into the smaller type
+        if dt.str[1:] == "u8" and _all_int(values):
+            # beyond int64 numpy would make floats of them
+            try:
+                return np.asarray(values, order="C", dtype=dt.newbyteorder("="))
+            except OverflowError:
+                pass
+        array = np.asarray(values, order="C")
+        if array.dtype.kind in "biufc":
+            return array
+        try:
+            with np.errstate(over="raise"):
+                return np.asarray(values, order="C", dtype=dt.newbyteorder("="))
+        except (OverflowError, FloatingPointError) as problem:
+            raise RangeError(f"a value does not fit {dt}: {problem}; store a wider type") from None
+    if values.dtype.kind not in "biufc":
+        raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dtype!r}")
+    return values
+
+
+def _booleans(values: Any) -> NDArray[np.int8]:
+    if not isinstance(values, np.ndarray):
+        values = np.asarray(values, dtype=bool)
+    elif values.dtype.kind not in "biu":
+        raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to bool")
+    booleans: NDArray[np.bool_] = values.astype(bool, copy=False)
+    return booleans.view(np.int8)
+
+
+def _no_strings() -> ConversionError:
+    return ConversionError("Can't implicitly convert non-string objects to strings")
+
+
+def _bytes_of(array: NDArray[Any], encoding: str) -> NDArray[np.bytes_]:
+    """An object array of str and bytes as ``S``, as wide as the longest."""
+    flat = array.ravel().tolist()
+    coded = [text.encode(encoding) if isinstance(text, str) else text for text in flat]
+    if not all(isinstance(text, bytes) for text in coded):
+        raise _no_strings()
+    width = max(map(len, coded), default=1) or 1
+    return np.array(coded, dtype=f"S{width}").reshape(array.shape)
+
+
+def _vlen_strings(values: Any, encoding: str) -> NDArray[np.bytes_]:
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    kind = array.dtype.kind
+    if kind == "S":
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        zero = array.ravel().view(np.uint8).reshape(array.size, -1) == 0 if array.size else np.zeros((0, 1), bool)
+        nul = bool((zero[:, :-1] & ~zero[:, 1:]).any())
+    elif kind == "U":
+        flat = np.ascontiguousarray(array).reshape(-1)
+        codes = flat.view(np.uint32).reshape(array.size, -1) if array.size else np.ones((0, 1))
+        nul = bool(((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any())
+        array = np.char.encode(array, encoding)
+    elif kind in "OT":
+        objects = array.astype(object, copy=False)
+        array = _bytes_of(objects, encoding)
+        nul = any((b"\0" if isinstance(text, bytes) else "\0") in text for text in objects.ravel().tolist())
+    else:
+        raise _no_strings()
+    if nul:
+        raise DefinitionError("VLEN strings do not support embedded NULLs")
+    return array if array.dtype.itemsize else array.astype("S1")
+
+
+def _all_str(values: Any) -> bool:
+    if isinstance(values, (list, tuple)):
+        return bool(values) and all(map(_all_str, values))
+    return type(values) is str
+
+
+def _all_int(values: Any) -> bool:
+    if isinstance(values, (list, tuple)):
+        return bool(values) and all(map(_all_int, values))
+    return type(values) is int
+
+
+def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
+    """Strings cut to the element's width; what is shorter is padded with NUL by the conversion to the file."""
+    size = element.itemsize
+    if isinstance(values, np.ndarray):
+        kind = values.dtype.kind
+        if kind in "OT":
+            array = _bytes_of(values.astype(object, copy=False), "utf-8" if kind == "T" else element.encoding)
+        elif kind == "S":
+            array = values
+        else:
+            raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {element.dtype!r}")
+    elif element.encoding == "utf-8" and _all_str(values):
+        array = _bytes_of(np.asarray(values, dtype=object), "utf-8")
+    else:
+        array = np.asarray(values, dtype=f"S{size}")
+    return np.ascontiguousarray(array, dtype=f"S{size}").reshape(array.shape)
+
+
+def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Turn bytes of the file into what the user sees.
+
+    Parameters
+    ----------
+    raw : uint8[n * itemsize], contiguous, elements as in the file
+    element : Element
+    shape : tuple of int
+
+    Returns
+    -------
+    ndarray
+        New, writable, of `element.dtype`; strings of varying length are ``bytes`` objects.
+
+    Examples
+    --------
+    >>> decode(np.frombuffer(b"\\0\\1\\0\\2", np.uint8), element_for("i2"), (2,))
+    array([1, 2], dtype=int16)
+    """
+    if element.kind in RAW_KINDS:
+        # Imported here, as such types are rare: see `dtypes`.
+        from pnc_vol.mapping.raw import decode_raw
+
+        return decode_raw(raw, element, shape)
+    array = raw.view(element.file_dtype).reshape(shape)
+    if element.kind == "bool":
+        return np.asarray(array != 0)
+    if element.kind == "vlen_string":
+        objects = np.empty(shape, dtype=element.dtype)
+        objects[...] = array
+        return objects
+    if element.kind == "float16":
+        with np.errstate(over="ignore"):
+            # what float16 cannot hold becomes infinity
+            return array.astype(element.dtype)
+    return array.astype(element.dtype)
