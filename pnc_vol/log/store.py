@@ -231,9 +231,10 @@ class LogStore(Store):
             return
         tables = [backlog.open_rows(uid) for uid in uids]
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
-        for rows, base, nbytes in cut_to_rounds(np.concatenate(tables), owner, self.round):
+        cut = list(cut_to_rounds(np.concatenate(tables), owner, self.round))
+        for rows, base, nbytes in cut:
             self.add(LogBatch(self, rows, self.data, base, nbytes, self.definitions.units))
-        backlog.take_tables()
+        backlog.clear_tables()
 
     def open_batch(self, uid: int) -> Batch:
         return LogBatch(self, {}, self.data, 0, 0, self.definitions.units)

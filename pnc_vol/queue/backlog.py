@@ -79,10 +79,9 @@ class Backlog:
         """The rows of a variable in the open batch, not copied: gone before the next post."""
         return np.frombuffer(self.tables[uid], np.int64).reshape(-1, COLUMNS)
 
-    def take_tables(self) -> dict[int, array[int]]:
-        """The rows of the open batch, which are in a closed one from now on."""
-        taken, self.tables, self.sorted = self.tables, {}, {}
-        return taken
+    def clear_tables(self) -> None:
+        """The rows of the open batch are in a closed one from now on."""
+        self.tables, self.sorted = {}, {}
 
     def take_out(self, request: int) -> int:
         """Drop the rows that a request has in the open batch; returns how many."""

@@ -241,8 +241,10 @@ class MemoryStore(Store):
     def close_batch(self) -> None:
         backlog = self.backlog
         if backlog.tables or backlog.lists.open:
-            tables = Tables(backlog.take_tables())
+            # The rows stay posted until they are in the batch: memory may run out while it is made.
+            tables = Tables(backlog.tables)
             self.add(MemoryBatch(tables, self.arena, backlog.lists.close(), self))
+            backlog.clear_tables()
 
     def open_batch(self, uid: int) -> Batch:
         return MemoryBatch({}, self.arena)

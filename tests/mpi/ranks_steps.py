@@ -24,7 +24,8 @@ RANK, SIZE = WORLD.rank, WORLD.size
 FOLDER, DRIVER, TRANSPORT, CASE, CALLS = sys.argv[1:6]
 STRIDE = int(sys.argv[6]) if len(sys.argv) > 6 else 1
 ROWS = 600
-FUNCTIONS = ("pnc_vol.pending", "pnc_vol.drivers", "pnc_vol.extents", "pnc_vol.format", "pnc_vol.mapping")
+FLOORS = ("file", "flush", "log", "queue", "layout", "disk", "drivers", "extents", "format", "mapping")
+FUNCTIONS = tuple(f"pnc_vol.{floor}." for floor in FLOORS)
 Array = npt.NDArray[Any]
 Step = Callable[[], None]
 
