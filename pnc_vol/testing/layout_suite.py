@@ -17,7 +17,6 @@ Rules
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -69,10 +68,10 @@ class LayoutSuite:
     """More options of `File` that the layout needs."""
 
     @pytest.fixture(autouse=True)
-    def _known(self, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    def _known(self, monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
         monkeypatch.setattr(registry, "_known", dict(registry._known))
         registry.register(self.layout.name, self.layout)
-        self._path = os.fspath(tmp_path / "suite.nc")
+        self._path = os.path.join(tmp_path, "suite.nc")
 
     def open(self, mode: str = "r", **options: Any) -> pnc_vol.File:
         """The file of a test."""

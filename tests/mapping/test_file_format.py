@@ -162,8 +162,8 @@ def test_every_key_is_in_the_document() -> None:
     sources = Path(to_header.__code__.co_filename).parent
     keys = {
         key
-        for name in ("flatten.py", "conventions.py", "spelling.py")
-        for key in re.findall(r'(?:marker|markers|about)\["(\w+)"\]', (sources / name).read_text())
+        for source in sources.glob("*.py")
+        for key in re.findall(r'(?:marker|markers|about)\["(\w+)"\]', source.read_text())
     }
     assert keys >= {"path", "shape", "len", "scale", "labels", "attrs", "groups", "fill", "own", "lengths"}
     missing = {key for key in keys if f"`{key}`" not in text}
