@@ -124,7 +124,7 @@ def test_what_cdf2_cannot_hold_is_named(tmp_path: Path) -> None:
 def test_a_program_that_nobody_knows(tmp_path: Path) -> None:
     path = written(tmp_path / "a.nc", 2)
     assert check("--for", "matlab", path)[0] == 2
-    with pytest.raises(ValueError, match="no program 'matlab' is known; known are netcdf4"):
+    with pytest.raises(ValueError, match="unknown program 'matlab'; known are netcdf4"):
         pnc_vol.check(path, readers=["matlab"])
 
 

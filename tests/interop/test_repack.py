@@ -490,7 +490,7 @@ def test_a_source_that_changes_is_not_published(wasteful: Path, tmp_path: Path) 
             os.utime(wasteful, (1, 1))
             super().ftruncate(fd, nbytes)
 
-    with pytest.raises(OSError, match="changed it while"):
+    with pytest.raises(OSError, match="it was changed while it was copied"):
         pnc_vol.repack(wasteful, system=Busy())
     assert wasteful.read_bytes()[-1:] == b"x"
     assert litter(tmp_path) == []
