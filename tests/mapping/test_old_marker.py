@@ -207,6 +207,7 @@ def test_other_programs_show_the_present_name(tmp_path: Path) -> None:
     assert f"half:{MARKER} = " in text
 
 
+@pytest.mark.nightly
 def test_compliance_checker_has_no_finding(tmp_path: Path) -> None:
     """What a script writes with groups, types that need a marker, square datasets and scales is what CF asks for."""
     pytest.importorskip("compliance_checker", reason="compliance-checker is not installed (pip, and udunits2)")

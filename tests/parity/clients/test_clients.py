@@ -40,7 +40,7 @@ PROGRAMS = {
     "keras": "keras_weights.py",
 }
 NEEDS = {"dask": ("dask", "h5py"), "h5sparse": ("h5sparse", "scipy"), "keras": ("keras", "jax")}
-"""What a client needs besides; Keras with jax is large, and is tried where it is installed."""
+"""What a client needs besides."""
 
 
 def need(client: str) -> None:
@@ -79,7 +79,13 @@ def both(command: list[str], tmp_path: Path) -> list[str]:
     return told
 
 
-@pytest.mark.parametrize("client", PROGRAMS)
+LARGE = {"keras"}
+"""Clients that CI does not install; 'pytest -m nightly' runs them where they are installed."""
+
+
+@pytest.mark.parametrize(
+    "client", [pytest.param(name, marks=[pytest.mark.nightly] if name in LARGE else []) for name in PROGRAMS]
+)
 def test_program(client: str, tmp_path: Path) -> None:
     need(client)
     command = [sys.executable, str(HERE / "as_h5py.py"), str(HERE / "programs" / PROGRAMS[client])]
