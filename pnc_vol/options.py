@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from pnc_vol.errors import did_you_mean
 from pnc_vol.system import REAL, System
 
 __all__ = ["Options", "resolve"]
@@ -33,84 +34,6 @@ VERSIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of one open file.
-
-    version : 1, 2 or 5; the CDF version of a new file (keyword ``format="CDF-5"``).
-    driver : str, the driver stack, e.g. ``"trace | posix"``; "" picks posix, or mpio with a communicator.
-    buffer_size : int, bytes of posted data held in memory before the queue drains.
-    var_align, record_align : int, bytes, as PnetCDF's ``nc_var_align_size``, ``nc_record_align_size``.
-    header_reserve : int or None, bytes kept free behind the header; None: 0 if the first flush is the
-        close, else as much as the header, at least 4 KiB.
-    publish : "create" (an empty file is under its name at once) or "close" (all or nothing at close).
-    on_overflow : "raise" or "clip".
-    strict : bool, reading data beyond the end of a short file is an error.
-    external_links : "below", "any" or "none", where the files that external links lead to may be.
-    ordered : bool, of overlapping writes of several ranks between two flushes the highest rank's wins.
-    collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
-    durable : bool, every flush and close is ``durable=True``.
-    separator : str, between the names of a path in a variable's name.
-    layout : str, where the elements of variables live: "canonical", or a layout of another package.
-    transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
-    aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
-    store : str, where posted data are kept until a flush: "memory", "log", or a store of another package.
-    burst_buf : bool, keep posted writes in a log on fast storage until a flush (``nc_burst_buf``).
-    burst_buf_dirname : str, folder for the log; "" is the file's.
-    burst_buf_del_on_close : bool, remove the log at the close.
-    burst_buf_flush_buffer_size : int, bytes of memory that a flush reads the log with; 0 is `buffer_size`.
-    burst_buf_overwrite : bool, remove logs that a killed job of the same file left.
-    burst_buf_shared_logs : bool, the ranks of a node share one pair of log files.
-    burst_buf_sync : "none", "flush" or "each", when the log is brought to stable storage.
-    burst_buf_capacity : int, bytes that a rank's log may take; 0 is no limit.
-    locking : bool, "best-effort" or None, whether a file that is written is locked against other processes; None is
-        "best-effort" with a warning where the file system has no locks. HDF5_USE_FILE_LOCKING outdoes it.
-    recover : bool or "any-file", replay the logs that a killed job left of this file before it is used; or those of
-        another file that had its name, too.
-    hints : mapping, hints that MPI-IO may know.
-    system : System, the door to the operating system's files.
-    """
-
-    version: int = 5
-    driver: str = ""
-    buffer_size: int = 64 * MIB
-    var_align: int = 4
-    record_align: int = 4
-    header_reserve: int | None = None
-    publish: str = "create"
-    on_overflow: Literal["raise", "clip"] = "raise"
-    strict: bool = False
-    external_links: str = "below"
-    ordered: bool = False
-    collective_timeout: float | None = 300.0
-    durable: bool = False
-    separator: str = "_"
-    layout: str = "canonical"
-    transport: str = "auto"
-    aggrs_per_node: int = 0
-    store: str = "memory"
-    burst_buf: bool = False
-    burst_buf_dirname: str = ""
-    burst_buf_del_on_close: bool = True
-    burst_buf_flush_buffer_size: int = 0
-    burst_buf_overwrite: bool = False
-    burst_buf_shared_logs: bool = False
-    burst_buf_sync: str = "none"
-    burst_buf_capacity: int = 0
-    locking: bool | str | None = None
-    recover: bool | Literal["any-file"] = False
-    hints: Mapping[str, str] = field(default_factory=dict)
-    system: System = REAL
-
-    @property
-    def drain_reserve(self) -> int:
-        """Bytes kept for the header of a file that is drained before its first flush.
-
-        A pure function of the options, so that all ranks place data alike without a word exchanged.
-        """
-        return max(self.header_reserve or 0, 64 * KIB, self.buffer_size // 64)
-
-
 def _size(name: str, text: Any) -> int:
     try:
         value = int(text) if isinstance(text, str) else operator.index(text)
@@ -119,6 +42,10 @@ def _size(name: str, text: Any) -> int:
     if value < 0:
         raise ValueError(f"option {name}={text!r}: a number of bytes >= 0 is needed")
     return value
+
+
+def _size_or_none(name: str, text: Any) -> int | None:
+    return None if text is None else _size(name, text)
 
 
 def _count(name: str, text: Any) -> int:
@@ -148,15 +75,9 @@ def _choice(*words: str) -> Callable[[str, Any], str]:
 
 def _flag(name: str, text: Any) -> bool:
     known = {
-        "1": True,
-        "true": True,
-        "enable": True,
-        "yes": True,
-        "0": False,
-        "false": False,
-        "disable": False,
-        "no": False,
-    }
+        "1": True, "true": True, "enable": True, "yes": True,
+        "0": False, "false": False, "disable": False, "no": False,
+    }  # fmt: skip
     value = text if isinstance(text, bool) else known.get(str(text).lower())
     if value is None:
         raise ValueError(f"option {name}={text!r}: true or false is needed")
@@ -206,66 +127,93 @@ def _text(name: str, text: Any) -> str:
     return "" if text is None else str(text)
 
 
-_PARSERS: dict[str, Callable[[str, Any], Any]] = {
-    "version": _version,
-    "driver": _text,
-    "buffer_size": _size,
-    "var_align": _size,
-    "record_align": _size,
-    "header_reserve": lambda name, text: None if text is None else _size(name, text),
-    "publish": _choice("create", "close"),
-    "on_overflow": _choice("raise", "clip"),
-    "strict": _flag,
-    "external_links": _choice("below", "any", "none"),
-    "ordered": _flag,
-    "collective_timeout": _seconds,
-    "durable": _flag,
-    "separator": _separator,
-    "layout": _text,
-    "transport": _choice("auto", "collective", "independent", "aggregate"),
-    "aggrs_per_node": _count,
-    "store": _text,
-    "burst_buf": _flag,
-    "burst_buf_dirname": _text,
-    "burst_buf_del_on_close": _flag,
-    "burst_buf_flush_buffer_size": _size,
-    "burst_buf_overwrite": _flag,
-    "burst_buf_shared_logs": _flag,
-    "burst_buf_sync": _choice("none", "flush", "each"),
-    "burst_buf_capacity": _size,
-    "locking": _locking,
-    "recover": _recover,
-}
+def _option(default: Any, parse: Callable[[str, Any], Any], *hints: str) -> Any:
+    """A field of `Options`: its default, what turns a given value into the stored one, the hints that set it."""
+    return field(default=default, metadata={"parse": parse, "hints": hints})
 
-_HINT_NAMES = {
-    "nc_var_align_size": "var_align",
-    "nc_header_align_size": "var_align",
-    "nc_record_align_size": "record_align",
-    "nc_header_reserve": "header_reserve",
-    "pnc_buffer_size": "buffer_size",
-    "pnc_publish": "publish",
-    "pnc_on_overflow": "on_overflow",
-    "pnc_strict": "strict",
-    "pnc_external_links": "external_links",
-    "pnc_ordered": "ordered",
-    "pnc_collective_timeout": "collective_timeout",
-    "pnc_durable": "durable",
-    "pnc_separator": "separator",
-    "pnc_layout": "layout",
-    "pnc_transport": "transport",
-    "pnc_driver": "driver",
-    "pnc_locking": "locking",
-    "nc_num_aggrs_per_node": "aggrs_per_node",
-    "pnc_store": "store",
-    "nc_burst_buf": "burst_buf",
-    "nc_burst_buf_dirname": "burst_buf_dirname",
-    "nc_burst_buf_del_on_close": "burst_buf_del_on_close",
-    "nc_burst_buf_flush_buffer_size": "burst_buf_flush_buffer_size",
-    "nc_burst_buf_overwrite": "burst_buf_overwrite",
-    "nc_burst_buf_shared_logs": "burst_buf_shared_logs",
-    "nc_burst_buf_sync": "burst_buf_sync",
-    "nc_burst_buf_capacity": "burst_buf_capacity",
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one open file.
+
+    version : 1, 2 or 5; the CDF version of a new file (keyword ``format="CDF-5"``).
+    driver : str, the driver stack, e.g. ``"trace | posix"``; "" picks posix, or mpio with a communicator.
+    buffer_size : int, bytes of posted data held in memory before the queue drains.
+    var_align, record_align : int, bytes, as PnetCDF's ``nc_var_align_size``, ``nc_record_align_size``.
+    header_reserve : int or None, bytes kept free behind the header; None: 0 if the first flush is the
+        close, else as much as the header, at least 4 KiB.
+    publish : "create" (an empty file appears under its name at once) or "close" (the whole file appears at the close).
+    on_overflow : "raise" or "clip".
+    strict : bool, reading data beyond the end of a short file is an error.
+    external_links : "below", "any" or "none", where the files that external links lead to may be.
+    ordered : bool, if several ranks write the same elements between two flushes, the highest rank wins.
+    collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
+    durable : bool, every flush and close is ``durable=True``.
+    separator : str, between the names of a path in a variable's name.
+    layout : str, where the elements of variables live: "canonical", or a layout of another package.
+    transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
+    aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
+    store : str, where posted data are kept until a flush: "memory", "log", or a store of another package.
+    burst_buf : bool, keep posted writes in a log on fast storage until a flush (``nc_burst_buf``).
+    burst_buf_dirname : str, folder for the log; "" is the folder of the file.
+    burst_buf_del_on_close : bool, remove the log at the close.
+    burst_buf_flush_buffer_size : int, bytes of memory that a flush reads the log with; 0 is `buffer_size`.
+    burst_buf_overwrite : bool, remove logs that a killed job of the same file left.
+    burst_buf_shared_logs : bool, the ranks of a node share one pair of log files.
+    burst_buf_sync : "none", "flush" or "each", when the log is brought to stable storage.
+    burst_buf_capacity : int, bytes that a rank's log may take; 0 is no limit.
+    locking : bool, "best-effort" or None, whether a file that is written is locked against other processes; None is
+        "best-effort" with a warning where the file system has no locks. HDF5_USE_FILE_LOCKING overrides it.
+    recover : bool or "any-file", replay the logs that a killed job left of this file before it is used; or those of
+        another file that had its name, too.
+    hints : mapping, hints that MPI-IO may know.
+    system : System, which makes all calls of the operating system.
+    """
+
+    version: int = _option(5, _version)
+    driver: str = _option("", _text, "pnc_driver")
+    buffer_size: int = _option(64 * MIB, _size, "pnc_buffer_size")
+    var_align: int = _option(4, _size, "nc_var_align_size", "nc_header_align_size")
+    record_align: int = _option(4, _size, "nc_record_align_size")
+    header_reserve: int | None = _option(None, _size_or_none, "nc_header_reserve")
+    publish: str = _option("create", _choice("create", "close"), "pnc_publish")
+    on_overflow: Literal["raise", "clip"] = _option("raise", _choice("raise", "clip"), "pnc_on_overflow")
+    strict: bool = _option(False, _flag, "pnc_strict")
+    external_links: str = _option("below", _choice("below", "any", "none"), "pnc_external_links")
+    ordered: bool = _option(False, _flag, "pnc_ordered")
+    collective_timeout: float | None = _option(300.0, _seconds, "pnc_collective_timeout")
+    durable: bool = _option(False, _flag, "pnc_durable")
+    separator: str = _option("_", _separator, "pnc_separator")
+    layout: str = _option("canonical", _text, "pnc_layout")
+    transport: str = _option("auto", _choice("auto", "collective", "independent", "aggregate"), "pnc_transport")
+    aggrs_per_node: int = _option(0, _count, "nc_num_aggrs_per_node")
+    store: str = _option("memory", _text, "pnc_store")
+    burst_buf: bool = _option(False, _flag, "nc_burst_buf")
+    burst_buf_dirname: str = _option("", _text, "nc_burst_buf_dirname")
+    burst_buf_del_on_close: bool = _option(True, _flag, "nc_burst_buf_del_on_close")
+    burst_buf_flush_buffer_size: int = _option(0, _size, "nc_burst_buf_flush_buffer_size")
+    burst_buf_overwrite: bool = _option(False, _flag, "nc_burst_buf_overwrite")
+    burst_buf_shared_logs: bool = _option(False, _flag, "nc_burst_buf_shared_logs")
+    burst_buf_sync: str = _option("none", _choice("none", "flush", "each"), "nc_burst_buf_sync")
+    burst_buf_capacity: int = _option(0, _size, "nc_burst_buf_capacity")
+    locking: bool | str | None = _option(None, _locking, "pnc_locking")
+    recover: bool | Literal["any-file"] = _option(False, _recover)
+    hints: Mapping[str, str] = field(default_factory=dict)
+    system: System = REAL
+
+    @property
+    def drain_reserve(self) -> int:
+        """Bytes kept for the header of a file that is drained before its first flush.
+
+        A pure function of the options, so that all ranks place data alike without an exchange.
+        """
+        return max(self.header_reserve or 0, 64 * KIB, self.buffer_size // 64)
+
+
+_PARSERS: dict[str, Callable[[str, Any], Any]] = {
+    option.name: option.metadata["parse"] for option in fields(Options) if "parse" in option.metadata
 }
+_HINT_NAMES = {hint: option.name for option in fields(Options) for hint in option.metadata.get("hints", ())}
 
 _HDF5_LOCKING: dict[str, bool | str] = {
     "TRUE": True, "1": True, "FALSE": False, "0": False, "BEST_EFFORT": _BEST_EFFORT,
@@ -348,7 +296,7 @@ def resolve(
         elif name in known:
             changes[name] = _PARSERS[name](key, value)
         else:
-            raise TypeError(f"File() has no option {key!r}")
+            raise TypeError(f"File() has no option {key!r}{did_you_mean(key, keyword_names())}")
     options = _apply(replace(Options(system=_system), **changes), hints)
     if info is not None:
         options = _apply(options, dict(info.items()))
@@ -356,7 +304,7 @@ def resolve(
         if text := environ.get(variable):
             options = _apply(options, parse_hints(text))
     if options.store == "log":
-        # two words for one thing: what looks for logs asks for the second
+        # two names for one option; the code that looks for logs reads the second
         options = replace(options, burst_buf=True)
     locking = environ.get("HDF5_USE_FILE_LOCKING", "").upper()
     if locking in _HDF5_LOCKING:

@@ -128,7 +128,7 @@ def test_hints_that_cannot_be_read(text: str) -> None:
 
 
 def test_an_option_that_does_not_exist() -> None:
-    with pytest.raises(TypeError, match="no option 'bufer_size'"):
+    with pytest.raises(TypeError, match=r"no option 'bufer_size'; did you mean 'buffer_size'\?"):
         options({"bufer_size": 3})
 
 

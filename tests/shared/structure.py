@@ -58,6 +58,10 @@ BEFORE = {
 }
 """The figures of the tree before it was rebuilt in rooms (2026-11-22), by this script."""
 
+SETTINGS = {"pnc_vol.options:Options"}
+"""Classes that are not counted as large: frozen tables of what users may set. A field for each option is no state that
+methods share, and to group the fields would give each option a second name."""
+
 WAYS = ("a post", "a read", "a flush of data", "a flush of definitions and data")
 
 
@@ -176,7 +180,7 @@ class Sources:
                     found |= all_of(candidates[0], seen | {key})
             return found
 
-        return {key: all_of(key) for key in own}
+        return {key: all_of(key) for key in own if key not in SETTINGS}
 
     # ------------------------------------------------------------------------------------------- sizes
 
