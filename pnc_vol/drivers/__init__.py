@@ -13,6 +13,7 @@ module           what it does
 `memory`         root: bytes in this process's memory
 `fileobj`        root: a file-like object of Python
 `trace`          wrapper: counts and times every call
+`cache/`         wrapper: a node-local write cache
 `staged`         wrapper: a new layout of a file that has no name, until the end of the flush
 `descriptor`     a file by its descriptor: used by `posix`, and by `mpio` for the independent calls of one rank
 `mpi_file`       a file by MPI-IO alone: what one rank moves where it has no descriptor
