@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pnc_vol.bench import ranks
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.serial import run_serial
 from pnc_vol.bench.table import machine, plot, print_table, to_json
@@ -74,8 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
         _show(results, options, [])
         return 0
-    from pnc_vol.bench import ranks
-
     if not launched():
         return ranks.start(options.ranks, given, ranks_per_node=options.ranks_per_node)
     if options.hints_file:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import pnc_vol
 from pnc_vol.bench.measure import US, Watch
 from pnc_vol.bench.serial import Work, check, clear, load, times
 from pnc_vol.system import REAL, is_folder, temporary_directory
@@ -72,8 +73,6 @@ class _Peer:
 
 def peers(folder: str) -> dict[str, Any]:
     """pnc_vol without and with a log on different devices, and h5py."""
-    import pnc_vol
-
     h5py = load("h5py")
     tmpfs = TMPFS if is_folder(REAL, TMPFS) else None
     return {

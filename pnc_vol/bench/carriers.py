@@ -1,6 +1,6 @@
 """One file of many ranks, with the calls of each library: variables, subarrays, a flush.
 
-Knows: pnc_vol's words, mpi4py's `MPI.File`, the operating system's, PnetCDF-Python's and parallel h5py's. Does not
+Knows: the interfaces of pnc_vol, mpi4py's `MPI.File`, the operating system, PnetCDF-Python and parallel h5py. Does not
 know: clocks, patterns, what is measured.
 
 Rules
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import pnc_vol
 from pnc_vol.bench.serial import load
 from pnc_vol.system import REAL, read_at, write_all
 
@@ -28,7 +29,10 @@ __all__ = ["Carrier", "carriers"]
 
 Array = npt.NDArray[Any]
 Variables = Mapping[str, tuple[tuple[int, ...], Any]]
+Attributes = Mapping[str, Any]
 Place = tuple[int, ...]
+
+_NONE: Attributes = {}
 
 
 class Carrier:
@@ -36,11 +40,8 @@ class Carrier:
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
-        self.requests = 0
 
-    def create(
-        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
-    ) -> None:
+    def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
         """Make a file; with `records` the first axis of every variable may grow."""
         raise NotImplementedError
 
@@ -82,37 +83,44 @@ class Carrier:
         """Complete and close."""
         raise NotImplementedError
 
-    def statistics(self) -> Mapping[str, Any]:
-        """What the library counted, if it counts."""
-        return {}
 
+class Objects(Carrier):
+    """What parallel h5py and pnc_vol have in common."""
 
-class PncVol(Carrier):
-    """pnc_vol: assignments that are posted, reads that are posted, a flush."""
-
-    def __init__(self, comm: Any, **options: Any) -> None:
+    def __init__(self, comm: Any, module: Any, **options: Any) -> None:
         super().__init__(comm)
+        self._module = module
         self._options = options
-        self._told: dict[str, Any] = {}
 
-    def create(
-        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
-    ) -> None:
-        import pnc_vol
-
-        self._file = pnc_vol.File(path, "w", comm=self.comm, **self._options)
+    def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
+        self._file = self._module.File(path, "w", comm=self.comm, **self._options)
         self._sets = {
-            name: self._file.create_dataset(name, shape, dtype, maxshape=(None, *shape[1:]) if records else None)
+            name: self._file.create_dataset(name, shape, dtype, **self._growing(shape) if records else {})
             for name, (shape, dtype) in variables.items()
         }
-        for key, value in (attrs or {}).items():
+        for key, value in attrs.items():
             self._file.attrs[key] = value
 
-    def open(self, path: str, variables: Variables) -> None:
-        import pnc_vol
+    def _growing(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Arguments for a dataset whose first axis may grow."""
+        return {}
 
-        self._file = pnc_vol.File(path, "r", comm=self.comm, **self._options)
+    def open(self, path: str, variables: Variables) -> None:
+        self._file = self._module.File(path, "r", comm=self.comm, **self._options)
         self._sets = {name: self._file[name] for name in variables}
+
+    def flush(self, *, durable: bool = False) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class PncVol(Objects):
+    """pnc_vol: assignments that are posted, reads that are posted, a flush."""
+
+    def _growing(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        return {"maxshape": (None, *shape[1:])}
 
     def put(self, name: str, start: Place, values: Array) -> None:
         if values.size:
@@ -131,42 +139,54 @@ class PncVol(Carrier):
     def flush(self, *, durable: bool = False) -> None:
         self._file.flush(durable=durable)
 
-    def close(self) -> None:
-        if self._file.mode != "r":
-            self._file.flush()
-        self._told = self._file.statistics()
-        self._file.close()
 
-    def statistics(self) -> Mapping[str, Any]:
-        return self._told
+class ParallelH5py(Objects):
+    """h5py over a parallel HDF5; its datasets do not grow, which would need chunks."""
+
+    def __init__(self, comm: Any, module: Any, *, collective: bool) -> None:
+        super().__init__(comm, module, driver="mpio")
+        self._collective = collective
+
+    def put(self, name: str, start: Place, values: Array) -> None:
+        ds = self._sets[name]
+        if self._collective:
+            with ds.collective:
+                ds[_index(start, values.shape)] = values
+        elif values.size:
+            ds[_index(start, values.shape)] = values
+
+    def get(self, name: str, start: Place, out: Array) -> None:
+        ds = self._sets[name]
+        if self._collective:
+            with ds.collective:
+                out[...] = ds[_index(start, out.shape)]
+        elif out.size:
+            out[...] = ds[_index(start, out.shape)]
 
 
 class MpiFile(Carrier):
     """mpi4py's `MPI.File`: a file type for each subarray, written together or by each rank alone."""
 
     def __init__(self, comm: Any, *, collective: bool) -> None:
+        # the process that starts the ranks loads this module, and must not start MPI itself
+        from mpi4py import MPI
+
         super().__init__(comm)
+        self._mpi = MPI
         self._collective = collective
 
     def _begin(self, path: str, variables: Variables, mode: int) -> None:
-        from mpi4py import MPI
-
-        self._mpi = MPI
         self._layout = _layout(variables)
-        self._file = MPI.File.Open(self.comm, path, mode)
+        self._file = self._mpi.File.Open(self.comm, path, mode)
+        self._write = self._file.Write_all if self._collective else self._file.Write
+        self._read = self._file.Read_all if self._collective else self._file.Read
 
-    def create(
-        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
-    ) -> None:
-        from mpi4py import MPI
-
-        self._begin(path, variables, MPI.MODE_CREATE | MPI.MODE_RDWR)
+    def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
+        self._begin(path, variables, self._mpi.MODE_CREATE | self._mpi.MODE_RDWR)
         self._file.Set_size(sum(int(np.prod(shape)) * np.dtype(t).itemsize for shape, t in variables.values()))
 
     def open(self, path: str, variables: Variables) -> None:
-        from mpi4py import MPI
-
-        self._begin(path, variables, MPI.MODE_RDONLY)
+        self._begin(path, variables, self._mpi.MODE_RDONLY)
 
     def _move(self, name: str, start: Place, values: Array, call: Callable[[Any], None]) -> None:
         begin, shape, itemsize = self._layout[name]
@@ -184,11 +204,10 @@ class MpiFile(Carrier):
         kind.Free()
 
     def put(self, name: str, start: Place, values: Array) -> None:
-        file = self._file
-        self._move(name, start, np.ascontiguousarray(values), file.Write_all if self._collective else file.Write)
+        self._move(name, start, np.ascontiguousarray(values), self._write)
 
     def get(self, name: str, start: Place, out: Array) -> None:
-        self._move(name, start, out, self._file.Read_all if self._collective else self._file.Read)
+        self._move(name, start, out, self._read)
 
     def _view(
         self, name: str, starts: Array, counts: Array, values: Array, parts: int, call: Callable[[Any], None]
@@ -206,12 +225,10 @@ class MpiFile(Carrier):
         kind.Free()
 
     def put_view(self, name: str, starts: Array, counts: Array, values: Array, parts: int) -> None:
-        file = self._file
-        self._view(name, starts, counts, values, parts, file.Write_all if self._collective else file.Write)
+        self._view(name, starts, counts, values, parts, self._write)
 
     def get_view(self, name: str, starts: Array, counts: Array, out: Array, parts: int) -> None:
-        file = self._file
-        self._view(name, starts, counts, out, parts, file.Read_all if self._collective else file.Read)
+        self._view(name, starts, counts, out, parts, self._read)
 
     def flush(self, *, durable: bool = False) -> None:
         if durable:
@@ -224,9 +241,7 @@ class MpiFile(Carrier):
 class Posix(Carrier):
     """`os.pwrite` and `os.preadv` of each contiguous run, by each rank for itself."""
 
-    def create(
-        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
-    ) -> None:
+    def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
         if self.comm.rank == 0:
             REAL.close(REAL.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         self.comm.Barrier()
@@ -276,18 +291,14 @@ class Posix(Carrier):
 class PnetCDF(Carrier):
     """PnetCDF-Python: requests are posted, `wait_all` completes them."""
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, module: Any) -> None:
         super().__init__(comm)
+        self._module = module
         self._kept: list[Array] = []
 
-    def _names(self) -> Any:
-        return load("pnetcdf")
-
-    def create(
-        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
-    ) -> None:
-        f = self._file = self._names().File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm)
-        for key, value in (attrs or {}).items():
+    def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
+        f = self._file = self._module.File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm)
+        for key, value in attrs.items():
             f.put_att(key, value)
         dims: dict[int, str] = {}
         made: dict[str, Any] = {}
@@ -302,7 +313,7 @@ class PnetCDF(Carrier):
         self._sets = made
 
     def open(self, path: str, variables: Variables) -> None:
-        self._file = self._names().File(path, mode="r", comm=self.comm)
+        self._file = self._module.File(path, mode="r", comm=self.comm)
         self._sets = {name: self._file.variables[name] for name in variables}
 
     def put(self, name: str, start: Place, values: Array) -> None:
@@ -331,52 +342,6 @@ class PnetCDF(Carrier):
 
     def close(self) -> None:
         self.flush()
-        self._file.close()
-
-
-class ParallelH5py(Carrier):
-    """h5py over a parallel HDF5."""
-
-    def __init__(self, comm: Any, *, collective: bool) -> None:
-        super().__init__(comm)
-        self._collective = collective
-
-    def create(
-        self, path: str, variables: Variables, attrs: Mapping[str, Any] | None = None, *, records: bool = False
-    ) -> None:
-        import h5py
-
-        self._file = h5py.File(path, "w", driver="mpio", comm=self.comm)
-        self._sets = {name: self._file.create_dataset(name, shape, dtype) for name, (shape, dtype) in variables.items()}
-        for key, value in (attrs or {}).items():
-            self._file.attrs[key] = value
-
-    def open(self, path: str, variables: Variables) -> None:
-        import h5py
-
-        self._file = h5py.File(path, "r", driver="mpio", comm=self.comm)
-        self._sets = {name: self._file[name] for name in variables}
-
-    def put(self, name: str, start: Place, values: Array) -> None:
-        ds = self._sets[name]
-        if self._collective:
-            with ds.collective:
-                ds[_index(start, values.shape)] = values
-        elif values.size:
-            ds[_index(start, values.shape)] = values
-
-    def get(self, name: str, start: Place, out: Array) -> None:
-        ds = self._sets[name]
-        if self._collective:
-            with ds.collective:
-                out[...] = ds[_index(start, out.shape)]
-        elif out.size:
-            out[...] = ds[_index(start, out.shape)]
-
-    def flush(self, *, durable: bool = False) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
         self._file.close()
 
 
@@ -412,18 +377,18 @@ def carriers(comm: Any, options: Mapping[str, Any]) -> dict[str, Carrier | str]:
         More keywords of `pnc_vol.File`, such as ``hints``.
     """
     found: dict[str, Carrier | str] = {
-        "pnc_vol": PncVol(comm, **options),
-        "pnc_vol posix": PncVol(comm, **{**options, "driver": "posix"}),
+        "pnc_vol": PncVol(comm, pnc_vol, **options),
+        "pnc_vol posix": PncVol(comm, pnc_vol, **{**options, "driver": "posix"}),
         "MPI.File collective": MpiFile(comm, collective=True),
         "MPI.File independent": MpiFile(comm, collective=False),
     }
     module = load("pnetcdf")
-    found["PnetCDF-Python"] = module if isinstance(module, str) else PnetCDF(comm)
+    found["PnetCDF-Python"] = module if isinstance(module, str) else PnetCDF(comm, module)
     h5 = load("h5py")
     if not isinstance(h5, str) and not h5.get_config().mpi:
         h5 = "this h5py was built without MPI"
     for kind in (True, False):
         name = f"h5py {'collective' if kind else 'independent'}"
-        found[name] = h5 if isinstance(h5, str) else ParallelH5py(comm, collective=kind)
+        found[name] = h5 if isinstance(h5, str) else ParallelH5py(comm, h5, collective=kind)
     found["os.pwrite"] = Posix(comm)
     return found

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pnc_vol
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.bench.serial import load
@@ -87,8 +88,6 @@ def _finish(watch: RankWatch) -> None:
 
 
 def _pnc_vol(job: Job, mine: Described, count: int, options: dict[str, Any]) -> Callable[[RankWatch], None]:
-    import pnc_vol
-
     o, text = job.options, "a" * job.options.attribute_size
 
     def do(watch: RankWatch) -> None:

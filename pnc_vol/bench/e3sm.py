@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+import pnc_vol
 from pnc_vol.bench.e3sm_cases import CaseFile, Variable
 from pnc_vol.bench.e3sm_peers import peers
 from pnc_vol.bench.e3sm_report import READ_WHATS, WHATS, report
@@ -188,8 +189,6 @@ def _verify(job: Job, setup: Setup, file: CaseFile, path: str, peer: Any) -> Non
         peer(setup, file).verify(path)
         return
     if job.comm.rank == 0:
-        import pnc_vol
-
         with pnc_vol.File(path) as f:
             for variable in file.variables:
                 found = np.asarray(f[variable.name][...])

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import pnc_vol
+
 __all__ = ["Map", "invented", "read_maps"]
 
 Ints = npt.NDArray[np.int64]
@@ -82,8 +84,6 @@ def read_maps(path: str) -> list[Map]:
     OSError
         There is no such file, or it is none of NetCDF.
     """
-    import pnc_vol
-
     found = []
     with pnc_vol.File(path) as f:
         k = 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+import pnc_vol
 from pnc_vol.bench.serial import load
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ class _Writer:
 
 class _PncVol(_Writer):
     def open(self, path: str) -> None:
-        import pnc_vol
-
         self._file = pnc_vol.File(path, "w", comm=self.comm, hints=dict(self.hints), **self.options)
 
     def define(self) -> None:
@@ -77,8 +76,6 @@ class _PncVol(_Writer):
             self._sets[variable.name] = ds
 
     def open_for_reading(self, path: str) -> None:
-        import pnc_vol
-
         self._file = pnc_vol.File(path, comm=self.comm, hints=dict(self.hints), **self.options)
 
     def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:

@@ -1,6 +1,6 @@
 """The works of `io`, with the calls of each library.
 
-Knows: h5py's words (pnc_vol's, too), netCDF4's, scipy's, PnetCDF-Python's, and the operating system's. Does not know:
+Knows: the interfaces of h5py (and pnc_vol), netCDF4, scipy, PnetCDF-Python and the operating system. Does not know:
 clocks, what is measured.
 
 Rules
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.serial import load
+from pnc_vol.bench.serial import Peer, installed
 from pnc_vol.system import REAL, read_at, write_all
 
 __all__ = ["peers"]
@@ -28,72 +28,95 @@ Array = npt.NDArray[Any]
 
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
-    kinds = {
-        "pnc_vol": ("pnc_vol", _PncVol),
-        "h5py": ("h5py", _H5py),
-        "netCDF4": ("netCDF4", _NetCDF4),
-        "scipy": ("scipy.io", _Scipy),
-        "PnetCDF-Python": ("pnetcdf", _PnetCDF),
-    }
-    found: dict[str, Any] = {}
-    for name, (module, kind) in kinds.items():
-        loaded = load(module)
-        found[name] = loaded if isinstance(loaded, str) else kind(loaded, folder)
-    found["os.pwrite"] = _Raw(folder)
-    return found
+    return installed(
+        {
+            "pnc_vol": ("pnc_vol", _PncVol),
+            "h5py": ("h5py", _H5py),
+            "netCDF4": ("netCDF4", _NetCDF4),
+            "scipy": ("scipy.io", _Scipy),
+            "PnetCDF-Python": ("pnetcdf", _PnetCDF),
+            "os.pwrite": ("os", _Raw),
+        },
+        folder,
+    )
 
 
-class _H5py:
-    """h5py, and by the promise of this package pnc_vol too."""
+class _Indexed(Peer):
+    """A library whose variables are indexed like arrays."""
 
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, f"{module.__name__}.bench")
+    def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        """A new file with one variable, and the variable."""
+        raise NotImplementedError
+
+    def old(self) -> tuple[Any, Any]:
+        """The file, and its variables by name."""
+        raise NotImplementedError
+
+    def write(self, values: Array) -> None:
+        f, x = self.new(values.shape, values.dtype)
+        with f:
+            x[:] = values
+
+    def read(self) -> Array:
+        f, variables = self.old()
+        with f:
+            found: Array = variables["x"][:]
+        return found
+
+    def write_rows(self, rows: Array) -> None:
+        f, x = self.new(rows.shape, rows.dtype)
+        with f:
+            for i, row in enumerate(rows):
+                x[i] = row
+
+    def read_rows(self, out: Array) -> None:
+        f, variables = self.old()
+        with f:
+            x = variables["x"]
+            for i in range(len(out)):
+                out[i] = x[i]
+
+    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
+        n = values.shape[1]
+        f, x = self.new((size,), values.dtype)
+        with f:
+            for at, piece in zip(starts.tolist(), values, strict=True):
+                x[at : at + n] = piece
+
+    def read_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        f, variables = self.old()
+        with f:
+            x = variables["x"]
+            for i, at in enumerate(starts.tolist()):
+                out[i] = x[at : at + n]
+
+    def read_many(self, out: Array) -> None:
+        f, variables = self.old()
+        with f:
+            for i in range(len(out)):
+                out[i] = variables[f"v{i}"][:]
+
+
+class _H5py(_Indexed):
+    """h5py, and pnc_vol, which has the same interface."""
+
+    def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        f = self.module.File(self.path, "w")
+        return f, f.create_dataset("x", shape, dtype)
+
+    def old(self) -> tuple[Any, Any]:
+        f = self.module.File(self.path, "r")
+        return f, f
 
     def write(self, values: Array) -> None:
         with self.module.File(self.path, "w") as f:
             f.create_dataset("x", data=values)
 
-    def read(self) -> Array:
-        with self.module.File(self.path, "r") as f:
-            found: Array = f["x"][...]
-        return found
-
-    def write_rows(self, rows: Array) -> None:
-        with self.module.File(self.path, "w") as f:
-            ds = f.create_dataset("x", rows.shape, rows.dtype)
-            for i, row in enumerate(rows):
-                ds[i] = row
-
-    def read_rows(self, out: Array) -> None:
-        with self.module.File(self.path, "r") as f:
-            ds = f["x"]
-            for i in range(len(out)):
-                out[i] = ds[i]
-
-    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
-        n = values.shape[1]
-        with self.module.File(self.path, "w") as f:
-            ds = f.create_dataset("x", (size,), values.dtype)
-            for at, piece in zip(starts.tolist(), values, strict=True):
-                ds[at : at + n] = piece
-
-    def read_pieces(self, starts: Array, out: Array) -> None:
-        n = out.shape[1]
-        with self.module.File(self.path, "r") as f:
-            ds = f["x"]
-            for i, at in enumerate(starts.tolist()):
-                out[i] = ds[at : at + n]
-
     def write_many(self, values: Array) -> None:
         with self.module.File(self.path, "w") as f:
             for i, row in enumerate(values):
                 f.create_dataset(f"v{i}", data=row)
-
-    def read_many(self, out: Array) -> None:
-        with self.module.File(self.path, "r") as f:
-            for i in range(len(out)):
-                out[i] = f[f"v{i}"][...]
 
 
 class _PncVol(_H5py):
@@ -107,8 +130,8 @@ class _PncVol(_H5py):
             f.wait_all()
 
     def write_list(self, size: int, starts: Array, values: Array) -> None:
-        with self.module.File(self.path, "w") as f:
-            ds = f.create_dataset("x", (size,), values.dtype)
+        f, ds = self.new((size,), values.dtype)
+        with f:
             ds.iput_many(starts[:, None], np.full((len(starts), 1), values.shape[1]), values)
 
     def read_list(self, starts: Array, out: Array) -> None:
@@ -117,139 +140,56 @@ class _PncVol(_H5py):
             f["x"].iget_many(starts[:, None], counts, out.reshape(-1)).wait()
 
 
-class _NetCDF4:
+class _NetCDF4(_Indexed):
     """netCDF4-python, CDF-5."""
 
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, "netCDF4.bench")
-
-    def _new(self, dims: dict[str, int]) -> Any:
+    def create(self, shape: tuple[int, ...]) -> tuple[Any, tuple[str, ...]]:
+        """A new file, and its dimensions, one for each axis."""
         f = self.module.Dataset(self.path, "w", format="NETCDF3_64BIT_DATA")
         f.set_fill_off()
-        for name, n in dims.items():
-            f.createDimension(name, n)
-        return f
+        return f, _dimensions(f, shape)
 
-    def _old(self) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        f, dims = self.create(shape)
+        return f, f.createVariable("x", dtype, dims)
+
+    def old(self) -> tuple[Any, Any]:
         f = self.module.Dataset(self.path)
         f.set_auto_mask(False)
-        return f
-
-    def write(self, values: Array) -> None:
-        with self._new({"n": len(values)}) as f:
-            f.createVariable("x", values.dtype, ("n",))[:] = values
-
-    def read(self) -> Array:
-        with self._old() as f:
-            found: Array = f["x"][:]
-        return found
-
-    def write_rows(self, rows: Array) -> None:
-        with self._new({"n": rows.shape[0], "m": rows.shape[1]}) as f:
-            x = f.createVariable("x", rows.dtype, ("n", "m"))
-            for i, row in enumerate(rows):
-                x[i] = row
-
-    def read_rows(self, out: Array) -> None:
-        with self._old() as f:
-            x = f["x"]
-            for i in range(len(out)):
-                out[i] = x[i]
-
-    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
-        n = values.shape[1]
-        with self._new({"n": size}) as f:
-            x = f.createVariable("x", values.dtype, ("n",))
-            for at, piece in zip(starts.tolist(), values, strict=True):
-                x[at : at + n] = piece
-
-    def read_pieces(self, starts: Array, out: Array) -> None:
-        n = out.shape[1]
-        with self._old() as f:
-            x = f["x"]
-            for i, at in enumerate(starts.tolist()):
-                out[i] = x[at : at + n]
+        return f, f.variables
 
     def write_many(self, values: Array) -> None:
-        with self._new({"m": values.shape[1]}) as f:
+        f, dims = self.create(values.shape[1:])
+        with f:
             for i, row in enumerate(values):
-                f.createVariable(f"v{i}", row.dtype, ("m",))[:] = row
-
-    def read_many(self, out: Array) -> None:
-        with self._old() as f:
-            for i in range(len(out)):
-                out[i] = f[f"v{i}"][:]
+                f.createVariable(f"v{i}", row.dtype, dims)[:] = row
 
 
-class _Scipy:
+class _Scipy(_NetCDF4):
     """scipy.io.netcdf_file, CDF-2: the file is held in memory until it is closed."""
 
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, "scipy.bench")
-
-    def _new(self, dims: dict[str, int]) -> Any:
+    def create(self, shape: tuple[int, ...]) -> tuple[Any, tuple[str, ...]]:
         f = self.module.netcdf_file(self.path, "w", version=2)
-        for name, n in dims.items():
-            f.createDimension(name, n)
-        return f
+        return f, _dimensions(f, shape)
 
-    def _old(self) -> Any:
-        return self.module.netcdf_file(self.path, "r", mmap=False)
-
-    def write(self, values: Array) -> None:
-        with self._new({"n": len(values)}) as f:
-            f.createVariable("x", values.dtype, ("n",))[:] = values
+    def old(self) -> tuple[Any, Any]:
+        f = self.module.netcdf_file(self.path, "r", mmap=False)
+        return f, f.variables
 
     def read(self) -> Array:
-        with self._old() as f:
-            stored: Array = f.variables["x"][:]
+        stored = super().read()
         return stored.astype(stored.dtype.newbyteorder("="))
 
-    def write_rows(self, rows: Array) -> None:
-        with self._new({"n": rows.shape[0], "m": rows.shape[1]}) as f:
-            x = f.createVariable("x", rows.dtype, ("n", "m"))
-            for i, row in enumerate(rows):
-                x[i] = row
 
-    def read_rows(self, out: Array) -> None:
-        with self._old() as f:
-            x = f.variables["x"]
-            for i in range(len(out)):
-                out[i] = x[i]
-
-    def write_pieces(self, size: int, starts: Array, values: Array) -> None:
-        n = values.shape[1]
-        with self._new({"n": size}) as f:
-            x = f.createVariable("x", values.dtype, ("n",))
-            for at, piece in zip(starts.tolist(), values, strict=True):
-                x[at : at + n] = piece
-
-    def read_pieces(self, starts: Array, out: Array) -> None:
-        n = out.shape[1]
-        with self._old() as f:
-            x = f.variables["x"]
-            for i, at in enumerate(starts.tolist()):
-                out[i] = x[at : at + n]
-
-    def write_many(self, values: Array) -> None:
-        with self._new({"m": values.shape[1]}) as f:
-            for i, row in enumerate(values):
-                f.createVariable(f"v{i}", row.dtype, ("m",))[:] = row
-
-    def read_many(self, out: Array) -> None:
-        with self._old() as f:
-            for i in range(len(out)):
-                out[i] = f.variables[f"v{i}"][:]
+def _dimensions(f: Any, shape: tuple[int, ...]) -> tuple[str, ...]:
+    dims = tuple("nm"[: len(shape)])
+    for dim, n in zip(dims, shape, strict=True):
+        f.createDimension(dim, n)
+    return dims
 
 
-class _PnetCDF:
+class _PnetCDF(Peer):
     """PnetCDF-Python: requests are posted, one wait completes them."""
-
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, "pnetcdf.bench")
 
     def _new(self, dims: dict[str, int], dtype: Any, names: list[str]) -> tuple[Any, list[Any]]:
         f = self.module.File(self.path, mode="w", format="NC_64BIT_DATA")
@@ -343,11 +283,8 @@ class _PnetCDF:
         f.close()
 
 
-class _Raw:
+class _Raw(Peer):
     """`os.pwrite` and `os.preadv` of native bytes: what the machine can carry."""
-
-    def __init__(self, folder: str) -> None:
-        self.path = os.path.join(folder, "raw.bench")
 
     def _open(self, *, new: bool) -> int:
         return REAL.open(self.path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if new else 0))

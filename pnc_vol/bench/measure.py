@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pnc_vol
 from pnc_vol.system import REAL
 
 __all__ = ["PATIENCE", "US", "Result", "Watch", "alternate", "memory_now", "take_turns", "timed", "warm_up"]
@@ -116,8 +117,6 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def warm_up() -> None:
     """Load what pnc_vol loads with its first file: the modules of other libraries are loaded by now, too."""
-    import pnc_vol
-
     with pnc_vol.File("warm up", "w", driver="memory") as f:
         f["x"] = [1]
 

@@ -2,16 +2,15 @@
 
 What a file of many objects costs, apart from its data: defining, closing, opening, listing names, reading all
 attributes; then, in the same file, one more group, opening a variable by its name, and changing an attribute. Counts
-and all values of one attribute are checked. Knows: the works, and each library's words for them.
+and all values of one attribute are checked. Knows: the works, and the calls of each library for them.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from pnc_vol.bench.measure import Watch
-from pnc_vol.bench.serial import Work, clear, load, times
+from pnc_vol.bench.serial import Peer, Work, clear, installed, times
 
 __all__ = ["peers", "works"]
 
@@ -84,12 +83,8 @@ def _check(title: str, peer: Any, right: bool) -> None:
         raise AssertionError(f"{title}, {peer.path}: not what was written")
 
 
-class _H5py:
+class _H5py(Peer):
     """h5py, and pnc_vol."""
-
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, f"{module.__name__}.objects")
 
     def create(self, names: list[str]) -> None:
         self.file = self.module.File(self.path, "w")
@@ -144,25 +139,25 @@ class _NetCDF4(_H5py):
     def attributes(self, names: list[str]) -> float:
         total = 0.0
         for name in names:
-            variable = self.file[name]
+            variable = self.file.variables[name]
             total += float({key: variable.getncattr(key) for key in variable.ncattrs()}["valid_max"])
         return total
 
+    def lookup(self, names: list[str]) -> None:
+        for name in names:
+            self.file.variables[name]
+
     def attribute(self, name: str, key: str) -> Any:
-        return self.file[name].getncattr(key)
+        return self.file.variables[name].getncattr(key)
 
     def write_attribute(self, name: str, key: str, value: str) -> None:
-        self.file[name].setncattr(key, value)
+        self.file.variables[name].setncattr(key, value)
 
     create_group = None  # type: ignore[assignment]
 
 
-class _Scipy:
+class _Scipy(_NetCDF4):
     """scipy.io.netcdf_file, CDF-2."""
-
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, "scipy.objects")
 
     def create(self, names: list[str]) -> None:
         self.file = self.module.netcdf_file(self.path, "w", version=2)
@@ -175,21 +170,11 @@ class _Scipy:
     def open(self, mode: str) -> None:
         self.file = self.module.netcdf_file(self.path, "r" if mode == "r" else "a", mmap=False)
 
-    def close(self) -> None:
-        self.file.close()
-
-    def names(self) -> list[str]:
-        return list(self.file.variables)
-
     def attributes(self, names: list[str]) -> float:
         total = 0.0
         for name in names:
             total += float(dict(self.file.variables[name]._attributes)["valid_max"])
         return total
-
-    def lookup(self, names: list[str]) -> None:
-        for name in names:
-            self.file.variables[name]
 
     def attribute(self, name: str, key: str) -> Any:
         return getattr(self.file.variables[name], key).decode()
@@ -198,12 +183,8 @@ class _Scipy:
         setattr(self.file.variables[name], key, value)
 
 
-class _PnetCDF:
+class _PnetCDF(_NetCDF4):
     """PnetCDF-Python, CDF-5."""
-
-    def __init__(self, module: Any, folder: str) -> None:
-        self.module = module
-        self.path = os.path.join(folder, "pnetcdf.objects")
 
     def create(self, names: list[str]) -> None:
         self.file = self.module.File(self.path, mode="w", format="NC_64BIT_DATA")
@@ -216,22 +197,12 @@ class _PnetCDF:
     def open(self, mode: str) -> None:
         self.file = self.module.File(self.path, mode=mode)
 
-    def close(self) -> None:
-        self.file.close()
-
-    def names(self) -> list[str]:
-        return list(self.file.variables)
-
     def attributes(self, names: list[str]) -> float:
         total = 0.0
         for name in names:
             variable = self.file.variables[name]
             total += float({key: variable.get_att(key) for key in variable.ncattrs()}["valid_max"])
         return total
-
-    def lookup(self, names: list[str]) -> None:
-        for name in names:
-            self.file.variables[name]
 
     def attribute(self, name: str, key: str) -> Any:
         return self.file.variables[name].get_att(key)
@@ -244,15 +215,13 @@ class _PnetCDF:
 
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
-    kinds: dict[str, tuple[str, Any]] = {
-        "pnc_vol": ("pnc_vol", _H5py),
-        "h5py": ("h5py", _H5py),
-        "netCDF4": ("netCDF4", _NetCDF4),
-        "scipy": ("scipy.io", _Scipy),
-        "PnetCDF-Python": ("pnetcdf", _PnetCDF),
-    }
-    found: dict[str, Any] = {}
-    for name, (module, kind) in kinds.items():
-        loaded = load(module)
-        found[name] = loaded if isinstance(loaded, str) else kind(loaded, folder)
-    return found
+    return installed(
+        {
+            "pnc_vol": ("pnc_vol", _H5py),
+            "h5py": ("h5py", _H5py),
+            "netCDF4": ("netCDF4", _NetCDF4),
+            "scipy": ("scipy.io", _Scipy),
+            "PnetCDF-Python": ("pnetcdf", _PnetCDF),
+        },
+        folder,
+    )

@@ -6,16 +6,17 @@ compared with numpy's. Knows: selections. Does not know: what a library does wit
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.measure import Watch
-from pnc_vol.bench.serial import Work, check, load, times
+from pnc_vol.bench.serial import Peer, Work, check, installed, times
 from pnc_vol.system import REAL, exists
 
 __all__ = ["peers", "works"]
@@ -112,98 +113,84 @@ def _records(scale: float) -> Work:
 
 
 def _write_once(peer: Any, what: str, values: dict[str, Array], *, records: bool) -> None:
-    if not exists(REAL, peer.path(what)):
+    if not exists(REAL, peer.file(what)):
         peer.write(what, values, records)
 
 
 # ------------------------------------------------------------------------------------------------------- peers
 
 
-class _Peer:
+class _Peer(Peer):
     """A library that opens a file and gives objects that are indexed."""
 
-    def __init__(self, name: str, module: Any, folder: str) -> None:
-        self.name = name
-        self.module = module
-        self.folder = folder
-
-    def path(self, what: str) -> str:
+    def file(self, what: str) -> str:
+        """The path of one of its files."""
         return os.path.join(self.folder, f"{what}.{self.name}")
 
     def native(self, got: Any) -> Any:
         """What was read, in the machine's byte order and in memory of its own."""
         return got
 
-    def opened(self, what: str, names: list[str]) -> _Opened:
+    @contextlib.contextmanager
+    def opened(self, what: str, names: list[str]) -> Iterator[dict[str, Any]]:
+        """Variables by name, until the file is closed."""
+        f = self.open(self.file(what))
+        found = {name: f.variables[name] for name in names}
+        try:
+            yield found
+        finally:
+            # scipy's memory map cannot be closed while arrays refer to it
+            found.clear()
+            f.close()
+
+    def open(self, path: str) -> Any:
         raise NotImplementedError
 
     def write(self, what: str, values: dict[str, Array], records: bool) -> None:
         raise NotImplementedError
-
-
-class _Opened:
-    """Variables by name, until the file is closed."""
-
-    def __init__(self, variables: dict[str, Any], close: Callable[[], Any]) -> None:
-        self._variables = variables
-        self._close = close
-
-    def __enter__(self) -> dict[str, Any]:
-        return self._variables
-
-    def __exit__(self, *error: object) -> None:
-        # scipy's memory map cannot be closed while somebody looks at it
-        self._variables.clear()
-        self._close()
 
 
 class _H5py(_Peer):
     def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        with self.module.File(self.path(what), "w") as f:
+        with self.module.File(self.file(what), "w") as f:
             for name, x in values.items():
                 grows = {"maxshape": (None, *x.shape[1:]), "chunks": (1, *x.shape[1:])} if records else {}
                 f.create_dataset(name, data=x, **grows)
 
-    def opened(self, what: str, names: list[str]) -> _Opened:
-        f = self.module.File(self.path(what), "r")
-        return _Opened({name: f[name] for name in names}, f.close)
+    @contextlib.contextmanager
+    def opened(self, what: str, names: list[str]) -> Iterator[dict[str, Any]]:
+        with self.module.File(self.file(what), "r") as f:
+            yield {name: f[name] for name in names}
 
 
 class _NetCDF4(_Peer):
     def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        with self.module.Dataset(self.path(what), "w", format="NETCDF3_64BIT_DATA") as f:
+        with self.module.Dataset(self.file(what), "w", format="NETCDF3_64BIT_DATA") as f:
             f.set_fill_off()
-            for name in values:
-                x = values[name]
-                dims = tuple(f"d{i}" for i in range(x.ndim))
-                for i, dim in enumerate(dims):
-                    if dim not in f.dimensions:
-                        f.createDimension(dim, None if records and i == 0 else x.shape[i])
-                f.createVariable(name, x.dtype, dims)
-            for name, x in values.items():
-                f[name][:] = x
+            variables = [
+                f.createVariable(name, x.dtype, _dimensions(f, f.createDimension, x, None if records else x.shape[0]))
+                for name, x in values.items()
+            ]
+            for variable, x in zip(variables, values.values(), strict=True):
+                variable[:] = x
 
-    def opened(self, what: str, names: list[str]) -> _Opened:
-        f = self.module.Dataset(self.path(what))
+    def open(self, path: str) -> Any:
+        f = self.module.Dataset(path)
         f.set_auto_mask(False)
-        return _Opened({name: f[name] for name in names}, f.close)
+        return f
 
 
 class _Scipy(_Peer):
     """scipy.io.netcdf_file over a memory map, CDF-2; results are made native, which a user would have to do, too."""
 
     def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        with self.module.netcdf_file(self.path(what), "w", version=2) as f:
+        with self.module.netcdf_file(self.file(what), "w", version=2) as f:
             for name, x in values.items():
-                dims = tuple(f"d{i}" for i in range(x.ndim))
-                for i, dim in enumerate(dims):
-                    if dim not in f.dimensions:
-                        f.createDimension(dim, None if records and i == 0 else x.shape[i])
+                dims = _dimensions(f, f.createDimension, x, None if records else x.shape[0])
                 f.createVariable(name, x.dtype, dims)[:] = x
 
-    def opened(self, what: str, names: list[str]) -> _Opened:
-        f = self.module.netcdf_file(self.path(what), "r", mmap=True)
-        return _Opened({name: f.variables[name] for name in names}, f.close)
+    def open(self, path: str) -> Any:
+        return self.module.netcdf_file(path, "r", mmap=True)
 
     def native(self, got: Any) -> Any:
         return [x.astype(x.dtype.newbyteorder("=")) for x in got] if isinstance(got, list) else self.native([got])[0]
@@ -211,23 +198,28 @@ class _Scipy(_Peer):
 
 class _PnetCDF(_Peer):
     def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        f = self.module.File(self.path(what), mode="w", format="NC_64BIT_DATA")
-        made = {}
-        for name, x in values.items():
-            dims = tuple(f"d{i}" for i in range(x.ndim))
-            for i, dim in enumerate(dims):
-                if dim not in f.dimensions:
-                    f.def_dim(dim, -1 if records and i == 0 else x.shape[i])
-            made[name] = f.def_var(name, x.dtype, dims)
+        f = self.module.File(self.file(what), mode="w", format="NC_64BIT_DATA")
+        made = {
+            name: f.def_var(name, x.dtype, _dimensions(f, f.def_dim, x, -1 if records else x.shape[0]))
+            for name, x in values.items()
+        }
         f.enddef()
         for name, x in values.items():
             made[name].iput_var(x, start=(0,) * x.ndim, count=x.shape)
         f.wait_all()
         f.close()
 
-    def opened(self, what: str, names: list[str]) -> _Opened:
-        f = self.module.File(self.path(what), mode="r")
-        return _Opened({name: f.variables[name] for name in names}, f.close)
+    def open(self, path: str) -> Any:
+        return self.module.File(path, mode="r")
+
+
+def _dimensions(f: Any, define: Callable[[str, Any], Any], x: Array, first: int | None) -> tuple[str, ...]:
+    """The dimensions of an array, defined if they are not there yet; `first` is the length of the first one."""
+    dims = tuple(f"d{i}" for i in range(x.ndim))
+    for dim, n in zip(dims, (first, *x.shape[1:]), strict=True):
+        if dim not in f.dimensions:
+            define(dim, n)
+    return dims
 
 
 class _Numpy(_Peer):
@@ -242,7 +234,7 @@ class _Numpy(_Peer):
 
     def _mapped(self, what: str, shape: tuple[int, ...], flags: int = os.O_RDONLY) -> Array:
         """The file as an array; it lives as long as the array."""
-        fd = REAL.open(self.path(what), flags)
+        fd = REAL.open(self.file(what), flags)
         try:
             nbytes = 4 * int(np.prod(shape))
             writable = flags != os.O_RDONLY
@@ -252,12 +244,13 @@ class _Numpy(_Peer):
         finally:
             REAL.close(fd)
 
-    def opened(self, what: str, names: list[str]) -> _Opened:
+    @contextlib.contextmanager
+    def opened(self, what: str, names: list[str]) -> Iterator[dict[str, Any]]:
         count = len(names)
-        size = REAL.stat(self.path(what)).st_size // 4
+        size = REAL.stat(self.file(what)).st_size // 4
         inner = (64, 64) if what == "records" else (round(size**0.5),)
         whole = self._mapped(what, (size // count // int(np.prod(inner)), count, *inner))
-        return _Opened({name: whole[:, i] for i, name in enumerate(names)}, lambda: None)
+        yield {name: whole[:, i] for i, name in enumerate(names)}
 
     def native(self, got: Any) -> Any:
         return [np.array(x) for x in got] if isinstance(got, list) else np.array(got)
@@ -265,16 +258,14 @@ class _Numpy(_Peer):
 
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
-    kinds: dict[str, tuple[str, type[_Peer]]] = {
-        "pnc_vol": ("pnc_vol", _H5py),
-        "h5py": ("h5py", _H5py),
-        "netCDF4": ("netCDF4", _NetCDF4),
-        "scipy mmap": ("scipy.io", _Scipy),
-        "PnetCDF-Python": ("pnetcdf", _PnetCDF),
-        "numpy.memmap": ("numpy", _Numpy),
-    }
-    found: dict[str, Any] = {}
-    for name, (module, kind) in kinds.items():
-        loaded = load(module)
-        found[name] = loaded if isinstance(loaded, str) else kind(name, loaded, folder)
-    return found
+    return installed(
+        {
+            "pnc_vol": ("pnc_vol", _H5py),
+            "h5py": ("h5py", _H5py),
+            "netCDF4": ("netCDF4", _NetCDF4),
+            "scipy mmap": ("scipy.io", _Scipy),
+            "PnetCDF-Python": ("pnetcdf", _PnetCDF),
+            "numpy.memmap": ("numpy", _Numpy),
+        },
+        folder,
+    )

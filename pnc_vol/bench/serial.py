@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
 from pnc_vol.system import REAL, exists, temporary_directory
 
-__all__ = ["Work", "check", "clear", "load", "run_serial", "times"]
+__all__ = ["Peer", "Work", "check", "clear", "installed", "load", "run_serial", "times"]
 
 Array = npt.NDArray[Any]
 
@@ -58,6 +59,28 @@ def load(name: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]:
             return f"{name} is not installed"
         return f"{name} cannot be imported: {error}"
+
+
+class Peer:
+    """A library by its name, and where its files go."""
+
+    def __init__(self, name: str, module: Any, folder: str) -> None:
+        self.name = name
+        self.module = module
+        self.folder = folder
+        self.path = os.path.join(folder, f"{name}.bench")
+
+
+def installed(kinds: Mapping[str, tuple[str, type[Peer]]], folder: str) -> dict[str, Any]:
+    """The peers whose modules can be imported; for the others the reason.
+
+    Parameters
+    ----------
+    kinds : mapping of the name of a peer to its module and its class
+    folder : str
+    """
+    found = {name: (load(module), kind) for name, (module, kind) in kinds.items()}
+    return {name: m if isinstance(m, str) else kind(name, m, folder) for name, (m, kind) in found.items()}
 
 
 def times(scale: float, count: int, *, least: int = 2) -> int:
