@@ -23,7 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # The limits are what has been reached: they are lowered with the tree, and not raised.
 MOST_LINES = 450
 LONGEST_FUNCTION = 72
-LATE_IMPORTS = 42
+LATE_IMPORTS = 32
 CYCLES_ACROSS_ROOMS = 0
 CYCLES = 2
 LARGE_CLASSES = 3
