@@ -4,6 +4,7 @@
 module           what it does
 ===============  =====================================================================================================
 `base`           the protocol: `Driver`, and `Wrapper` for a driver above another driver
+`holding`        the optional verbs of a driver that holds bytes back: epochs, `release`, `drain`
 `capabilities`   what a driver declares of itself
 `stack`          the register of drivers by name; opens a stack
 `stack_text`     ``"trace(limit=9) | posix"``: parses the text of a stack, and writes it

@@ -16,7 +16,7 @@ Rules
 6. The verbs may be called from several threads; what two threads write to the same bytes at once is one or the other.
 7. After `close` the other five verbs raise `ClosedFileError`; what is optional does nothing.
 8. A driver that holds bytes back declares it, and its own `read` sees them. What was written before `order` reaches the
-   file before what is written after it.
+   file before what is written after it. What else it answers is in `holding`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.holding import Holds, PassesOn
 from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.system import REAL, System
@@ -84,7 +85,7 @@ class OpenContext:
     new: bool = False
 
 
-class Driver(abc.ABC):
+class Driver(Holds, abc.ABC):
     """Where bytes go: the root of a stack, or a wrapper around another driver."""
 
     name: ClassVar[str] = ""
@@ -201,10 +202,11 @@ class Driver(abc.ABC):
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
 
-    def order(self) -> None:  # noqa: B027
+    def order(self) -> None:
         """What was written before, on any rank, reaches the file before what any rank writes from now on.
 
-        A flush calls it between the data and the header. A driver that holds nothing back has nothing to do.
+        A flush calls it between the data and the header. A driver that holds nothing back has nothing to do. What is
+        written from here to `end_flush` describes the data of all ranks; see `Holds.release`.
 
         Raises
         ------
@@ -212,8 +214,8 @@ class Driver(abc.ABC):
             What is held back could not be written; a later call tries again.
         """
 
-    def end_flush(self) -> None:  # noqa: B027
-        """A flush is complete, header included: pass on what is held back for it, or begin to.
+    def end_flush(self) -> None:
+        """A flush is complete, header included, and its epoch ends: pass on what is held back, or begin to.
 
         Called on every stack at the end of every flush, also of one that had nothing to write.
 
@@ -222,6 +224,15 @@ class Driver(abc.ABC):
         OSError
             What was written is still held, and a later call tries again.
         """
+
+    def grow(self, nbytes: int) -> None:
+        """Let the file have at least `nbytes` bytes, new ones zeros; never shorter, and no byte changed.
+
+        Called by one rank, between `order` and `end_flush`. A driver that holds bytes back does it when these follow:
+        what other ranks hold may reach farther than what is in the file.
+        """
+        if self.size() < nbytes:
+            self.write(one_extent(nbytes - 1, 1), np.zeros(1, np.uint8))
 
     def empty_copy(self) -> Driver | None:
         """An empty driver to make a new layout in, for a file that has no name; None: a temporary file is used."""
@@ -251,7 +262,7 @@ class Driver(abc.ABC):
         return written_layer(self.name, self.options)
 
 
-class Wrapper(Driver):
+class Wrapper(PassesOn, Driver):
     """A driver that stands on another one; a subclass overrides the verbs that it changes.
 
     Examples
@@ -265,6 +276,8 @@ class Wrapper(Driver):
     ...         super().write(extents, memory, collective=collective)
     ...         self.written += extents.nbytes
     """
+
+    inner: Driver
 
     def __init__(self, inner: Driver) -> None:
         self.inner = inner
@@ -321,6 +334,12 @@ class Wrapper(Driver):
 
     def end_flush(self) -> None:
         self.inner.end_flush()
+
+    def grow(self, nbytes: int) -> None:
+        if self.inner.capabilities.holds_back:
+            self.inner.grow(nbytes)
+        else:
+            super().grow(nbytes)
 
     def empty_copy(self) -> Driver | None:
         return self.inner.empty_copy()

@@ -95,6 +95,10 @@ class StagedDriver(Wrapper):
             self._bring()
             self.inner.sync()
 
+    def grow(self, nbytes: int) -> None:
+        with self._lock:
+            self._content.grow(nbytes)
+
     def order(self) -> None:
         with self._lock:
             self._content.order()

@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 
 from pnc_vol.disk.publish import write_bytes
-from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.file.session import Session
 from pnc_vol.format.encode import encode, numrecs_bytes
@@ -81,7 +80,7 @@ def write_header(session: Session, new: Header, *, durable: bool) -> None:
         if comm.rank == 0 and (encoded != old or unnamed):
             if new.numrecs or len(record_vars(new)) < len(new.vars):
                 # Without data a file ends with its header.
-                _extend(session.disk.driver, session.disk.layout.data_end(new))
+                session.disk.driver.grow(session.disk.layout.data_end(new))
             if location is None:
                 write_bytes(session.disk.driver, 0, encoded)
             elif location.published and len(encoded) == len(old) and encoded[4 + len(count) :] == old[4 + len(count) :]:
@@ -208,12 +207,6 @@ def _same_but_numrecs(one: Header, other: Header) -> bool:
     return one is other or (
         one.vars == other.vars and one.dims == other.dims and one.attrs == other.attrs and one.version == other.version
     )
-
-
-def _extend(driver: Driver, end: int) -> None:
-    """Let the file be as long as its header says, the last padding included."""
-    if driver.size() < end:
-        write_bytes(driver, end - 1, b"\0")
 
 
 def _sync(session: Session, operation: str) -> None:

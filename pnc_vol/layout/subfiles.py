@@ -83,6 +83,19 @@ class Subfiles(Wrapper):
             file.end_flush()
         self.inner.end_flush()
 
+    def synced_epoch(self) -> int:
+        return min(file.synced_epoch() for file in (*self._others(), self.inner))
+
+    def release(self, epoch: int) -> None:
+        for file in self._others():
+            file.release(epoch)
+        self.inner.release(epoch)
+
+    def drain(self) -> None:
+        for file in self._others():
+            file.drain()
+        self.inner.drain()
+
     def sync(self) -> None:
         for file in self._others():
             file.sync()

@@ -1,0 +1,136 @@
+"""The optional verbs of a driver that holds bytes back, as a node-local cache does.
+
+Knows: epochs, extents. Does not know: any driver.
+
+An *epoch* is what is written between two ends of a flush: epoch 1 up to the first `end_flush`, epoch 2 up to the second
+one. All ranks call `end_flush` the same number of times, so that an epoch has one number on all of them.
+
+What is written before `order` is the data of the epoch; it may go to the file at any time. What is written between
+`order` and `end_flush` is the header and the record count of the epoch, which describe the data of all ranks. They go
+to the file when `release` has said that all ranks' data of this epoch are there, and not before.
+
+Rules
+-----
+1. A driver that holds nothing back inherits all of it: the verbs do nothing, and every epoch is in the file.
+2. None of these verbs waits for another rank. The caller exchanges what they return and raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from pnc_vol.extents.model import Extents
+
+__all__ = ["EVERY_EPOCH", "Holds", "PassesOn", "Phase"]
+
+EVERY_EPOCH = 1 << 62
+"""`synced_epoch` of a driver that holds nothing back."""
+
+
+class Phase(NamedTuple):
+    """Something that a driver did by itself, for a timeline.
+
+    name : str
+        Of a cache: ``"copy to cache"``, ``"sync read"``, ``"sync write"``, ``"waiting"`` (for bytes in flight, a lock,
+        or the sync threads), ``"non-hidden sync"`` (what a caller waits in `drain`, `sync` and `close`).
+    start, seconds : float, by `time.perf_counter`, when it began and how long it took.
+    nbytes : int
+    thread : int, 0 for the caller's thread, 1, 2... for the driver's own threads.
+    """
+
+    name: str
+    start: float
+    seconds: float
+    nbytes: int = 0
+    thread: int = 0
+
+
+class Holds:
+    """What every driver answers; a driver that holds bytes back overrides it."""
+
+    def synced_epoch(self) -> int:
+        """The highest ended epoch of which this process has brought all data to the file; see `EVERY_EPOCH`.
+
+        The header of the epoch does not count, nor what was written since the last `end_flush`.
+        """
+        return EVERY_EPOCH
+
+    def release(self, epoch: int) -> None:
+        """All ranks have brought the data of all epochs up to `epoch` to the file: what is held for these may follow.
+
+        Raises
+        ------
+        OSError
+            It could not be written, and is still held; a later call tries again.
+        """
+
+    def drain(self) -> None:
+        """Return when all data that this process wrote are in the file; what is not yet released stays held.
+
+        Raises
+        ------
+        OSError
+            Some could not be written, now or by a thread before. They are still held, and a later call tries again.
+        """
+
+    def unsynced(self) -> Extents:
+        """What this process holds that is not in the file yet, sorted and disjoint; `place` is the running sum."""
+        return Extents(*np.zeros((3, 0), np.int64))
+
+    def trouble(self) -> str:
+        """Why this process cannot hold bytes back any more, e.g. a full device; "" if it can.
+
+        It writes through from there. The ranks agree on `stop_holding` when one of them has trouble.
+        """
+        return ""
+
+    def stop_holding(self, reason: str) -> None:
+        """Bring all data to the file as `drain` does, and write through from now on; nothing if that is so already.
+
+        Raises
+        ------
+        OSError
+            As `drain`. Also then nothing more is held back but what could not be written.
+        """
+
+    def note_elsewhere(self, reason: str) -> None:
+        """Whether other nodes hold bytes back: why they do, or "" if they do not.
+
+        While they do, `read` raises `NotSyncedError` for bytes that the caches of this node do not hold.
+        """
+
+    def observe(self, note: Callable[[Phase], None]) -> None:
+        """Call `note` with each `Phase` from now on, in the thread that it happened in."""
+
+
+class PassesOn(Holds):
+    """A wrapper: all verbs go to the driver below, `inner`."""
+
+    inner: Holds
+
+    def synced_epoch(self) -> int:
+        return self.inner.synced_epoch()
+
+    def release(self, epoch: int) -> None:
+        self.inner.release(epoch)
+
+    def drain(self) -> None:
+        self.inner.drain()
+
+    def unsynced(self) -> Extents:
+        return self.inner.unsynced()
+
+    def trouble(self) -> str:
+        return self.inner.trouble()
+
+    def stop_holding(self, reason: str) -> None:
+        self.inner.stop_holding(reason)
+
+    def note_elsewhere(self, reason: str) -> None:
+        self.inner.note_elsewhere(reason)
+
+    def observe(self, note: Callable[[Phase], None]) -> None:
+        self.inner.observe(note)
