@@ -24,7 +24,7 @@ import numpy as np
 
 from pnc_vol.extents.model import Extents
 
-__all__ = ["EVERY_EPOCH", "Holds", "PassesOn", "Phase"]
+__all__ = ["EVERY_EPOCH", "Holds", "PassesOn", "Phase", "Unwritten"]
 
 EVERY_EPOCH = 1 << 62
 """`synced_epoch` of a driver that holds nothing back."""
@@ -48,6 +48,18 @@ class Phase(NamedTuple):
     thread: int = 0
 
 
+class Unwritten(NamedTuple):
+    """Bytes that a thread could not bring to the file.
+
+    offset, nbytes : int, in the file.
+    error : OSError, with an errno; its text names the cache file that still has the bytes.
+    """
+
+    offset: int
+    nbytes: int
+    error: OSError
+
+
 class Holds:
     """What every driver answers; a driver that holds bytes back overrides it."""
 
@@ -60,6 +72,9 @@ class Holds:
 
     def release(self, epoch: int) -> None:
         """All ranks have brought the data of all epochs up to `epoch` to the file: what is held for these may follow.
+
+        `epoch` may be the present one, which has not ended: after all ranks have drained, just before its header is
+        written. Then that header is not held but written at once.
 
         Raises
         ------
@@ -96,6 +111,17 @@ class Holds:
             As `drain`. Also then nothing more is held back but what could not be written.
         """
 
+    def failures(self) -> list[Unwritten]:
+        """What threads of this process could not write to the file since this was asked last.
+
+        It is still held, and `drain` tries again, as do the threads after the next `end_flush`.
+        """
+        return []
+
+    def hints(self) -> dict[str, str]:
+        """The hints in force, also after `stop_holding`, for ``File.hints``."""
+        return {}
+
     def note_elsewhere(self, reason: str) -> None:
         """Whether other nodes hold bytes back: why they do, or "" if they do not.
 
@@ -128,6 +154,12 @@ class PassesOn(Holds):
 
     def stop_holding(self, reason: str) -> None:
         self.inner.stop_holding(reason)
+
+    def failures(self) -> list[Unwritten]:
+        return self.inner.failures()
+
+    def hints(self) -> dict[str, str]:
+        return self.inner.hints()
 
     def note_elsewhere(self, reason: str) -> None:
         self.inner.note_elsewhere(reason)
