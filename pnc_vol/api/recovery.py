@@ -13,7 +13,7 @@ from typing import Any
 from pnc_vol import comm as communicators
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
-from pnc_vol.log.folders import forget_folder, remove_folder
+from pnc_vol.log.folders import remove_logs
 from pnc_vol.options import Options, resolve
 from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.replay import ReplayReport, replay_into
@@ -130,5 +130,4 @@ def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> 
 
 def _remove(real: str, options: Options, folders: list[str]) -> None:
     for folder in folders:
-        remove_folder(options.system, folder)
-        forget_folder(options.system, real, folder)
+        remove_logs(options.system, real, folder)

@@ -35,7 +35,7 @@ from pnc_vol.format.moving import Moves, moves
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
-from pnc_vol.log.folders import find_folders
+from pnc_vol.log.folders import find_logs
 from pnc_vol.mapping.flatten import numrecs_of
 from pnc_vol.mapping.old_marker import with_present_marker
 from pnc_vol.mapping.unflatten import from_header
@@ -230,7 +230,7 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
 
 def _refuse_logs(path: str, real: str, options: Options) -> None:
     """Refuse if posted data are in a log: they are not in the file, and belong to the file as it is."""
-    for folder in find_folders(options.system, real, os.path.dirname(real)).alive:
+    for folder in find_logs(options.system, real, os.path.dirname(real)).alive:
         raise LogRefusedError(f"{path}: a job writes to it through a log in {folder}; repack when the job has ended")
     for folder in abandoned_logs(real, options):
         raise LogRefusedError(

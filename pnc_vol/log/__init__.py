@@ -7,12 +7,11 @@
 `commit_log`         commit records beside the two logs: what is whole, cancelled, or in the file already
 `definitions`        the lines that define datasets in a log, so that a replay needs no header
 -------------------  -----------------------------------------------------------------------------
-`files`              the four files of one rank's log, and how bytes are appended to them
-`folders`            the folder of a job's logs, and the note beside the file that names it
+`files`              the four files of one rank's log
+`folders`            where the folders of a job's logs are
 `logged_variables`   how the values and entries of one dataset are written
 `definition_writer`  which datasets a log has defined, and under which header
 `batch`              a part of a data log as a batch of a flush
-`records`            the commit records of a log that is being written
 `store`              the log as a queue store: posting, cancelling, beginning anew
 `fast_append`        the short path of the most common post
 `integrity`          whether the files of a log that is being written are as they were written
@@ -20,6 +19,7 @@
 `hints`              the hints of a burst buffer, as they are in force
 ===================  =============================================================================
 
-The first five are a codec: bytes in, objects out, no files. ``docs/reference/log-format.md`` has the tables of bytes.
+The first five are a codec: bytes in, objects out, no files. Records with CRCs, files that grow and private folders are
+those of `pnc_vol.append_log`. ``docs/reference/log-format.md`` has the tables of bytes.
 What is done with the logs of a job that was killed is in `pnc_vol.recovery`.
 """

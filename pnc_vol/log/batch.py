@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.append_log.tail import Tail
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.errors import PncVolError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.log.files import Tail
 from pnc_vol.queue.batches import RowsOf
 from pnc_vol.queue.rows import Rows
 from pnc_vol.system import read_at

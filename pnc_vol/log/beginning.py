@@ -15,12 +15,14 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
+from pnc_vol.append_log.private_folders import forget_folder, note_folder, stem_of
+from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.tail import FULL
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.identity import UNKNOWN, identify
 from pnc_vol.errors import CollectiveMismatchError
 from pnc_vol.log.definition_writer import LoggedFile
-from pnc_vol.log.files import FULL, Share
-from pnc_vol.log.folders import folder_for, forget_folder, join_folder, note_folder, stem_of
+from pnc_vol.log.folders import folder_for, join_log_folder, note_of
 from pnc_vol.log.store import LogStore
 from pnc_vol.options import Options
 from pnc_vol.queue.stores import StoreContext
@@ -76,7 +78,7 @@ def begin_log(context: StoreContext) -> LogStore:
     store: LogStore | None = None
     error: BaseException | None = None
     try:
-        join_folder(system, folder)
+        join_log_folder(system, folder)
         store = LogStore(
             context.backlog,
             options,
@@ -100,7 +102,7 @@ def begin_log(context: StoreContext) -> LogStore:
         with suppress(OSError):
             system.rmdir(folder)
         if comm.rank == 0:
-            forget_folder(system, path, folder)
+            forget_folder(system, note_of(path), folder)
         raise
     if comm.rank == 0:
         for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
@@ -126,7 +128,7 @@ def _named(error: OSError, folder: str) -> OSError:
 
 def _note(options: Options, path: str, folder: str) -> None:
     try:
-        note_folder(options.system, path, folder, durable=options.burst_buf_sync != "none")
+        note_folder(options.system, note_of(path), folder, durable=options.burst_buf_sync != "none")
     except OSError as error:
         warn_outside(
             f"{path}: no note of its log can be written beside it ({error.strerror}). The log is in {folder}; "

@@ -23,20 +23,19 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from pnc_vol.append_log.records import Bytes
+from pnc_vol.append_log.shared_blocks import SHARED_BLOCK
 from pnc_vol.errors import LogError
 from pnc_vol.format.model import Finding
 from pnc_vol.log.encoding import LogHeader
-from pnc_vol.log.entries import NEW, OLD, OLDEST, Bytes, Entries, Fault, Form, follow
+from pnc_vol.log.entries import NEW, OLD, OLDEST, Entries, Fault, Form, follow
 
-__all__ = ["SHARED_BLOCK", "Log", "count_channels", "read_log", "shared_pieces", "values_of"]
+__all__ = ["Log", "count_channels", "read_log", "values_of"]
 
 _FIXED = 64
 """Bytes of every header before its strings."""
 
 _FORMATS = (b"CDF", b"\x89HDF\r\n\x1a\n", b"BP")
-
-SHARED_BLOCK = 8 << 20
-"""Bytes of a block in a log that several ranks of a node share (``nc_burst_buf_shared_logs`` of the C library)."""
 
 
 class Log(NamedTuple):
@@ -356,32 +355,3 @@ def count_channels(meta: Bytes, *, block: int = SHARED_BLOCK) -> int:
     """
     starts = range(0, len(meta), block)
     return next((i for i, at in enumerate(starts) if bytes(meta[at : at + 8]) != b"PnetCDF0"), len(starts))
-
-
-def shared_pieces(
-    channel: int, channels: int, offset: int, nbytes: int, *, block: int = SHARED_BLOCK
-) -> list[tuple[int, int]]:
-    """Where bytes of one rank's log stand in the file that it shares.
-
-    Parameters
-    ----------
-    channel, channels : int, the rank among those that share, and how many these are.
-    offset, nbytes : int, bytes of the rank's own log.
-    block : int, bytes of a block: block i of channel c of n is block ``i * n + c`` of the file.
-
-    Returns
-    -------
-    list of (offset, nbytes)
-
-    Examples
-    --------
-    >>> shared_pieces(1, 2, 24, 16, block=32)
-    [(56, 8), (96, 8)]
-    """
-    pieces, end = [], offset + nbytes
-    while offset < end:
-        number, inside = divmod(offset, block)
-        length = min(block - inside, end - offset)
-        pieces.append(((number * channels + channel) * block + inside, length))
-        offset += length
-    return pieces

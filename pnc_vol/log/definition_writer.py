@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from pnc_vol.append_log.tail import Tail
 from pnc_vol.disk.identity import by_inode, identity_of
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.log.definitions import encode_base, encode_definition, encode_gone, encode_written, whole_of
-from pnc_vol.log.files import Tail
 from pnc_vol.log.logged_variables import LoggedVariable
 from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode

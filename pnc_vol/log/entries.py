@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.append_log.records import Bytes
 from pnc_vol.extents.model import Int64, spread
 from pnc_vol.format.widths import MAX_VAR_DIMS
 from pnc_vol.log.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VARS, Entry
 
-__all__ = ["NEW", "OLD", "OLDEST", "Bytes", "Entries", "Fault", "Form", "Rows", "follow"]
-
-Bytes = bytes | bytearray | memoryview
+__all__ = ["NEW", "OLD", "OLDEST", "Entries", "Fault", "Form", "Rows", "follow"]
 
 _MOST = 2**63 - 1
 _SIZES = np.zeros(max(ITYPES) + 1, np.int64)

@@ -14,9 +14,10 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from pnc_vol.log.commit_log import COMMIT, RECORD_BODY, RECORD_BYTES
+from pnc_vol.append_log.records import RECORD_BODY, RECORD_BYTES
+from pnc_vol.append_log.tail import LARGE
+from pnc_vol.log.commit_log import COMMIT
 from pnc_vol.log.encoding import VARA
-from pnc_vol.log.files import LARGE
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST
 
@@ -40,7 +41,7 @@ def post_run(store: LogStore, node: DatasetNode, request: int, values: Any, star
     number, more = (1, 0) if count == inner else divmod(count, inner)
     if within or more or not store.fast or (backlog.rows + 1) * ROW_COST > backlog.budget:
         return False
-    files, records = store.files, store.records
+    files, commits = store.files, store.commits
     data, meta, commit = files.data, files.meta, files.commit
     at, meta_at, commit_at = data.end, meta.end, commit.end
     nbytes, size = values.nbytes, known.entry_size
@@ -59,14 +60,14 @@ def post_run(store: LogStore, node: DatasetNode, request: int, values: Any, star
     except (OSError, ValueError):
         # Values that do not lie one after another among them.
         return False
-    rest, sequence = known.rest, records.sequence + 1
+    rest, sequence = known.rest, commits.sequence + 1
     entry = known.pack(size, VARA, known.itype, uid, len(rest) + 1, at, nbytes, first, *known.origin, number, *rest)
     meta.window[meta_at - meta.begin : meta_end - meta.begin] = entry
-    records.entries = files.counters[1] = records.entries + 1
-    body = _body(RECORD_BYTES, COMMIT, crc32(entry), sequence, request, records.epoch, meta_end, data_end, 1, crc)
-    commit.window[commit_at - commit.begin : commit_end - commit.begin] = body + _crc(crc32(body, records.seed))
-    records.sequence, data.end, meta.end, commit.end = sequence, data_end, meta_end, commit_end
-    records.requests.append(request)
-    records.ends.append(meta_end)
+    commits.entries = files.counters[1] = commits.entries + 1
+    body = _body(RECORD_BYTES, COMMIT, crc32(entry), sequence, request, commits.epoch, meta_end, data_end, 1, crc)
+    commit.window[commit_at - commit.begin : commit_end - commit.begin] = body + _crc(crc32(body, commits.seed))
+    commits.sequence, data.end, meta.end, commit.end = sequence, data_end, meta_end, commit_end
+    commits.requests.append(request)
+    commits.ends.append(meta_end)
     backlog.post(uid, request, start, count, at, known.itemsize)
     return True

@@ -16,9 +16,10 @@ from zlib import crc32
 
 import numpy as np
 
+from pnc_vol.append_log.records import RECORD_BYTES
 from pnc_vol.errors import PncVolError
 from pnc_vol.log.batch import DataLog
-from pnc_vol.log.commit_log import COMMIT, RECORD, RECORD_BYTES
+from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG
 from pnc_vol.log.encoding import FIRST_DATA
 from pnc_vol.log.files import LogFiles
 
@@ -49,7 +50,7 @@ def find_damage(files: LogFiles, begin: int) -> str:
     raw = np.empty(count * RECORD_BYTES, np.uint8)
     try:
         DataLog(files.commit, files.path(".commit")).read(raw, begin)
-        records = raw.view(RECORD)
+        records = raw.view(COMMIT_LOG.dtype)
         if (records["sequence"] != np.arange(1, count + 1, dtype=np.uint64)).any():
             return f"the records in {files.path('.commit')} are not those that were written"
         commits = records[records["kind"] == COMMIT]

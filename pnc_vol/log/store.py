@@ -26,21 +26,24 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.append_log.private_folders import forget_folder
+from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.tail import FULL
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
 from pnc_vol.log.batch import DataLog, LogBatch
+from pnc_vol.log.commit_log import CommitLog
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
 from pnc_vol.log.encoding import DATA_MAGIC, LogHeader, encode_header
 from pnc_vol.log.fast_append import post_run
-from pnc_vol.log.files import FULL, LogFiles, Share
-from pnc_vol.log.folders import forget_folder
+from pnc_vol.log.files import LogFiles
+from pnc_vol.log.folders import note_of
 from pnc_vol.log.hints import hints_in_force
 from pnc_vol.log.integrity import find_damage
 from pnc_vol.log.logged_variables import LoggedVariable, cut_to_rounds
-from pnc_vol.log.records import Records
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.backlog import ROW_COST, Backlog
@@ -114,7 +117,7 @@ class LogStore(Store):
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
-        self.records = Records(files.commit, file.identity, header.rank_id, header.num_ranks, header.path)
+        self.commits = CommitLog(files.commit.append, file.identity, header.rank_id, header.num_ranks, header.path)
         if file.temporary:
             files.defs.append(encode_work(os.path.basename(file.work)))
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
@@ -167,9 +170,9 @@ class LogStore(Store):
             entry = known.entry(uid, selection, one, found, at, nbytes)
             files.data.append(payload)
             files.meta.append(entry)
-            files.counters[1] = self.records.entries + 1
+            files.counters[1] = self.commits.entries + 1
             end = files.meta.end
-            self.records.commit(request, end, files.data.end, crc32(entry), crc32(payload))
+            self.commits.commit(request, end, files.data.end, crc32(entry), crc32(payload))
             if self.each:
                 files.sync()
         except OSError as error:
@@ -178,7 +181,7 @@ class LogStore(Store):
                 return False
             error.filename = error.filename or files.base
             raise
-        self.records.added(request, end)
+        self.commits.added(request, end)
         if one is not None:
             backlog.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
@@ -188,7 +191,7 @@ class LogStore(Store):
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
         """Log what replay must know of a dataset."""
-        self.definitions.define(node, known, self.records.when)
+        self.definitions.define(node, known, self.commits.when)
         self.files.counters[0] = self.definitions.ndims
 
     def _take_back(self, meta: int, data: int, commit: int) -> None:
@@ -197,26 +200,29 @@ class LogStore(Store):
         for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
             if tail.end != end:
                 tail.take_back(end)
-        files.counters[1] = self.records.entries
+        self.commits.take_back(commit)
+        files.counters[1] = self.commits.entries
 
     def cancel(self, requests: set[int]) -> None:
-        if self.records.cancel(requests, self.files.data.end) and self.each:
+        if self.commits.cancel(requests, self.files.data.end) and self.each:
             self.files.sync()
 
     def cut(self, node: DatasetNode, count: int) -> bool:
-        known = self.definitions.known.get(node.uid)
+        known, files = self.definitions.known.get(node.uid), self.files
+        before = (files.meta.end, files.data.end, files.commit.end)
         try:
             if known is None or not known.holds(node):
                 self._define(node, LoggedVariable(node))
             first = count // max(1, math.prod((node.shape or ())[1:]))
-            self.records.fill(node.uid, self.files.meta.end, first)
+            self.commits.fill(node.uid, files.meta.end, first)
             if self.each:
-                self.files.sync()
+                files.sync()
         except OSError as error:
+            self._take_back(*before)
             if error.errno in FULL:
                 return False
             raise
-        self.records.filled()
+        self.commits.filled()
         # A later post says how long the dataset is by then, also if that is as long as before.
         self.definitions.known[node.uid].outdate()
         return True
@@ -252,12 +258,12 @@ class LogStore(Store):
         self._check_whole(active=active)
         if self.options.burst_buf_sync != "none":
             self.files.sync()
-        self.definitions.about_to_flush(self.records.when, logging=active and self.usable)
-        self.records.next_epoch()
+        self.definitions.about_to_flush(self.commits.when, logging=active and self.usable)
+        self.commits.next_epoch()
 
     def _check_whole(self, *, active: bool) -> None:
-        if not self.broken and self.records.sequence:
-            self.broken = find_damage(self.files, self._begins[-1][1])
+        if not self.broken and self.commits.sequence:
+            self.broken = find_damage(self.files, self.commits.begin)
             if self.broken:
                 self.usable = False
                 self.files.make_safe()
@@ -271,7 +277,7 @@ class LogStore(Store):
 
     def about_to_write(self, header: bytes) -> None:
         """Say which header comes: from then on datasets are in the file under their new names."""
-        self.definitions.about_to_write(header, self.records.epoch)
+        self.definitions.about_to_write(header, self.commits.epoch)
         if self.options.burst_buf_sync != "none":
             # After a crash of the node, too, the log knows the header that the file has.
             self.system.fdatasync(self.files.defs.fd)
@@ -285,7 +291,7 @@ class LogStore(Store):
                     tail.cut(end)
             self._forget()
             return False
-        if self.records.sequence or self.definitions.known:
+        if self.commits.sequence or self.definitions.known:
             try:
                 self._begin_anew()
             except OSError:
@@ -296,7 +302,7 @@ class LogStore(Store):
     def _begin_anew(self) -> None:
         *others, commit = self._begins
         try:
-            self.records.flushed(self.files.meta.end, self.files.data.end)
+            self.commits.flushed(self.files.meta.end, self.files.data.end)
             if self.options.burst_buf_sync != "none":
                 # A log that is cut and does not say why would pass for a damaged one after a crash of the node.
                 self.system.fdatasync(self.files.commit.fd)
@@ -310,20 +316,20 @@ class LogStore(Store):
         self._forget()
 
     def _forget(self) -> None:
-        self.records.forget()
+        self.commits.forget()
         self.definitions.forget()
 
     def close(self, *, flushed: bool, empty: bool) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
         if self.files.closed:
             return
-        held = bool(self.records.sequence) or not empty
+        held = bool(self.commits.sequence) or not empty
         whole = flushed and not held
         folder = os.path.dirname(self.files.base)
         self.files.close(delete=whole and self.options.burst_buf_del_on_close)
         if whole:
             if not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
-                forget_folder(self.system, self.header.path, folder)
+                forget_folder(self.system, note_of(self.header.path), folder)
         elif held:
             warn_outside(
                 f"{self.header.path}: what was posted and is not in the file is kept in {folder}; 'pnc-vol replay' "

@@ -17,16 +17,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from pnc_vol.append_log.private_folders import noted_folders
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.log.beginning import parent_of
-from pnc_vol.log.folders import (
-    find_folders,
-    folder_for,
-    forget_folder,
-    noted_folders,
-    pointer_path,
-    remove_folder,
-)
+from pnc_vol.log.folders import find_logs, folder_for, note_of, remove_logs
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import mark_replaced, owner_of, owns
 from pnc_vol.recovery.replay import ReplayReport, replay_into
@@ -69,7 +63,7 @@ def _leftovers(path: str, options: Options) -> Leftovers:
         Somebody removed a log meanwhile.
     """
     system = options.system
-    folders, alive, closed = find_folders(system, path, parent_of(path, options))
+    folders, alive, closed = find_logs(system, path, parent_of(path, options))
     # A job's folders on several nodes have one name; the logs of all its ranks are needed.
     jobs = {os.path.basename(folder) for folder in folders if holds_posts(system, folder)}
     found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
@@ -105,7 +99,7 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
     if options.burst_buf and writable and (options.burst_buf_dirname or is_folder(system, parent)):
         # Before the file is touched: one that cannot have a log is not made, and replaces none.
         system.rmdir(folder_for(system, real, parent))
-    if not (options.burst_buf or options.recover or exists(system, pointer_path(real))):
+    if not (options.burst_buf or options.recover or exists(system, note_of(real))):
         return
     if writable:
         _tidy(real, options)
@@ -120,8 +114,7 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
         )
     if options.burst_buf_overwrite and writable:
         for folder in everything:
-            remove_folder(system, folder)
-            forget_folder(system, real, folder)
+            remove_logs(system, real, folder)
         return
     if replaced and everything:
         for folder in found.own:
@@ -158,12 +151,11 @@ def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
 def _tidy(path: str, options: Options) -> None:
     """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing."""
     system = options.system
-    noted = set(noted_folders(system, path))
-    for folder in find_folders(system, path, parent_of(path, options)).gone:
+    noted = set(noted_folders(system, note_of(path)))
+    for folder in find_logs(system, path, parent_of(path, options)).gone:
         if folder in noted and not holds_posts(system, folder):
             with suppress(OSError):
-                remove_folder(system, folder)
-                forget_folder(system, path, folder)
+                remove_logs(system, path, folder)
 
 
 def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
@@ -180,6 +172,5 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     # Together: a job that began when another one had been killed knows a header that the other one does not.
     report = replay_into(path, metas_of(system, folders), options=plain, any_file=any_file)
     for folder in folders:
-        remove_folder(system, folder)
-        forget_folder(system, path, folder)
+        remove_logs(system, path, folder)
     return report

@@ -19,9 +19,10 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pnc_vol.append_log.records import decode_records
 from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, identity_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
-from pnc_vol.log.commit_log import decode_commit_log
+from pnc_vol.log.commit_log import COMMIT_LOG
 from pnc_vol.log.definitions import crc_of_header, read_definitions
 from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import System, exists, read_whole, write_whole
@@ -78,7 +79,7 @@ def owner_of(system: System, folder: str) -> LogOwner:
             if ".commit" in name:
                 content = read_whole(system, path, flags=os.O_NOFOLLOW)
                 if any(content):
-                    files.add(decode_commit_log(content).header.file)
+                    files.add(decode_records(COMMIT_LOG, content).header.file)
             elif ".defs" in name:
                 told = read_definitions(read_whole(system, path, flags=os.O_NOFOLLOW).rstrip(b"\0"))
                 files |= told.files

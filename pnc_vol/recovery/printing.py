@@ -8,8 +8,9 @@ not shown.
 
 from __future__ import annotations
 
+from pnc_vol.append_log.records import RecordLog
 from pnc_vol.extents.model import Int64
-from pnc_vol.log.commit_log import RECORD_KINDS, CommitLog
+from pnc_vol.log.commit_log import COMMIT_LOG
 from pnc_vol.log.decoding import Log
 from pnc_vol.log.encoding import KINDS, Entry
 from pnc_vol.log.entries import Entries
@@ -27,14 +28,14 @@ _MOST_FINDINGS = 20
 
 
 def log_text(
-    log: Log, commit_log: CommitLog | None = None, verdict: Verdict | None = None, *, limit: int | None = 50
+    log: Log, commit_log: RecordLog | None = None, verdict: Verdict | None = None, *, limit: int | None = 50
 ) -> str:
     """A log as text: header, layout, entries, totals, findings.
 
     Parameters
     ----------
     log : Log
-    commit_log : CommitLog or None
+    commit_log : RecordLog or None
     verdict : Verdict or None
         What `committed_entries` said; None: it is asked here, without the data.
     limit : int or None
@@ -80,7 +81,7 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
-def _head(log: Log, commit_log: CommitLog | None) -> list[str]:
+def _head(log: Log, commit_log: RecordLog | None) -> list[str]:
     h = log.header
     order = "big" if h.big_endian else "little"
     form = "values as in the file" if h.is_external else "values as in memory"
@@ -95,7 +96,7 @@ def _head(log: Log, commit_log: CommitLog | None) -> list[str]:
     ]
     if commit_log is not None:
         kinds = commit_log.records["kind"].tolist()
-        counts = ", ".join(f"{n} {name}" for code, name in RECORD_KINDS.items() if (n := kinds.count(code)))
+        counts = ", ".join(f"{n} {name}" for code, name in COMMIT_LOG.kinds.items() if (n := kinds.count(code)))
         lines.append(f"commits     log {commit_log.header.log_id.hex()}, {len(kinds)} records: {counts or 'none'}")
     return lines
 

@@ -15,20 +15,19 @@ Rules
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.append_log.records import ReadData, RecordLog, crc_of_range
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.model import Finding
-from pnc_vol.log.commit_log import COMMIT, FILL, FLUSHED, RESET, TOMBSTONE, WHOLE, CommitLog
+from pnc_vol.log.commit_log import COMMIT, FILL, FLUSHED, TOMBSTONE, WHOLE
 from pnc_vol.log.decoding import Log
 from pnc_vol.log.encoding import FIRST_DATA, NUM_ENTRIES_AT
-from pnc_vol.log.entries import Bytes
 
 __all__ = [
     "CANCELLED",
@@ -38,7 +37,6 @@ __all__ = [
     "TORN",
     "UNCOUNTED",
     "Fill",
-    "ReadData",
     "Verdict",
     "committed_entries",
     "without_tail",
@@ -49,10 +47,6 @@ STATES = ("committed", "torn", "cancelled", "flushed", "uncounted")
 """Names of the states of an entry. ``"uncounted"``: beyond the count of a log without commit log: flushed before, or a
 post that never returned; the log does not tell which."""
 
-ReadData = Callable[[int, int], Bytes]
-"""``(offset, nbytes)`` to bytes of the data log; fewer where it ends."""
-
-_CHUNK = 8 << 20
 _MOST = 2**63 - 1
 
 
@@ -100,14 +94,14 @@ class Verdict(NamedTuple):
 
 
 def committed_entries(
-    log: Log, commit_log: CommitLog | None = None, read_data: ReadData | None = None, *, uncounted: bool = False
+    log: Log, commit_log: RecordLog | None = None, read_data: ReadData | None = None, *, uncounted: bool = False
 ) -> Verdict:
     """Judge each entry of a log.
 
     Parameters
     ----------
     log : Log
-    commit_log : CommitLog or None
+    commit_log : RecordLog or None
     read_data : callable or None
         ``lambda offset, nbytes: data[offset : offset + nbytes]``, to check the data's CRCs; None: they are not checked.
     uncounted : bool
@@ -174,18 +168,22 @@ def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
 class _Scan:
     """One log, one commit log, and what was found so far."""
 
-    def __init__(self, log: Log, commit_log: CommitLog, read_data: ReadData | None) -> None:
+    def __init__(self, log: Log, commit_log: RecordLog, read_data: ReadData | None) -> None:
         self.log, self.read_data, self.meta = log, read_data, memoryview(log.meta)
         ours, theirs = log.header, commit_log.header
         for field, a, b in (("rank", theirs.rank, ours.rank_id), ("num_ranks", theirs.num_ranks, ours.num_ranks)):
             if a != b:
                 raise LogError(f"the commit log is of another log: its {field} is {a}, not {b}", field=field, value=a)
-        self.findings = list(commit_log.findings)
-        self.damaged = commit_log.damaged
-        # What stands before a reset is in the file, and its bytes may be gone.
-        resets = np.flatnonzero(commit_log.records["kind"] == RESET)
-        first = int(resets[-1]) if resets.size else 0
-        self.records = commit_log.records[first:]
+        self.findings: list[Finding] = []
+        self.damaged = commit_log.later > 0
+        at, number = commit_log.end, f"record[{len(commit_log.records) + 1}]"
+        if commit_log.tear:
+            self.findings.append(Finding("warning", at, number, commit_log.torn_bytes, commit_log.tear))
+        if self.damaged:
+            n = commit_log.later
+            text = f"{n} valid records follow an invalid one: more than the end of the commit log is damaged"
+            self.findings.append(Finding("error", at, number, n, text))
+        self.records = commit_log.records
         self.ends: list[int] = log.entries.end.tolist()
         self.meta_end, self.data_end = ours.entry_begin, FIRST_DATA
         n = len(log.entries)
@@ -221,11 +219,6 @@ class _Scan:
         _, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc, _ = row
         if max(request, epoch, meta_end, data_end) > _MOST:
             return self._wrong(sequence, max(row), "a field is too large for a file")
-        if kind == RESET:
-            self.meta_end, self.data_end = meta_end, data_end
-            self.done = bisect_right(self.ends, meta_end)
-            self.state[: self.done] = DONE
-            return True
         if kind == COMMIT:
             return self._commit(sequence, request, epoch, meta_end, data_end, number, meta_crc, data_crc)
         if kind == FILL:
@@ -277,13 +270,8 @@ class _Scan:
             return self._torn(sequence, self.meta_end, meta_end, "metadata")
         if self.read_data is None:
             return True
-        crc, at = 0, self.data_end
-        while at < data_end:
-            piece = self.read_data(at, min(_CHUNK, data_end - at))
-            if not len(piece):
-                break
-            crc, at = crc32(piece, crc), at + len(piece)
-        return (at == data_end and crc == data_crc) or self._torn(sequence, self.data_end, data_end, "data")
+        whole = crc_of_range(self.read_data, self.data_end, data_end) == data_crc
+        return whole or self._torn(sequence, self.data_end, data_end, "data")
 
     def _cancel(self, sequence: int, meta_end: int) -> bool:
         if meta_end <= self.flushed_end and meta_end > (self.ends[-1] if self.ends else 0):

@@ -13,26 +13,19 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import Any
+from zlib import crc32
 
 import numpy as np
 
+from pnc_vol.append_log.records import RecordLog, decode_records, encode_record
+from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.errors import FormatError, LogError, LogRefusedError
 from pnc_vol.extents.model import Int64
-from pnc_vol.log.commit_log import (
-    COMMIT,
-    FILL,
-    FLUSHED,
-    RESET,
-    CommitLog,
-    decode_commit_log,
-    encode_record,
-)
+from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED
 from pnc_vol.log.decoding import Log, count_channels, read_log
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.definitions import Definitions, encode_written, read_definitions
-from pnc_vol.log.files import Share
-from pnc_vol.log.folders import folders_in, logs_in
+from pnc_vol.log.folders import job_folders, logs_in
 from pnc_vol.recovery.scan import Verdict, committed_entries, without_tail
 from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
 
@@ -79,8 +72,8 @@ def _bases(system: System, name: str, path: str) -> list[str]:
         return [base]
     bases = logs_in(system, name)
     if not bases:
-        jobs = folders_in(system, name)
-        bases = [base for job in folders_in(system, name, path) for base in logs_in(system, job)]
+        jobs = job_folders(system, name)
+        bases = [base for job in job_folders(system, name, path) for base in logs_in(system, job)]
         if not bases and jobs:
             raise LogError(f"{name}: there are logs in this folder, but none of {path}; name the folder of the job")
     if not bases:
@@ -128,8 +121,8 @@ def holds_posts(system: System, folder: str) -> bool:
             if not any(content):
                 # Its job had not begun to post.
                 continue
-            records = decode_commit_log(content).records["kind"].tolist()
-            last = max((i for i, kind in enumerate(records) if kind in (FLUSHED, RESET)), default=-1)
+            records = decode_records(COMMIT_LOG, content).records["kind"].tolist()
+            last = max((i for i, kind in enumerate(records) if kind == FLUSHED), default=-1)
             if any(kind in (COMMIT, FILL) for kind in records[last + 1 :]):
                 return True
     except FormatError:
@@ -193,7 +186,7 @@ class LogSource:
             if commit_log is not None and not any(commit_log):
                 # Its header is written last: nothing can have been posted.
                 raise _NotBegunError(f"{base}: the job was stopped before it wrote to this log", field="header")
-            self.commit_log: CommitLog | None = None if commit_log is None else decode_commit_log(commit_log)
+            self.commit_log: RecordLog | None = None if commit_log is None else decode_records(COMMIT_LOG, commit_log)
             meta = _read(system, base + ".meta")
             if share is not None:
                 meta = share.part_of(meta)
@@ -310,14 +303,10 @@ class LogSource:
         if self.commit_log is None or self._commit < 0 or self._flushed:
             return
         records = self.commit_log.records
-        ends = records[(records["kind"] == COMMIT) | (records["kind"] == RESET)][-1:]
-        record: Any = encode_record(
-            FLUSHED,
-            log_id=self.commit_log.header.log_id,
-            sequence=len(records) + 1,
-            meta_end=int(ends["meta_end"].sum()),
-            data_end=int(ends["data_end"].sum()),
-        )
+        last = records[records["kind"] == COMMIT][-1:]
+        ends = int(last["meta_end"].sum()), int(last["data_end"].sum())
+        seed = crc32(self.commit_log.header.log_id)
+        record = encode_record(seed, FLUSHED, len(records) + 1, 0, 0, 0, *ends, 0, 0)
         write_all(self.system, self._commit, record, self.commit_log.end)
         self.system.fdatasync(self._commit)
         self._flushed = True

@@ -19,7 +19,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.log.folders import folder_for, pointer_path
+from pnc_vol.log.folders import folder_for, note_of
 from pnc_vol.log.store import LogStore
 from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import REAL
@@ -178,7 +178,7 @@ def test_only_its_owner_can_look_at_a_log(tmp_path: pathlib.Path, logs: pathlib.
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
             assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
             assert sorted(file.suffix for file in folder.iterdir()) == [".commit", ".data", ".defs", ".meta"]
-            assert stat.S_IMODE(pathlib.Path(pointer_path(str(tmp_path / "x.nc"))).stat().st_mode) == 0o600
+            assert stat.S_IMODE(pathlib.Path(note_of(str(tmp_path / "x.nc"))).stat().st_mode) == 0o600
     finally:
         os.umask(before)
     assert not folders(logs)
@@ -192,10 +192,10 @@ def test_no_link_is_written_through(
     victim.write_bytes(b"precious")
     path = tmp_path / "x.nc"
     # The note has a name that anybody can tell beforehand; so has a log whose token is known.
-    os.symlink(victim, pointer_path(str(path)))
+    os.symlink(victim, note_of(str(path)))
     with open_logged(path, logs) as f:
         f["x"] = np.arange(1000)
-        assert not os.path.islink(pointer_path(str(path)))
+        assert not os.path.islink(note_of(str(path)))
     assert victim.read_bytes() == b"precious"
 
     class Known(HookedSystem):
@@ -258,7 +258,7 @@ def test_two_killed_jobs_are_replayed_in_their_order(tmp_path: pathlib.Path, log
     with pnc_vol.File(path, "r+", recover=True) as f:
         assert f["x"][:].tolist() == [2.0] * 4
     assert not folders(logs) + folders(others)
-    assert not os.path.exists(pointer_path(str(path)))
+    assert not os.path.exists(note_of(str(path)))
 
 
 def test_recovery_needs_a_mode_that_writes(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
@@ -397,7 +397,7 @@ def test_what_is_no_log_of_this_file_is_not_looked_into(tmp_path: pathlib.Path, 
     path = tmp_path / "x.nc"
     pnc_vol.File(path, "w").close()
     elsewhere = folder_for(REAL, str(tmp_path / "other.nc"), str(logs))
-    pathlib.Path(pointer_path(str(path))).write_text(f"/etc\n{elsewhere}\n{tmp_path}\n\xff\n")
+    pathlib.Path(note_of(str(path))).write_text(f"/etc\n{elsewhere}\n{tmp_path}\n\xff\n")
     pathlib.Path(elsewhere, "x_0_0.meta").write_bytes(b"PnetCDF1")
     with open_logged(path, logs, "r+", recover=True):
         pass
@@ -418,7 +418,7 @@ def test_logs_that_are_kept_hold_nothing(tmp_path: pathlib.Path, logs: pathlib.P
     # Nobody is told of them, and nobody removes them.
     open_logged(path, logs, "r+", recover=True).close()
     assert folders(logs) == [folder]
-    assert not os.path.exists(pointer_path(str(path)))
+    assert not os.path.exists(note_of(str(path)))
 
 
 def test_a_job_that_ended_after_its_last_flush_leaves_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:

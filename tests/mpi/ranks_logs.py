@@ -21,8 +21,8 @@ import numpy as np
 from mpi4py import MPI
 
 import pnc_vol as h5py
+from pnc_vol.append_log.tail import Tail
 from pnc_vol.errors import LogRefusedError
-from pnc_vol.log.files import Tail
 
 comm = MPI.COMM_WORLD
 case, folder, *args = sys.argv[1:]

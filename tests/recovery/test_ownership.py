@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.append_log.records import decode_records, encode_header
 from pnc_vol.disk.identity import ATTRIBUTE, UNKNOWN
 from pnc_vol.errors import LogRefusedError, PncVolWarning
-from pnc_vol.log.commit_log import decode_commit_log, encode_commit_log_header
+from pnc_vol.log.commit_log import COMMIT_LOG
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, HookedSystem, TraceSystem
 
@@ -259,9 +260,9 @@ def test_an_earlier_log_names_no_file(tmp_path: pathlib.Path) -> None:
     (folder,) = folders(path)
     (commit,), (defs,) = folder.glob("*.commit"), folder.glob("*.defs")
     bytes_now = commit.read_bytes()
-    header = decode_commit_log(bytes_now).header
+    header = decode_records(COMMIT_LOG, bytes_now).header
     assert header.file != UNKNOWN
-    old = encode_commit_log_header(header._replace(file=UNKNOWN))
+    old = encode_header(COMMIT_LOG, header._replace(file=UNKNOWN))
     commit.write_bytes(old + bytes_now[len(old) :])
     lines = defs.read_bytes().rstrip(b"\0").splitlines(keepends=True)
     defs.write_bytes(b"".join(line for line in lines if b'"base"' not in line))

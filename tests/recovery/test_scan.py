@@ -12,20 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pnc_vol.append_log.records import RecordHeader, decode_records, encode_header, encode_record
 from pnc_vol.errors import LogError
-from pnc_vol.log.commit_log import (
-    COMMIT,
-    FLUSHED,
-    RESET,
-    TOMBSTONE,
-    CommitLogHeader,
-    decode_commit_log,
-    encode_commit_log_header,
-    encode_fill,
-    encode_record,
-)
+from pnc_vol.log import encoding
+from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, TOMBSTONE, WHOLE
 from pnc_vol.log.decoding import read_log
-from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara, encode_varn
+from pnc_vol.log.encoding import LogHeader, encode_vara, encode_varn
 from pnc_vol.recovery.printing import log_text
 from pnc_vol.recovery.scan import CANCELLED, COMMITTED, STATES, Fill, Verdict, committed_entries
 
@@ -38,14 +30,14 @@ class Writer:
     """Three files in memory, written as the rules say."""
 
     log_id: bytes = ID
-    meta: bytearray = field(default_factory=lambda: bytearray(encode_header(LogHeader("/p/out.nc", "node"))))
+    meta: bytearray = field(default_factory=lambda: bytearray(encoding.encode_header(LogHeader("/p/out.nc", "node"))))
     data: bytearray = field(default_factory=lambda: bytearray(b"PnetCDF1"))
     commit: bytearray = field(init=False)
     sequence: int = 0
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        self.commit = bytearray(encode_commit_log_header(CommitLogHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc")))
+        self.commit = bytearray(encode_header(COMMIT_LOG, RecordHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc")))
         self.begin = self.at = len(self.meta)
         self.data_at, self.waiting = 8, 0
         self.ends: list[int] = []
@@ -60,7 +52,10 @@ class Writer:
 
     def record(self, kind: int, **fields: int) -> None:
         self.sequence += 1
-        self.commit += encode_record(kind, log_id=self.log_id, sequence=self.sequence, epoch=self.epoch, **fields)
+        told = {"epoch": self.epoch} | fields
+        values = [told.pop(name, 0) for name in COMMIT_LOG.fields]
+        assert not told
+        self.commit += encode_record(crc32(self.log_id), kind, self.sequence, *values)
 
     def vouch(self, request: int = 0) -> None:
         meta, data = self.meta[self.at :], self.data[self.data_at :]
@@ -81,19 +76,16 @@ class Writer:
             self.post()
             self.vouch(request=100 + len(self.ends))
 
-    def fill(self, varid: int) -> None:
-        self.sequence += 1
-        self.commit += encode_fill(
-            varid, log_id=self.log_id, sequence=self.sequence, meta_end=self.at, epoch=self.epoch
-        )
+    def fill(self, varid: int, first: int = 0, number: int = WHOLE, **fields: int) -> None:
+        self.record(FILL, meta_crc=varid, meta_end=self.at, data_end=first, number=number, **fields)
 
     def judge(self, *, check: bool = True) -> Verdict:
         log = read_log(bytes(self.meta), len(self.data))
-        commit_log = decode_commit_log(bytes(self.commit))
+        commit_log = decode_records(COMMIT_LOG, bytes(self.commit))
         return committed_entries(log, commit_log, (lambda at, n: self.data[at : at + n]) if check else None)
 
     def text(self) -> str:
-        return log_text(read_log(bytes(self.meta), len(self.data)), decode_commit_log(bytes(self.commit)))
+        return log_text(read_log(bytes(self.meta), len(self.data)), decode_records(COMMIT_LOG, bytes(self.commit)))
 
 
 def states(verdict: Verdict) -> str:
@@ -178,34 +170,11 @@ def test_fills_have_their_place_among_the_writes() -> None:
     w.record(FLUSHED, meta_end=w.ends[0])
     assert w.judge().fills == ()
     w.record(FLUSHED, meta_end=w.at)
-    w.sequence += 1
-    w.commit += encode_fill(6, log_id=ID, sequence=w.sequence, meta_end=w.at, first=3, number=2, request=9, epoch=1)
+    w.fill(6, first=3, number=2, request=9, epoch=1)
     assert w.judge().fills == (Fill(6, 3, 2, 2, 9, 1),)
 
 
-def test_a_reset_begins_anew_over_what_was_there() -> None:
-    w = Writer()
-    w.posts(3)
-    w.record(FLUSHED, meta_end=w.at)
-    w.record(RESET, meta_end=w.begin, data_end=8)
-    # The crash came before the logs were cut: old entries stand there, and are not replayed.
-    assert w.judge().replay.size == 0
-    old_meta, old_data = bytes(w.meta), bytes(w.data)
-    del w.meta[w.begin :], w.data[8:]
-    w.at, w.data_at, w.ends = w.begin, 8, []
-    assert w.judge().replay.size == 0
-    w.post(n=5, varid=3)
-    w.vouch(request=200)
-    verdict = w.judge()
-    assert (states(verdict), verdict.request.tolist()) == ("c", [200])
-    # Nor if they were never cut.
-    w.meta += old_meta[len(w.meta) :]
-    w.data += old_data[len(w.data) :]
-    verdict = w.judge()
-    assert (states(verdict), verdict.replay.tolist(), verdict.damaged) == ("ctt", [0], False)
-
-
-def test_logs_cut_after_a_flush_and_before_the_reset() -> None:
+def test_logs_cut_after_a_flush() -> None:
     w = Writer()
     w.posts(3)
     w.fill(1)
@@ -258,10 +227,14 @@ def test_the_commit_log_cut_at_every_byte() -> None:
     for cut in range(len(whole)):
         if cut < head:
             with pytest.raises(LogError):
-                decode_commit_log(whole[:cut])
+                decode_records(COMMIT_LOG, whole[:cut])
             continue
-        found = decode_commit_log(whole[:cut])
-        assert (len(found.records), found.torn_bytes, found.damaged) == ((cut - head) // 64, (cut - head) % 64, False)
+        found = decode_records(COMMIT_LOG, whole[:cut])
+        assert (len(found.records), found.torn_bytes, bool(found.later)) == (
+            (cut - head) // 64,
+            (cut - head) % 64,
+            False,
+        )
         w.commit = bytearray(whole[:cut])
         assert w.judge().replay.tolist() == list(range((cut - head) // 64))
 
@@ -311,7 +284,7 @@ def test_large_data_is_checked_piece_by_piece() -> None:
         asked.append(n)
         return bytes(w.data[at : at + n])
 
-    log, commit_log = read_log(bytes(w.meta), len(w.data)), decode_commit_log(bytes(w.commit))
+    log, commit_log = read_log(bytes(w.meta), len(w.data)), decode_records(COMMIT_LOG, bytes(w.commit))
     assert committed_entries(log, commit_log, read).replay.tolist() == [0]
     assert max(asked) <= 8 << 20
     assert len(asked) == 3
@@ -325,8 +298,8 @@ def test_a_record_of_another_life_of_the_file_is_not_valid() -> None:
     w.posts(1)
     old.posts(3)
     w.commit += old.commit[len(w.commit) :]
-    found = decode_commit_log(bytes(w.commit))
-    assert (len(found.records), found.damaged, found.torn_bytes) == (1, False, 128)
+    found = decode_records(COMMIT_LOG, bytes(w.commit))
+    assert (len(found.records), found.later, found.torn_bytes) == (1, 0, 128)
 
 
 @pytest.mark.parametrize("skip", [0, 2, 5])
@@ -335,9 +308,9 @@ def test_a_gap_in_the_sequence_ends_the_prefix(skip: int) -> None:
     w.posts(1)
     w.sequence += skip - 1 if skip else -1
     w.posts(1)
-    found = decode_commit_log(bytes(w.commit))
-    assert (len(found.records), found.damaged) == (1, True)
-    assert "breaks the sequence" in found.findings[0].message
+    found = decode_records(COMMIT_LOG, bytes(w.commit))
+    assert (len(found.records), bool(found.later)) == (1, True)
+    assert "breaks the sequence" in found.tear
     assert w.judge().replay.tolist() == [0]
 
 
@@ -376,7 +349,7 @@ def test_the_commit_log_of_another_log_is_refused() -> None:
     w = Writer()
     log = read_log(bytes(w.meta), 8)
     for rank, ranks, name in ((1, 2, "rank"), (0, 2, "num_ranks")):
-        other = decode_commit_log(encode_commit_log_header(CommitLogHeader(ID, bytes(16), rank, ranks, "x")))
+        other = decode_records(COMMIT_LOG, encode_header(COMMIT_LOG, RecordHeader(ID, bytes(16), rank, ranks, "x")))
         with pytest.raises(LogError, match="another log") as caught:
             committed_entries(log, other)
         assert caught.value.field == name
@@ -388,26 +361,26 @@ def test_the_commit_log_of_another_log_is_refused() -> None:
      (58, 1, "path_len"), (60, 0, "record_bytes"), (20, 0, "crc")],
 )  # fmt: skip
 def test_a_wrong_header_is_told(at: int, value: int, name: str) -> None:
-    head = bytearray(encode_commit_log_header(CommitLogHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")))
-    assert decode_commit_log(bytes(head)).header == CommitLogHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")
+    head = bytearray(encode_header(COMMIT_LOG, RecordHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")))
+    assert decode_records(COMMIT_LOG, bytes(head)).header == RecordHeader(ID, bytes(16), 0, 4, "/p/\udcff.nc")
     head[at] = value
     with pytest.raises(LogError) as caught:
-        decode_commit_log(bytes(head))
+        decode_records(COMMIT_LOG, bytes(head))
     assert caught.value.field == name
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        CommitLogHeader(b"short", bytes(16), 0, 1, ""),
-        CommitLogHeader(ID, b"", 0, 1, ""),
-        CommitLogHeader(ID, ID, 1, 1, ""),
-        CommitLogHeader(ID, ID, 0, 1, "x" * 70000),
+        RecordHeader(b"short", bytes(16), 0, 1, ""),
+        RecordHeader(ID, b"", 0, 1, ""),
+        RecordHeader(ID, ID, 1, 1, ""),
+        RecordHeader(ID, ID, 0, 1, "x" * 70000),
     ],
 )
-def test_a_header_that_cannot_be_written(header: CommitLogHeader) -> None:
+def test_a_header_that_cannot_be_written(header: RecordHeader) -> None:
     with pytest.raises(LogError):
-        encode_commit_log_header(header)
+        encode_header(COMMIT_LOG, header)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -456,7 +429,7 @@ def test_a_log_as_text() -> None:
 
 
 def test_text_is_bounded_and_harmless() -> None:
-    meta = encode_header(LogHeader("/p/\x1b[2J\n\udcff.nc", num_entries=1000))
+    meta = encoding.encode_header(LogHeader("/p/\x1b[2J\n\udcff.nc", num_entries=1000))
     meta += b"".join(encode_vara(9, 0, (i,) * 12, (1,) * 12, 8 + 8 * i, 8) for i in range(1000))
     log = read_log(meta + b"torn", 8008)
     text = log_text(log, limit=3)
@@ -476,4 +449,4 @@ def test_the_flag_of_records_is_in_the_crc() -> None:
     at = len(w.commit) - 64
     for value in (1, 2, 3, 4, 5):
         struct.pack_into("<H", w.commit, at + 2, value)
-        assert len(decode_commit_log(bytes(w.commit)).records) == (value == COMMIT)
+        assert len(decode_records(COMMIT_LOG, bytes(w.commit)).records) == (value == COMMIT)

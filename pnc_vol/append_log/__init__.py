@@ -1,0 +1,12 @@
+"""Log files that only grow: records that a reader can check, files and folders that are private to a user.
+
+=================  ===============================================================================
+`records`          a file of records of 64 bytes, each with a CRC: written, and read up to the first that is wrong
+`tail`             the end of a file that grows, through a window of memory; private files and the lock of their writer
+`shared_blocks`    where the bytes of one rank stand in a file that ranks share in blocks
+`private_folders`  the folder of a job, who may have made it, and the note that says where it is
+=================  ===============================================================================
+
+Knows: bytes, files, folders. Does not know: what a record is about. The burst-buffer log (`pnc_vol.log`) is made of
+these parts; a driver may use them too.
+"""

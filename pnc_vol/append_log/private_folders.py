@@ -1,0 +1,273 @@
+"""The folder of a job: who may have made it, whether its job still runs, and the note that says where it is.
+
+Knows: folders, names, locks, owners. Does not know: what is in the files of a folder.
+
+Rules
+-----
+1. Every job has a folder of its own (0700), named after the full path of the file and a random token, so that two
+   jobs, or two files of one name, never use the same folder.
+2. A file of the folder is locked while its job runs: a folder without a locked file was left by a job that has ended.
+3. A folder counts only if it is private: a real folder of this user, to which no other user may write. What others put
+   under such a name is not read, and a warning says so.
+4. A note is not trusted: what it names counts only if its name is one that this very file's folders have.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from pnc_vol.system import System, exists, read_whole, write_whole
+
+__all__ = [
+    "Found",
+    "find_folders",
+    "folders_named",
+    "forget_folder",
+    "is_alive",
+    "join_folder",
+    "make_folder",
+    "name_of_folders",
+    "note_folder",
+    "noted_folders",
+    "remove_folder",
+    "stem_of",
+]
+
+_MOST_NOTES = 64 << 10
+
+
+def stem_of(path: str) -> str:
+    """The part of a log's name that tells a person which file it belongs to."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(path))[:64] or "file"
+
+
+def name_of_folders(prefix: str, path: str) -> str:
+    """What the names of all folders for a file begin with.
+
+    Parameters
+    ----------
+    prefix : str, what kind of folder it is.
+    path : str, of the file.
+
+    Examples
+    --------
+    >>> name_of_folders("pncbb-", "/data/out.nc")
+    'pncbb-out.nc-8b3ae5b6a7f0cb29-'
+    """
+    digest = hashlib.sha256(os.path.abspath(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{prefix}{stem_of(path)}-{digest}-"
+
+
+def make_folder(system: System, parent: str, name: str, advice: str) -> str:
+    """Make the folder of one job.
+
+    Parameters
+    ----------
+    name : str, see `name_of_folders`; a random token is appended.
+    advice : str, what the message of an error says; ``{}`` stands for the reason.
+
+    Raises
+    ------
+    OSError
+        `parent` is no folder that one can write to.
+    """
+    folder = os.path.join(parent, name + system.token())
+    try:
+        system.mkdir(folder, 0o700)
+    except OSError as error:
+        raise _not_made(error, folder, advice) from error
+    return folder
+
+
+def join_folder(system: System, folder: str, advice: str) -> None:
+    """Make a job's folder where another rank of the job did not make it.
+
+    Parameters
+    ----------
+    advice : str, as in `make_folder`.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or what has its name is not ours.
+    """
+    if exists(system, folder):
+        if why := _not_ours(system.lstat(folder)):
+            raise PermissionError(errno.EACCES, f"a log folder of this name is not private to this user: {why}", folder)
+        return
+    try:
+        system.mkdir(folder, 0o700)
+    except FileExistsError:
+        # Another rank of this node came first.
+        join_folder(system, folder, advice)
+    except OSError as error:
+        raise _not_made(error, folder, advice) from error
+
+
+def _not_made(error: OSError, folder: str, advice: str) -> OSError:
+    return type(error)(error.errno, advice.format(error.strerror), os.path.dirname(folder))
+
+
+class Found(NamedTuple):
+    """The folders of a file.
+
+    gone : list of str, of jobs that are gone, oldest first.
+    alive : list of str, of jobs that still run on this machine.
+    closed : dict of str to str, folders that are not looked into, and why, with what to do.
+    """
+
+    gone: list[str]
+    alive: list[str]
+    closed: dict[str, str]
+
+
+def find_folders(system: System, folders: Iterable[str], lock: str) -> Found:
+    """Which of some folders are private, and whose job still runs.
+
+    Parameters
+    ----------
+    folders : iterable of str, each may be named several times, and need not be there.
+    lock : str, as in `is_alive`.
+    """
+    found, times = Found([], [], {}), {}
+    for folder in dict.fromkeys(folders):
+        try:
+            there = system.lstat(folder)
+            if why := _not_ours(there):
+                found.closed[folder] = why
+                continue
+            (found.alive if is_alive(system, folder, lock) else found.gone).append(folder)
+            times[folder] = there.st_mtime_ns
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.closed[folder] = f"it cannot be read ({error.strerror}); 'chmod 700' restores the permission"
+    found.gone.sort(key=lambda folder: times[folder])
+    return found
+
+
+def _not_ours(there: os.stat_result) -> str:
+    """Why a folder may be another user's doing, and what to do if it is not; "" if it is this user's alone."""
+    if stat.S_ISLNK(there.st_mode):
+        return "it is a symbolic link; name the folder that it leads to"
+    if not stat.S_ISDIR(there.st_mode):
+        return "it is not a folder"
+    if there.st_uid != os.geteuid():
+        return f"it belongs to user {there.st_uid}, and this is user {os.geteuid()}; let its owner replay it"
+    if there.st_mode & 0o022:
+        return f"others may write to it (mode {stat.S_IMODE(there.st_mode):o}); 'chmod 700' it if its content is yours"
+    return ""
+
+
+def is_alive(system: System, folder: str, lock: str) -> bool:
+    """Whether the job of a folder still runs on this machine.
+
+    Parameters
+    ----------
+    lock : str, part of the names of the files that a writer locks.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be looked into.
+    """
+    for name in system.listdir(folder):
+        if lock in name:
+            fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                system.flock(fd, exclusive=True)
+            except OSError as error:
+                if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+                    return True
+            finally:
+                system.close(fd)
+    return False
+
+
+def folders_named(system: System, parent: str, begin: str) -> list[str]:
+    """The folders in a folder whose names begin so, sorted.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be read.
+    """
+    return sorted(os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(begin))
+
+
+def remove_folder(system: System, folder: str, first: str) -> None:
+    """Remove a folder and its files, those with a suffix first: without them nothing else in it counts."""
+    for name in sorted(system.listdir(folder), key=lambda name: not name.endswith(first)):
+        system.unlink(os.path.join(folder, name))
+    system.rmdir(folder)
+
+
+# ---------------------------------------------------------------------------------- the note beside the file
+
+
+def noted_folders(system: System, note: str) -> list[str]:
+    """The folders that a note names, a line each; none if there is no note."""
+    with suppress(OSError, UnicodeDecodeError):
+        lines = read_whole(system, note, limit=_MOST_NOTES).decode().splitlines()
+        # a note that a power failure left in pieces may hold zeros, which are in no path
+        return [line for line in lines if "\0" not in line]
+    return []
+
+
+def note_folder(system: System, note: str, folder: str, *, durable: bool) -> None:
+    """Add a folder to the note; what a killed job noted stays.
+
+    Parameters
+    ----------
+    note : str, path of the note.
+    durable : bool
+        Bring the note to stable storage; its name is brought there with the file's.
+
+    Raises
+    ------
+    OSError
+        The note cannot be written.
+    """
+    _write_note(system, note, [*_still_there(system, note), folder], durable=durable)
+
+
+def forget_folder(system: System, note: str, folder: str) -> None:
+    """Take a folder out of the note, and the note away with the last one."""
+    with suppress(OSError):
+        noted = noted_folders(system, note)
+        if folder in noted:
+            # What others noted may be on another node.
+            # what it named has gone: an older note does no harm, and a torn one must not lose the others
+            _write_note(system, note, [other for other in noted if other != folder], durable=True)
+
+
+def _still_there(system: System, note: str) -> list[str]:
+    found = []
+    for folder in noted_folders(system, note):
+        with suppress(OSError):
+            system.lstat(folder)
+            found.append(folder)
+    return found
+
+
+def _write_note(system: System, note: str, folders: list[str], *, durable: bool) -> None:
+    if not folders:
+        system.unlink(note)
+        return
+    # A rename puts a new file under the name, whatever link somebody left there.
+    made = f"{note}.{system.token()}"
+    text = "".join(f"{folder}\n" for folder in folders)
+    try:
+        write_whole(system, made, text.encode(), mode=0o600, exclusive=True, durable=durable)
+        system.rename(made, note)
+    except OSError:
+        with suppress(OSError):
+            system.unlink(made)
+        raise

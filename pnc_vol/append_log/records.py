@@ -1,0 +1,330 @@
+"""A file of records that a reader can check: one header, then records of 64 bytes, appended and never changed.
+
+Knows: the bytes of such a file. Does not know: files, what the fields of a record mean.
+
+Rules
+-----
+1. All numbers are little-endian. Header and records fill multiples of 64 bytes: none crosses a sector of a disk.
+2. Only the valid prefix is used: records count up to the first one that is short, has a wrong CRC, or breaks the
+   sequence. Valid records after such a one mean damage, and are reported.
+3. The file's random id goes into each CRC, so that a record that an earlier use of the file left behind is never valid.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import LogError
+
+__all__ = [
+    "RECORD_BODY",
+    "RECORD_BYTES",
+    "Bytes",
+    "ReadData",
+    "RecordFormat",
+    "RecordHeader",
+    "RecordLog",
+    "RecordWriter",
+    "crc_of_range",
+    "decode_records",
+    "encode_header",
+    "encode_record",
+]
+
+Bytes = bytes | bytearray | memoryview
+
+ReadData = Callable[[int, int], Bytes]
+"""``(offset, nbytes)`` to bytes of a file; fewer where it ends."""
+
+RECORD_BYTES = 64
+RECORD_BODY = Struct("<HHIQQQQQQI")
+_CRC = Struct("<I")
+_HEADER = Struct("<8sII16s16sIIII")
+_VERSION = 1
+_MOST_PATH = 1 << 16
+_CHUNK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """One kind of record file.
+
+    Parameters
+    ----------
+    name : str
+        What messages call such a file.
+    magic : bytes[8]
+    kinds : mapping of int to str
+        The kinds of records, 1 to 65535, and their names.
+    fields : tuple of seven str
+        What a record says: an unsigned integer of 32 bits, five of 64 bits, one of 32 bits.
+
+    Attributes
+    ----------
+    dtype : dtype
+        One record: ``size``, ``kind``, the first field, ``sequence``, the other fields, ``crc``.
+
+    Examples
+    --------
+    >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
+    >>> notes.dtype.itemsize
+    64
+    """
+
+    name: str
+    magic: bytes
+    kinds: Mapping[int, str]
+    fields: tuple[str, str, str, str, str, str, str]
+    dtype: np.dtype[np.void] = field(init=False)
+
+    def __post_init__(self) -> None:
+        first, *others = self.fields
+        names = ["size", "kind", first, "sequence", *others, "crc"]
+        formats = ["<u2", "<u2", "<u4", *6 * ["<u8"], "<u4", "<u4"]
+        object.__setattr__(self, "dtype", np.dtype({"names": names, "formats": formats}))
+
+
+class RecordHeader(NamedTuple):
+    """The header of a file of records.
+
+    log_id : bytes[16], random, new whenever the file is begun.
+    file : bytes[16], identity of the file that the records are about; zeros if they name none.
+    rank, num_ranks : int, of the job that wrote.
+    path : str, of the file that the records are about. Never followed; a check only.
+    """
+
+    log_id: bytes
+    file: bytes
+    rank: int
+    num_ranks: int
+    path: str
+
+
+class RecordLog(NamedTuple):
+    """A decoded file of records.
+
+    header : RecordHeader
+    begin : int, where the records begin in the file.
+    records : ndarray of `RecordFormat.dtype`, the valid prefix.
+    torn_bytes : int, bytes after it that are not just reserved.
+    tear : str, what is wrong with the first record that does not count; "" if nothing is.
+    later : int, valid records that follow such a one: more than the end is damaged.
+    """
+
+    header: RecordHeader
+    begin: int
+    records: npt.NDArray[np.void]
+    torn_bytes: int
+    tear: str
+    later: int
+
+    @property
+    def end(self) -> int:
+        """Where the valid records end in the file."""
+        return self.begin + RECORD_BYTES * len(self.records)
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+def encode_header(form: RecordFormat, header: RecordHeader) -> bytes:
+    """The bytes of a header, a multiple of 64.
+
+    Raises
+    ------
+    LogError
+        A field does not fit.
+
+    Examples
+    --------
+    >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
+    >>> len(encode_header(notes, RecordHeader(bytes(16), bytes(16), 0, 4, "out.nc")))
+    128
+    """
+    path = header.path.encode("utf-8", "surrogateescape")
+    for name, value in (("log_id", header.log_id), ("file", header.file)):
+        if len(value) != 16:
+            raise LogError(f"{name} is 16 bytes, not {len(value)}", field=name, value=value)
+    if not 0 <= header.rank < header.num_ranks < 2**31 or len(path) > _MOST_PATH:
+        raise LogError(f"rank {header.rank} of {header.num_ranks}, path of {len(path)} bytes", field="rank")
+    size = -(-(_HEADER.size + len(path) + 4) // RECORD_BYTES) * RECORD_BYTES
+    ids = header.log_id, header.file, header.rank, header.num_ranks
+    head = (_HEADER.pack(form.magic, _VERSION, size, *ids, len(path), RECORD_BYTES) + path).ljust(size - 4, b"\0")
+    return head + _CRC.pack(crc32(head))
+
+
+def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int) -> bytes:
+    """One record; nothing is checked.
+
+    Parameters
+    ----------
+    seed : int, zlib's CRC-32 of the file's id.
+    kind : int
+    sequence : int, one more than the record before; the first is 1.
+    first, others : int, the seven fields in the order of `RecordFormat.fields`.
+
+    Examples
+    --------
+    >>> len(encode_record(0, 1, 1, 0, 0, 0, 0, 0, 0, 0))
+    64
+    """
+    body = RECORD_BODY.pack(RECORD_BYTES, kind, first, sequence, *others)
+    return body + _CRC.pack(crc32(body, seed))
+
+
+class RecordWriter:
+    """A file of records that is being written; making one appends the header.
+
+    Parameters
+    ----------
+    form : RecordFormat
+    append : callable
+        Puts bytes at the end of the file: all of them, or an error and none.
+    file, rank, num_ranks, path : see `RecordHeader`
+
+    Attributes
+    ----------
+    log_id : bytes[16]
+    seed : int, CRC of it.
+    begin : int, where the records begin in the file.
+    sequence : int, of the last record.
+
+    Raises
+    ------
+    OSError
+        There is no room.
+
+    Examples
+    --------
+    >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
+    >>> content = bytearray()
+    >>> writer = RecordWriter(notes, content.extend, file=bytes(16), rank=0, num_ranks=1, path="out.nc")
+    >>> writer.add(1, 7, 0, 0, 0, 0, 0, 9)
+    >>> found = decode_records(notes, bytes(content)).records
+    >>> found["a"].tolist(), found["g"].tolist()
+    ([7], [9])
+    """
+
+    __slots__ = ("append", "begin", "log_id", "seed", "sequence")
+
+    def __init__(
+        self, form: RecordFormat, append: Callable[[bytes], None], *, file: bytes, rank: int, num_ranks: int, path: str
+    ) -> None:
+        self.append = append
+        self.log_id = os.urandom(16)
+        self.seed = crc32(self.log_id)
+        self.sequence = 0
+        head = encode_header(form, RecordHeader(self.log_id, file, rank, num_ranks, path))
+        self.begin = len(head)
+        append(head)
+
+    def add(self, kind: int, *fields: int) -> None:
+        """Append a record.
+
+        Raises
+        ------
+        OSError
+            There is no room; no record was added.
+        """
+        self.append(encode_record(self.seed, kind, self.sequence + 1, *fields))
+        self.sequence += 1
+
+    def add_all(self, kind: int, rows: Sequence[tuple[int, ...]]) -> None:
+        """Append records of one kind: all, or none.
+
+        Raises
+        ------
+        OSError
+            There is no room; no record was added.
+        """
+        self.append(b"".join(encode_record(self.seed, kind, self.sequence + i, *row) for i, row in enumerate(rows, 1)))
+        self.sequence += len(rows)
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def decode_records(form: RecordFormat, data: Bytes) -> RecordLog:
+    """Decode a file of records.
+
+    Raises
+    ------
+    LogError
+        Its header is cut off or wrong.
+
+    Examples
+    --------
+    >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
+    >>> head = encode_header(notes, RecordHeader(bytes(16), bytes(16), 0, 1, "out.nc"))
+    >>> record = encode_record(crc32(bytes(16)), 1, 1, 0, 0, 0, 0, 0, 0, 0)
+    >>> found = decode_records(notes, head + record + b"torn")
+    >>> found.records["sequence"].tolist(), found.torn_bytes
+    ([1], 4)
+    """
+    header, begin = _header(form, data)
+    view, seed = memoryview(data)[begin:], crc32(header.log_id)
+    whole = np.frombuffer(view, form.dtype, len(view) // RECORD_BYTES) if len(view) >= RECORD_BYTES else None
+    if whole is None:
+        whole = np.empty(0, form.dtype)
+    crcs = whole["crc"].tolist()
+    at = range(0, RECORD_BYTES * whole.size, RECORD_BYTES)
+    good = np.array([crc32(view[i : i + 60], seed) == crc for i, crc in zip(at, crcs, strict=True)], bool)
+    valid = good & (whole["size"] == RECORD_BYTES) & np.isin(whole["kind"], list(form.kinds))
+    valid &= whole["sequence"] == np.arange(1, whole.size + 1)
+    n = int(valid.argmin()) if not valid.all() else whole.size
+    torn, tear = len(view) - n * RECORD_BYTES, ""
+    if not any(view[n * RECORD_BYTES :]):
+        # Space that the writer had reserved, and did not come to use.
+        torn = 0
+    if torn:
+        what = "is cut off" if n == whole.size else "is wrong" if not good[n] else "breaks the sequence"
+        tear = f"record {n + 1} at byte {begin + n * RECORD_BYTES} {what}; the last {torn} bytes are dropped"
+    return RecordLog(header, begin, whole[:n], torn, tear, int(good[n:].sum()))
+
+
+def _header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
+    name = form.name
+    if len(data) < 2 * RECORD_BYTES:
+        raise LogError(f"a {name} of {len(data)} bytes ends inside its header", offset=len(data), field="header")
+    fields: tuple[Any, ...] = _HEADER.unpack_from(data)
+    magic, version, size, log_id, file, rank, ranks, length, record = fields
+    for offset, what, value, right in (
+        (0, "magic", magic, magic == form.magic),
+        (8, "version", version, version == _VERSION),
+        (12, "header_bytes", size, 2 * RECORD_BYTES <= size <= len(data) and size % RECORD_BYTES == 0),
+        (48, "rank", rank, rank < ranks),
+        (56, "path_len", length, length <= size - _HEADER.size - 4),
+        (60, "record_bytes", record, record == RECORD_BYTES),
+    ):
+        if not right:
+            raise LogError(f"{what} of the {name} is {value!r}", offset=offset, field=what, value=value)
+    (crc,) = _CRC.unpack_from(data, size - 4)
+    if crc32(memoryview(data)[: size - 4]) != crc:
+        raise LogError(f"the header of the {name} has a wrong CRC", offset=size - 4, field="crc", value=crc)
+    path = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "surrogateescape")
+    return RecordHeader(log_id, file, rank, ranks, path), size
+
+
+def crc_of_range(read: ReadData, begin: int, end: int) -> int | None:
+    """zlib's CRC-32 of the bytes of a file between two offsets, read piece by piece; None if the file is shorter.
+
+    Examples
+    --------
+    >>> crc_of_range(lambda at, n: b"abcd"[at : at + n], 1, 4) == crc32(b"bcd")
+    True
+    """
+    crc = 0
+    while begin < end:
+        piece = read(begin, min(_CHUNK, end - begin))
+        if not len(piece):
+            return None
+        crc, begin = crc32(piece, crc), begin + len(piece)
+    return crc

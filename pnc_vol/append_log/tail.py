@@ -1,0 +1,183 @@
+"""The end of a file that grows, through a window of memory; private files and the lock of their writer.
+
+Knows: descriptors, windows. Does not know: what the bytes mean.
+
+Rules
+-----
+1. A private file is 0600, and is never made or opened through a symbolic link.
+2. A write is whole or an error; after an error the end is where it was.
+3. Little is reserved at first, and more each time, so that a small log is small and a full device is an error here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import Any
+
+from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.system import PAGE, System, write_all
+
+__all__ = [
+    "FULL",
+    "LARGE",
+    "Tail",
+    "create_private",
+    "lock_of_writer",
+]
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of the errors that mean: no room."""
+
+LARGE = 2 << 10
+"""Bytes from which on data is written by a call."""
+
+
+def create_private(system: System, path: str, *, exclusive: bool = True) -> int:
+    """Make a file that only its user may read and write.
+
+    Parameters
+    ----------
+    exclusive : bool, refuse a file that is there already, which another rank may have made.
+
+    Returns
+    -------
+    int
+        A descriptor, for reading and writing.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or is there, or is a symbolic link.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return system.open(path, flags | (os.O_EXCL if exclusive else 0), 0o600)
+
+
+def lock_of_writer(system: System, path: str) -> int:
+    """A descriptor whose lock says that the writer of a file lives.
+
+    It is never mapped: while somebody looks into /proc, the windows of a killed process outlive it, and with them
+    the locks of what they show.
+    """
+    fd = system.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with suppress(OSError):
+        system.flock(fd, exclusive=True)
+    return fd
+
+
+class Tail:
+    """The end of a file that grows, through a window of memory.
+
+    What is stored in the window is the kernel's at once: a process that is killed loses nothing of it, and a post takes
+    no system call. The space behind a window is reserved before it is used, so that a full device is an error here
+    and never a signal.
+
+    Parameters
+    ----------
+    system : System
+    fd : int
+    most : int, bytes of the largest window, a multiple of the page size.
+    share : Share
+        How the file is shared with other ranks; offsets are those of this rank's own bytes.
+    """
+
+    __slots__ = ("_size", "begin", "end", "fd", "limit", "most", "share", "system", "window")
+
+    def __init__(self, system: System, fd: int, most: int, share: Share | None = None) -> None:
+        self.system = system
+        self.fd = fd
+        self.most = most
+        self.share = share
+        self.end = 0
+        self.begin = self.limit = 0
+        self._size = PAGE // 4
+        self.window: Any = None
+
+    def append(self, data: memoryview | bytes) -> None:
+        """Put bytes at the end.
+
+        Raises
+        ------
+        OSError
+            The end is where it was.
+        """
+        end = self.end
+        after = end + len(data)
+        if len(data) >= LARGE or (self.share is not None and self.share.cuts(end, after)):
+            # A call costs less than touching new pages of the window.
+            self._write(data, end)
+            self.end = after
+            return
+        if after > self.limit:
+            self._move(end, len(data))
+        self.window[end - self.begin : after - self.begin] = data
+        self.end = after
+
+    def _write(self, data: memoryview | bytes, end: int) -> None:
+        done = 0
+        if self.share is None:
+            done = self.system.pwrite(self.fd, data, end)
+            if done == len(data):
+                return
+        view = memoryview(data)
+        for at, nbytes in self.pieces(end + done, len(data) - done):
+            write_all(self.system, self.fd, view[done : done + nbytes], at)
+            done += nbytes
+
+    def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
+        """Where bytes stand in the file: (offset, nbytes) pairs."""
+        return [(offset, nbytes)] if self.share is None else self.share.pieces(offset, nbytes)
+
+    def _move(self, end: int, nbytes: int) -> None:
+        """Open the window at `end`, four times as large as the last one if there is room."""
+        base = end // PAGE * PAGE
+        need = -(-(end + nbytes - base) // PAGE) * PAGE
+        (at, size), *_ = self.pieces(base, max(need, min(4 * self._size, self.most)))
+        while True:
+            try:
+                self.system.fallocate(self.fd, at, size)
+                break
+            except OSError as error:
+                if size == need or error.errno not in FULL:
+                    raise
+                size = max(need, size // 4 // PAGE * PAGE)
+        moved = self.system.mmap(self.fd, size, at)
+        self.give_up_window()
+        self.window, self.begin, self.limit, self._size = moved, base, base + size, size
+
+    def cut(self, end: int) -> None:
+        """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more."""
+        if self.share is None:
+            self.give_up_window()
+            self.system.ftruncate(self.fd, end)
+        elif end < self.begin:
+            self.give_up_window()
+        self.end = end
+
+    def take_back(self, end: int) -> None:
+        """Forget what was put behind `end`; if it cannot be cut off, it will be written over."""
+        try:
+            self.cut(end)
+        except OSError:
+            self.end = end
+
+    def give_up_window(self) -> None:
+        """Let go of the window; the next append opens one."""
+        if self.window is not None:
+            self.window.close()
+        self.window, self.begin, self.limit = None, 0, 0
+
+    def leave(self) -> None:
+        """Let go of the file as it is."""
+        self.give_up_window()
+        self.system.close(self.fd)
+
+    def close(self) -> None:
+        """Give up the window, and what was reserved beyond the end."""
+        self.give_up_window()
+        if self.share is None:
+            with suppress(OSError):
+                self.system.ftruncate(self.fd, self.end)
+        self.system.close(self.fd)
