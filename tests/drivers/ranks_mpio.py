@@ -1,16 +1,21 @@
-"""Run by test_mpio.py on several ranks: ``ranks_mpio.py CASE FILE SPEC``."""
+"""Run by test_mpio.py on several ranks: ``ranks_mpio.py FOLDER SCENARIO...``, a scenario being ``CASE SPEC``."""
 
 from __future__ import annotations
 
 import errno
+import functools
+import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import scenarios
 from mpi4py import MPI
 
+import pnc_vol.drivers.mpio as mpio
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.extents.model import Extents
@@ -82,6 +87,15 @@ def interleaved(path: str, spec: str, *, together: bool = True) -> None:
         if world.rank == 0:
             assert Path(path).read_bytes() == content.tobytes(), seed
         world.Barrier()
+
+
+def few(path: str, spec: str) -> None:
+    """The path without types has two ways: few pieces go by collective calls, many by independent ones."""
+    kept, mpio.PLAIN_CALLS = mpio.PLAIN_CALLS, 1000
+    try:
+        interleaved(path, spec)
+    finally:
+        mpio.PLAIN_CALLS = kept
 
 
 def independent(path: str, spec: str) -> None:
@@ -164,18 +178,20 @@ def errors(path: str, spec: str) -> None:
 
 def full(path: str, spec: str) -> None:
     """A file size limit (RLIMIT_FSIZE) stands for a full disk: some rank's call raises OSError, and none hangs."""
-    import resource
-
     driver = fresh(path, spec)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-    mine = Extents(60_000 * world.rank + np.array([0, 30_000]), np.array([20_000, 20_000]), np.array([0, 20_000]))
-    for together in (True, False):
-        error = raised(lambda together=together: driver.write(mine, np.ones(40_000, np.uint8), collective=together))
-        assert error is None or (error.errno and path in str(error))
-        caught = np.array([error is not None], np.int64)
-        world.Allreduce(MPI.IN_PLACE, caught, op=MPI.SUM)
-        assert caught[0], "the limit was met and nobody said so"
-    driver.close()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
+    try:
+        mine = Extents(60_000 * world.rank + np.array([0, 30_000]), np.array([20_000, 20_000]), np.array([0, 20_000]))
+        for together in (True, False):
+            error = raised(lambda together=together: driver.write(mine, np.ones(40_000, np.uint8), collective=together))
+            assert error is None or (error.errno and path in str(error))
+            caught = np.array([error is not None], np.int64)
+            world.Allreduce(MPI.IN_PLACE, caught, op=MPI.SUM)
+            assert caught[0], "the limit was met and nobody said so"
+        driver.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 
 
 def unclosed(path: str, spec: str) -> None:
@@ -186,6 +202,17 @@ def unclosed(path: str, spec: str) -> None:
     driver.close()
 
 
+def main(folder: str, *names: str) -> None:
+    asked = {}
+    for number, name in enumerate(names):
+        case, _, spec = name.partition(" ")
+        asked[name] = functools.partial(globals()[case], os.path.join(folder, str(number)), spec)
+    if names == ("unclosed mpio",):
+        # It ends MPI, after which no results can be exchanged: a job of its own, whose return code tells.
+        asked[names[0]]()
+    else:
+        scenarios.run(asked)
+
+
 if __name__ == "__main__":
-    case, path, spec = sys.argv[1:]
-    globals()[case](path, spec)
+    main(*sys.argv[1:])

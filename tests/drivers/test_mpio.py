@@ -7,81 +7,97 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scenarios import Launch
 
 from pnc_vol.drivers.stack import open_stack
-from pnc_vol.testing.mpi import missing, run_mpi
+from pnc_vol.testing.mpi import missing
 
 PROGRAM = Path(__file__).with_name("ranks_mpio.py")
 
 needs_mpi = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
-def run(case: str, path: Path, spec: str, nprocs: int = 3) -> None:
-    run_mpi(nprocs, PROGRAM, case, path / "file", spec, timeout=60)
+INTERLEAVED = [
+    "mpio",
+    "mpio(round_bytes=64)",
+    "trace | mpio(round_bytes=30)",
+    "mpio(derived_types=false)",
+    "mpio(derived_types=false, round_bytes=200)",
+    "posix",
+]
+FEW = "mpio(derived_types=false, round_bytes=300)"
+INDEPENDENT = ["mpio", "mpio(round_bytes=16)", "posix"]
+BOTH = ["mpio", "posix"]
+FAILING = ["mpio", "mpio(round_bytes=2)", "mpio(derived_types=false)", "posix"]
+UNCLOSED = "unclosed mpio"
+FULL = ["mpio", "mpio(derived_types=false)"]
+CASES = {
+    "interleaved": INTERLEAVED, "few": [FEW], "independent": INDEPENDENT, "alone": BOTH, "resize": BOTH, "errors": BOTH,
+    "failing": FAILING, "full": FULL,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    """All cases with all stacks on three ranks."""
+    names = [f"{case} {spec}" for case, specs in CASES.items() for spec in specs]
+    return Launch(3, PROGRAM, tmp_path_factory.mktemp("three"), *names)
 
 
 @needs_mpi
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "mpio",
-        "mpio(round_bytes=64)",
-        "trace | mpio(round_bytes=30)",
-        "mpio(derived_types=false)",
-        "mpio(derived_types=false, round_bytes=200)",
-        "posix",
-    ],
-)
-def test_interleaved_shares_rank_with_nothing_unequal_rounds(tmp_path: Path, spec: str) -> None:
-    run("interleaved", tmp_path, spec)
+@pytest.mark.parametrize("spec", INTERLEAVED)
+def test_interleaved_shares_rank_with_nothing_unequal_rounds(three: Launch, spec: str) -> None:
+    three.check(f"interleaved {spec}")
 
 
 @needs_mpi
 def test_two_ranks(tmp_path: Path) -> None:
-    run("interleaved", tmp_path, "mpio(round_bytes=100)", nprocs=2)
+    name = "interleaved mpio(round_bytes=100)"
+    two = Launch(2, PROGRAM, tmp_path, name)
+    two.check(name)
+    assert two.job.returncode == 0, two.job.stderr
 
 
 @needs_mpi
-def test_the_path_without_types_has_two_ways(tmp_path: Path) -> None:
+def test_the_path_without_types_has_two_ways(three: Launch) -> None:
     """Few pieces go by collective calls, many by independent ones; both must give the same file."""
-    script = tmp_path / "few.py"
-    script.write_text(
-        f"import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
-        "import pnc_vol.drivers.mpio as mpio, ranks_mpio\n"
-        "mpio.PLAIN_CALLS = 1000\n"
-        "ranks_mpio.interleaved(sys.argv[1], 'mpio(derived_types=false, round_bytes=300)')\n"
-    )
-    run_mpi(3, script, tmp_path / "file", timeout=60)
+    three.check(f"few {FEW}")
 
 
 @needs_mpi
-@pytest.mark.parametrize("spec", ["mpio", "mpio(round_bytes=16)", "posix"])
-def test_independent_shares(tmp_path: Path, spec: str) -> None:
-    run("independent", tmp_path, spec)
+@pytest.mark.parametrize("spec", INDEPENDENT)
+def test_independent_shares(three: Launch, spec: str) -> None:
+    three.check(f"independent {spec}")
 
 
 @needs_mpi
-@pytest.mark.parametrize("spec", ["mpio", "posix"])
+@pytest.mark.parametrize("spec", BOTH)
 @pytest.mark.parametrize("case", ["alone", "resize", "errors"])
-def test_ranks(tmp_path: Path, case: str, spec: str) -> None:
-    run(case, tmp_path, spec)
+def test_ranks(three: Launch, case: str, spec: str) -> None:
+    three.check(f"{case} {spec}")
 
 
 @needs_mpi
-@pytest.mark.parametrize("spec", ["mpio", "mpio(round_bytes=2)", "mpio(derived_types=false)", "posix"])
-def test_a_failing_rank_keeps_no_other_waiting(tmp_path: Path, spec: str) -> None:
-    run("failing", tmp_path, spec)
+@pytest.mark.parametrize("spec", FAILING)
+def test_a_failing_rank_keeps_no_other_waiting(three: Launch, spec: str) -> None:
+    three.check(f"failing {spec}")
 
 
 @needs_mpi
-@pytest.mark.parametrize("spec", ["mpio", "mpio(derived_types=false)"])
-def test_a_full_disk_is_an_error(tmp_path: Path, spec: str) -> None:
-    run("full", tmp_path, spec)
+@pytest.mark.parametrize("spec", FULL)
+def test_a_full_disk_is_an_error(three: Launch, spec: str) -> None:
+    three.check(f"full {spec}")
+
+
+@needs_mpi
+def test_the_job_ends_in_order(three: Launch) -> None:
+    assert three.job.returncode == 0, three.job.stderr
 
 
 @needs_mpi
 def test_close_after_the_end_of_mpi(tmp_path: Path) -> None:
-    run("unclosed", tmp_path, "mpio")
+    job = Launch(3, PROGRAM, tmp_path, UNCLOSED).job
+    assert job.returncode == 0, job.stderr
 
 
 def test_broken_libraries_are_known() -> None:

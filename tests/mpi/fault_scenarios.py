@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import faulthandler
-import json
 import os
 import sys
-import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scenarios
 from mpi4py import MPI
 
 import pnc_vol as h5py
@@ -105,19 +102,15 @@ def arm(system: FaultSystem, rank: int, ahead: int = 1) -> None:
 
 
 def main() -> None:
-    global HERE, SCENARIO, DRIVER
+    global HERE, DRIVER
     HERE, DRIVER = sys.argv[1:3]
-    for SCENARIO in sys.argv[3:] or SCENARIOS:
-        faulthandler.dump_traceback_later(20, exit=True)
-        started = time.monotonic()
-        failure = ""
-        try:
-            SCENARIOS[SCENARIO]()
-        except BaseException:
-            failure = traceback.format_exc()
-        # Ranks of which one failed may be in the middle of different scenarios: the next one would say nothing.
-        failures = WORLD.allgather(failure)
-        faulthandler.cancel_dump_traceback_later()
-        if RANK == 0:
-            told = "".join(f"rank {r}: {text}" for r, text in enumerate(failures) if text)
-            print(json.dumps([SCENARIO, told, time.monotonic() - started]), flush=True)
+    scenarios.run({name: run_one(name) for name in sys.argv[3:] or SCENARIOS})
+
+
+def run_one(name: str) -> Callable[[], None]:
+    def run() -> None:
+        global SCENARIO
+        SCENARIO = name
+        SCENARIOS[name]()
+
+    return run

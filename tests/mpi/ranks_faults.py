@@ -1,8 +1,7 @@
 """What goes wrong on one rank, and what all ranks are told; one program with many scenarios.
 
-``ranks_faults.py DIR DRIVER [SCENARIO...]`` runs every scenario in turn, each with files of its own, and rank 0 prints
-one line of JSON for each: its name, the tracebacks of ranks where an assertion failed, the seconds that it took. One
-that takes longer than 20 seconds ends the whole job with the stacks of all ranks.
+``ranks_faults.py DIR DRIVER [SCENARIO...]`` runs every scenario in turn, each with files of its own
+(``tests/shared/scenarios.py``, which must be on the path of modules).
 """
 
 from __future__ import annotations

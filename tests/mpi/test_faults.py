@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scenarios import Launch
 
 import pnc_vol as h5py
-from pnc_vol.testing.mpi import find_mpiexec, missing, run_mpi
+from pnc_vol.testing.mpi import find_mpiexec, missing
 
 PROGRAM = Path(__file__).with_name("ranks_faults.py")
 ENDINGS = Path(__file__).with_name("ranks_endings.py")
@@ -34,31 +34,14 @@ def scenarios() -> list[str]:
 SCENARIOS = scenarios()
 
 
-class Launch:
-    """All scenarios in one job; what each came to."""
-
-    def __init__(self, folder: Path, driver: str, nprocs: int) -> None:
-        self.job = run_mpi(nprocs, PROGRAM, folder, driver, timeout=150, check=False)
-        told = (json.loads(line) for line in self.job.stdout.splitlines() if line.startswith('["'))
-        self.results = {name: (failure, seconds) for name, failure, seconds in told}
-
-    def check(self, name: str) -> None:
-        if name not in self.results:
-            last = list(self.results)[-1:]
-            raise AssertionError(f"the job ended after {last}:\n{self.job.stdout[-2000:]}\n{self.job.stderr[-8000:]}")
-        failure, seconds = self.results[name]
-        assert not failure, failure
-        assert seconds < 20
-
-
 @pytest.fixture(scope="module")
 def mpio(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return Launch(tmp_path_factory.mktemp("mpio"), "mpio", 3)
+    return Launch(3, PROGRAM, tmp_path_factory.mktemp("mpio"), "mpio")
 
 
 @pytest.fixture(scope="module")
 def posix(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return Launch(tmp_path_factory.mktemp("posix"), "posix", 2)
+    return Launch(2, PROGRAM, tmp_path_factory.mktemp("posix"), "posix")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
