@@ -57,6 +57,8 @@ class Comm:
 
     rank: int = 0
     size: int = 1
+    timeout: float | None = None
+    """Seconds to wait for the other ranks in one collective call."""
     mpi: Any = None
     """The mpi4py communicator, or None."""
 

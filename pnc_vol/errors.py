@@ -31,6 +31,7 @@ __all__ = [
     "ForkedFileError",
     "FormatError",
     "FormatWarning",
+    "HintsFileError",
     "LimitError",
     "LinkExistsError",
     "LockedError",
@@ -220,6 +221,15 @@ class OperationError(PncVolError, RuntimeError):
 
 class DefinitionError(PncVolError, ValueError):
     """A dataset, group or attribute that the file cannot hold."""
+
+
+class HintsFileError(DefinitionError):
+    """A hint file that is no JSON, or holds what hint files do not have; `line` and `column` count from 1."""
+
+    def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class SelectionError(PncVolError):

@@ -5,7 +5,8 @@ reads the environment. Does not know: files, MPI (an `MPI.Info` is only asked fo
 
 Rules
 -----
-1. Precedence: environment, then `info`, then ``hints=``, then keyword arguments, as PnetCDF has it.
+1. Precedence: environment, then `info`, then ``hints=``, then keyword arguments, as PnetCDF has it; a hint file
+   (`hint_files`) comes last.
 2. PnetCDF's hint names are understood (``nc_var_align_size``...); ours carry the same meaning. Hints that
    are unknown here are kept in `Options.hints` and passed to MPI-IO.
 3. A wrong value raises `ValueError`, whose text names the option and the values that it accepts.
@@ -17,10 +18,13 @@ import operator
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pnc_vol.errors import did_you_mean
 from pnc_vol.system import REAL, System
+
+if TYPE_CHECKING:
+    from pnc_vol.hint_files import Match
 
 __all__ = ["Options", "resolve"]
 
@@ -167,6 +171,8 @@ class Options:
     recover : bool or "any-file", replay the logs that a killed job left of this file before it is used; or those of
         another file that had its name, too.
     hints : mapping, hints that MPI-IO may know.
+    deferred_close : bool, the close of the file returns after a flush, see `file.deferred`; set by a hint file alone.
+    sources : mapping of str to str, by hint, what set it: ``"hints="``, ``"info"``, a line of a hint file...
     system : System, which makes all calls of the operating system.
     """
 
@@ -199,6 +205,8 @@ class Options:
     locking: bool | str | None = _option(None, _locking, "pnc_locking")
     recover: bool | Literal["any-file"] = _option(False, _recover)
     hints: Mapping[str, str] = field(default_factory=dict)
+    deferred_close: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     system: System = REAL
 
     @property
@@ -224,19 +232,50 @@ _KEYWORDS = {"format": "version", "alignment_interval": "var_align"}
 
 def keyword_names() -> frozenset[str]:
     """The keyword arguments of `File` that are options."""
-    return frozenset(_PARSERS) - {"version", "driver", "locking"} | {"format", "hints", "system"}
+    return frozenset(_PARSERS) - {"version", "driver", "locking"} | {"format", "hints", "hints_file", "system"}
 
 
-def _apply(options: Options, hints: Mapping[str, Any]) -> Options:
+def hint_text(options: Options, hint: str) -> str:
+    """The value in force of a hint of this package, as it would be given."""
+    value = getattr(options, _HINT_NAMES[hint])
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def hint_checks() -> dict[str, Callable[[str, Any], Any]]:
+    """Of each hint of this package, what checks its value: ``check(name, value)`` raises `ValueError`."""
+    return {hint: _PARSERS[name] for hint, name in _HINT_NAMES.items()}
+
+
+def hints_file(argument: Any, environ: Mapping[str, str] | None = None) -> str:
+    """The hint file to use, "" for none: ``PNC_VOL_HINTS_FILE``, else the argument, else ``MPI_HINTS_CONFIG``.
+
+    Parameters
+    ----------
+    argument : str, bytes, path-like or None
+        ``hints_file=`` of `File`.
+    environ : mapping, optional
+        The process's environment by default.
+    """
+    environ = os.environ if environ is None else environ
+    given = "" if argument is None else os.fsdecode(argument)
+    return environ.get("PNC_VOL_HINTS_FILE") or given or environ.get("MPI_HINTS_CONFIG", "")
+
+
+def _apply(options: Options, hints: Mapping[str, Any], source: str | Mapping[str, str]) -> Options:
     changes: dict[str, Any] = {}
     unknown = dict(options.hints)
+    sources = {**options.sources, **(dict.fromkeys(hints, source) if isinstance(source, str) else source)}
     for key, value in hints.items():
         name = _HINT_NAMES.get(key)
         if name is None:
             unknown[key] = str(value)
         else:
             changes[name] = _PARSERS[name](key, value)
-    return replace(options, hints=unknown, **changes)
+    return replace(options, hints=unknown, sources=sources, **changes)
+
+
+def _hints_of(name: str) -> list[str]:
+    return [hint for hint, option in _HINT_NAMES.items() if option == name]
 
 
 def parse_hints(text: str) -> dict[str, str]:
@@ -263,6 +302,7 @@ def resolve(
     *,
     info: Any = None,
     environ: Mapping[str, str] | None = None,
+    from_file: Match | None = None,
 ) -> Options:
     """The options of a file from all that may set them.
 
@@ -275,6 +315,8 @@ def resolve(
     environ : mapping, optional
         The process's environment by default; ``PNETCDF_HINTS``, ``PNC_VOL_HINTS`` and ``HDF5_USE_FILE_LOCKING`` are
         read.
+    from_file : Match, optional
+        What a hint file says of the file.
 
     Raises
     ------
@@ -284,25 +326,29 @@ def resolve(
         A value that the option does not take.
     """
     environ = os.environ if environ is None else environ
-    known = {f.name for f in fields(Options)}
+    options = Options(system=_system)
+    if from_file is not None:
+        options = replace(_apply(options, from_file.hints, from_file.places), deferred_close=from_file.guarded)
     changes: dict[str, Any] = {}
     hints: Mapping[str, Any] = {}
+    sources = dict(options.sources)
     for key, value in keywords.items():
         name = _KEYWORDS.get(key, key)
         if name == "hints":
             hints = value or {}
         elif name == "system":
             changes[name] = _system if value is None else value
-        elif name in known:
+        elif name in _PARSERS:
             changes[name] = _PARSERS[name](key, value)
+            sources |= dict.fromkeys(_hints_of(name), f"argument {key}")
         else:
             raise TypeError(f"File() has no option {key!r}{did_you_mean(key, keyword_names())}")
-    options = _apply(replace(Options(system=_system), **changes), hints)
+    options = _apply(replace(options, sources=sources, **changes), hints, "hints=")
     if info is not None:
-        options = _apply(options, dict(info.items()))
+        options = _apply(options, dict(info.items()), "info")
     for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
         if text := environ.get(variable):
-            options = _apply(options, parse_hints(text))
+            options = _apply(options, parse_hints(text), variable)
     if options.store == "log":
         # two names for one option; the code that looks for logs reads the second
         options = replace(options, burst_buf=True)

@@ -236,7 +236,11 @@ class File(Group):
 
     @property
     def hints(self) -> dict[str, str]:
-        """The hints in force: PnetCDF's, as far as they are known here, and those that MPI-IO gets."""
+        """The hints in force: PnetCDF's, as far as they are known here, and those that MPI-IO gets.
+
+        Its attribute ``sources`` is a dict that says of each hint what set it: ``"default"``, ``"hints="``, ``"info"``,
+        an environment variable, a keyword argument, or a line of a hint file.
+        """
         return _opening().hints_in_force(self._check())  # type: ignore[no-any-return]
 
     def statistics(self) -> dict[str, Any]:

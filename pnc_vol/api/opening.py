@@ -25,12 +25,21 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol import comm as communicators
 from pnc_vol import options
 from pnc_vol.api.hdf5_drivers import registered_drivers
+from pnc_vol.api.hints import hints_in_force, prepared_from_file, read_hint_file
 from pnc_vol.api.ids import Handle
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import FileObjectDriver, is_file_object
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import knows, stack_capabilities
-from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, OperationError, PncVolError, did_you_mean
+from pnc_vol.errors import (
+    CollectiveMismatchError,
+    DefinitionError,
+    NotFoundError,
+    NotYetError,
+    OperationError,
+    PncVolError,
+    did_you_mean,
+)
 from pnc_vol.file.forgotten import watch
 from pnc_vol.file.open_file import open_shared
 from pnc_vol.recovery.leftovers import look_after_leftovers
@@ -40,6 +49,7 @@ from pnc_vol.warn import held_warnings, warn_outside
 if TYPE_CHECKING:
     from pnc_vol.api.ids import Handle
     from pnc_vol.file.open_file import OpenFile
+    from pnc_vol.hint_files import HintFile, Match
 
 __all__ = [
     "check_keywords",
@@ -96,10 +106,14 @@ def open_handle(
     OSError, ValueError, TypeError, KeyError
         As `File`.
     """
+    in_file = options.hints_file(kwds.pop("hints_file", None))
+    if is_file_object(name) or "fileobj" in kwds or driver == "memory":
+        # there is no path to match
+        in_file = ""
     prepare = partial(_prepared, name, mode, driver, comm, info, hints, h5, kwds)
     if comm is None:
-        return _opened(None, mode, *prepare())
-    return _opened_by_ranks(comm, kwds.get("collective_timeout", 300.0), mode, prepare)
+        return _opened(None, mode, *prepare(read_hint_file(in_file) if in_file else None))
+    return _opened_by_ranks(comm, kwds.get("collective_timeout", 300.0), mode, prepare, in_file)
 
 
 def root_in_memory(file_image: Any, keywords: Mapping[str, Any]) -> MemoryDriver:
@@ -117,17 +131,25 @@ def root_in_memory(file_image: Any, keywords: Mapping[str, Any]) -> MemoryDriver
 
 
 def _prepared(
-    name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any]
-) -> Prepared:
+    name: Any, mode: str, driver: Any, comm: Any, info: Any, hints: Any, h5: dict[str, Any], kwds: dict[str, Any],
+    from_file: HintFile | None = None,
+) -> Prepared:  # fmt: skip
     """What a process does by itself before it opens a file."""
+    kwds = dict(kwds)
     path, driver, target = file_name(name, driver, kwds)
-    arguments = check_keywords(mode, driver, comm, info, hints, h5, kwds)
+    matched = None if from_file is None else from_file.match(path)
+    arguments = check_keywords(mode, driver, comm, info, hints, h5, kwds, matched)
     real = arguments.options.system.realpath(os.path.abspath(path)) if arguments.keeps_file else ""
     return path, arguments, real, target
 
 
-def _opened_by_ranks(comm: Any, timeout: Any, mode: str, prepare: Callable[[], Prepared]) -> Handle:
-    """Open a file on all ranks: an error of one is raised on all, and a warning that all have is shown once."""
+def _opened_by_ranks(
+    comm: Any, timeout: Any, mode: str, prepare: Callable[..., Prepared], in_file: str = ""
+) -> Handle:  # fmt: skip
+    """Open a file on all ranks: an error of one is raised on all, and a warning that all have is shown once.
+
+    A hint file is read by rank 0, after an exchange that says whether all name the same one.
+    """
     prepared, failure = None, None
     with held_warnings() as held:
         try:
@@ -141,14 +163,22 @@ def _opened_by_ranks(comm: Any, timeout: Any, mode: str, prepare: Callable[[], P
     except (TypeError, PncVolError):
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
-    texts = json.dumps([text for text, _ in held]).encode()
+    said = json.dumps([in_file, *(text for text, _ in held)]).encode()
     try:
-        told = ranks.exchange("open", texts, error=failure)
+        told = [json.loads(one) for one in ranks.exchange("open", said, error=failure)]
+        named = {one[0] for one in told}
+        if len(named) > 1:
+            names = ", ".join(sorted(repr(one) for one in named))
+            text = f"ranks open the file with different hint files: {names}. Give the same on every rank"
+            raise ranks.on_all(CollectiveMismatchError(text))
+        if in_file:
+            prepared = prepared_from_file(ranks, in_file, prepare)
+            ranks.timeout = prepared[1].options.collective_timeout
     except BaseException as error:
         if ranks.in_step(error):
             ranks.close()
         raise
-    shown = json.loads(told[0]) if ranks.rank else []
+    shown = told[0][1:] if ranks.rank else []
     for text, category in held:
         if text not in shown:
             warn_outside(text, category)
@@ -297,8 +327,9 @@ def driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str,
 
 
 def check_keywords(
-    mode: str | None, driver: Any, comm: Any, info: Any, hints: Any, h5: Mapping[str, Any], kwds: Mapping[str, Any]
-) -> OpenArguments:
+    mode: str | None, driver: Any, comm: Any, info: Any, hints: Any, h5: Mapping[str, Any], kwds: Mapping[str, Any],
+    from_file: Match | None = None,
+) -> OpenArguments:  # fmt: skip
     """Check all that `File` was told.
 
     Parameters
@@ -306,6 +337,8 @@ def check_keywords(
     mode, driver, comm, info, hints : as given
     h5 : h5py's keywords
     kwds : all others
+    from_file : Match, optional
+        What a hint file says of the file.
 
     Raises
     ------
@@ -328,8 +361,11 @@ def check_keywords(
     interval = h5.get("alignment_interval", 1)
     if interval != 1:
         others["alignment_interval"] = interval
-    given = {**others, "driver": stack, "hints": hints, "locking": h5.get("locking")}
-    resolved = options.resolve(given, info=info)
+    # what was not given leaves the word to a hint file
+    given = {
+        key: value for key, value in (("driver", stack), ("locking", h5.get("locking"))) if value not in ("", None)
+    }
+    resolved = options.resolve({**others, **given, "hints": hints}, info=info, from_file=from_file)
     if stack in ("fileobj", "memory"):
         # the environment may have another stack in mind for files
         resolved = replace(resolved, driver=stack)
@@ -345,18 +381,6 @@ def _root_of(target: Any, mode: str, system: System) -> tuple[Driver | None, Any
     if target is None or isinstance(target, Driver):
         return target, None
     return FileObjectDriver(target, writable=mode != "r", system=system), target
-
-
-def hints_in_force(session: OpenFile) -> dict[str, str]:
-    """The hints that a file has; see `File.hints`."""
-    given = session.options
-    known = {
-        "nc_var_align_size": given.var_align,
-        "nc_record_align_size": given.record_align,
-        "nc_header_reserve": given.header_reserve or 0,
-        "pnc_buffer_size": given.buffer_size,
-    }
-    return {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
 
 
 def start_swmr(session: OpenFile, handle: Handle, value: bool) -> None:

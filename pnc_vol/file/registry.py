@@ -44,7 +44,9 @@ lock = threading.RLock()
 """Held while a file is opened by one process, and while references come and go; never while a session is closed."""
 _numbers = itertools.count()
 _DEFAULTS = Options()
-_SILENT = frozenset(("driver", "system", "collective_timeout", "recover", "burst_buf_overwrite"))
+_SILENT = frozenset(
+    ("driver", "system", "collective_timeout", "recover", "burst_buf_overwrite", "deferred_close", "sources")
+)
 """Options of a second opening that are compared elsewhere, or have nothing to do any more."""
 
 

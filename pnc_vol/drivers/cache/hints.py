@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
 
-__all__ = ["CacheHints", "cache_hints", "hints_when_off"]
+__all__ = ["CHECKS", "CacheHints", "cache_hints", "hints_when_off"]
 
 Mode = Literal["enable", "disable", "coherent"]
 Carrying = Literal["flush_immediate", "flush_onclose", "flush_none"]
@@ -177,3 +177,6 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "capacity": _number(0, "bytes"),
     "in_flight": _number(0, "bytes"),
 }
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {hint: _PARSERS[name] for name, hint in _HINTS.items()}
+"""Of each hint, what checks its value: ``check(hint, value)`` raises `ValueError`."""
