@@ -23,10 +23,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # The limits are what has been reached: they are lowered with the tree, and not raised.
 MOST_LINES = 450
 LONGEST_FUNCTION = 72
-LATE_IMPORTS = 32
+LATE_IMPORTS = 24
 CYCLES_ACROSS_ROOMS = 0
-CYCLES = 2
-LARGE_CLASSES = 3
+CYCLES = 1
+LARGE_CLASSES = 2
 FLUSH_MOVES = 114
 FLUSH_CLIMBS = 3
 DEFINING_MOVES = 275

@@ -237,7 +237,7 @@ class AttributeManager(MutableMappingHDF5):
     def __iter__(self) -> Iterator[str]:
         oid = self._id
         session, node = oid.check_for_name(), oid.node
-        if type(node) is DatasetNode and not node.echo and node.made_axes is None and node.scale is None:
+        if type(node) is DatasetNode and not node.ignored and node.made_axes is None and node.scale is None:
             # A list that is never changed: what is assigned meanwhile makes another one.
             return iter(node.attrs.names())
         with session.lock:
@@ -300,7 +300,7 @@ def _scales() -> ModuleType:
 def _ordered(node: Any) -> bool:
     """Whether the attributes are listed in the order in which they were made."""
     if type(node) is DatasetNode:
-        return "track_order" in node.echo
+        return "track_order" in node.ignored
     return getattr(node, "order", None) is not None
 
 

@@ -230,7 +230,7 @@ def _copy_dataset(
     )
     check_room(target, made)
     made.axes = [Axis(label=axis.label) for axis in node.axes]
-    made.echo = dict(node.echo)
+    made.ignored = dict(node.ignored)
     if with_attrs:
         made.scale = node.scale
         _copy_attrs(node, made)

@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     """A dataset that may be created.
 
     element, shape, maxshape, fillvalue : as in `DatasetNode`; the fill value of a compound is a structured scalar.
-    echo : dict, storage options to remember.
+    ignored : dict, storage options to remember.
     data : ndarray of `shape`, or None, what to write.
     """
 
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
     shape: Shape | None
     maxshape: tuple[int | None, ...] | None
     fillvalue: Any
-    echo: dict[str, Any]
+    ignored: dict[str, Any]
     data: npt.NDArray[Any] | None
 
 
@@ -121,13 +121,13 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
             )
         array = array.reshape((*full, *inner))
     limits = _maxshape(options.get("maxshape"), full)
-    echo = check_storage(full, limits, element.dtype, options)
+    ignored = check_storage(full, limits, element.dtype, options)
     fill: Any = options.get("fillvalue")
     if element.kind != "composite":
         element, fill = fill_bytes(fill, element)
     elif fill is not None:
         fill = checked_fill(fill, element)
-    return Plan(element, full, limits, fill, echo, array)
+    return Plan(element, full, limits, fill, ignored, array)
 
 
 def plain(shape: Any, dtype: Any, data: Any) -> tuple[Element, Shape] | None:
@@ -159,7 +159,7 @@ def plain(shape: Any, dtype: Any, data: Any) -> tuple[Element, Shape] | None:
 def _plain_kind(shape: Shape, dtype: str) -> tuple[Element, Shape] | None:
     """Programs make many datasets of a few kinds."""
     found = plan(shape, np.dtype(dtype), None, {})
-    alone = found.fillvalue is None and not found.echo and found.maxshape is None
+    alone = found.fillvalue is None and not found.ignored and found.maxshape is None
     return (
         (found.element, found.shape) if found.element.kind == "number" and alone and found.shape is not None else None
     )

@@ -322,8 +322,8 @@ class Creating(HLObject, MutableMappingHDF5):
         )
         if node.parts and plan.fillvalue is not None:
             create.fill_parts(node, plan.fillvalue)
-        if plan.echo:
-            node.echo = dict(plan.echo)
+        if plan.ignored:
+            node.ignored = dict(plan.ignored)
         if session.defs.version != 5 or (plan.data is not None and plan.data.size):
             try:
                 if session.defs.version != 5:
@@ -347,8 +347,8 @@ class Creating(HLObject, MutableMappingHDF5):
 def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> create.Plan:
     """Check the arguments; of the ranks of a file the first one warns of what is not stored."""
     plan = create.plan(shape, dtype, data, kwds)
-    if plan.echo and session.comm.rank == 0:
-        warn_of_storage(plan.echo, kwds)
+    if plan.ignored and session.comm.rank == 0:
+        warn_of_storage(plan.ignored, kwds)
     return plan
 
 
@@ -365,7 +365,7 @@ def _properties(other: Any) -> dict[str, Any]:
     node = getattr(other.id, "node", None)
     if node is not None:
         given = node.fillvalue is not None or any(part.fillvalue is not None for part in node.parts.values())
-        tracked, times = "track_order" in node.echo, "track_times" in node.echo
+        tracked, times = "track_order" in node.ignored, "track_times" in node.ignored
     else:
         chosen = other.id.get_create_plist()
         given = chosen.fill_value_defined() == _USER_DEFINED

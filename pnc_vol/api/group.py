@@ -217,6 +217,8 @@ class Group(Creating, Visiting):
             if leaf in above.links:
                 del above.links[leaf]
                 session.defs.tree.touch()
+            elif session.defs.tree.links:
+                _linking().remove(above.children[leaf])
             else:
                 session.defs.tree.remove(above.children[leaf])
 

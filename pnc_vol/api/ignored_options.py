@@ -5,7 +5,7 @@ Knows: h5py's rules for chunks, filters and creation flags. Does not know: the t
 Rules
 -----
 1. What h5py refuses is refused with the same builtin, so that a mistake shows up here too.
-2. What was accepted is kept in `DatasetNode.echo` and shown by the dataset's properties while the file is open.
+2. What was accepted is kept in `DatasetNode.ignored` and shown by the dataset's properties while the file is open.
 3. One `PncVolWarning` per kind and process says that the option is not stored; a ported script runs on. Of several
    ranks the first one warns (`warn_of_storage`), since all create the same datasets.
 """
@@ -84,16 +84,16 @@ def check_storage(
             chunks = guess_chunks(shape, maxshape, dtype.itemsize)
         if compression == "szip" and chunks is not None and level[1] > prod(chunks):
             raise DefinitionError(f"szip's pixels per block {level[1]} are more than the elements of a chunk {chunks}")
-    echo: dict[str, Any] = {}
+    ignored: dict[str, Any] = {}
     if chunks is not None:
-        echo["chunks"] = list(chunks)
+        ignored["chunks"] = list(chunks)
     if compression is not None:
-        echo["compression"], echo["compression_opts"] = compression, level
-    echo |= {name: True for name, given in (("shuffle", shuffle), ("fletcher32", fletcher32)) if given}
+        ignored["compression"], ignored["compression_opts"] = compression, level
+    ignored |= {name: True for name, given in (("shuffle", shuffle), ("fletcher32", fletcher32)) if given}
     if scaleoffset is not None:
-        echo["scaleoffset"] = int(scaleoffset)
-    _flags(options, echo)
-    return echo
+        ignored["scaleoffset"] = int(scaleoffset)
+    _flags(options, ignored)
+    return ignored
 
 
 def _compression(compression: Any, level: Any, unknown: bool = False) -> tuple[str | int | None, Any]:
@@ -201,7 +201,7 @@ def guess_chunks(shape: Shape, maxshape: tuple[int | None, ...] | None, itemsize
     return tuple(chunks)
 
 
-def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
+def _flags(options: Mapping[str, Any], ignored: dict[str, Any]) -> None:
     """The keywords that are only checked or noted."""
     times, order, fill_time = options.get("track_times"), options.get("track_order"), options.get("fill_time")
     if times not in (True, False, None):
@@ -214,21 +214,21 @@ def _flags(options: Mapping[str, Any], echo: dict[str, Any]) -> None:
         )
     for name, given in (("track_times", times), ("track_order", order)):
         if given:
-            echo[name] = True
+            ignored[name] = True
     if fill_time is not None:
-        echo["fill_time"] = fill_time
+        ignored["fill_time"] = fill_time
 
 
-def warn_of_storage(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def warn_of_storage(ignored: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Warn, once per kind, of options that are not stored.
 
     Parameters
     ----------
-    echo : what `check_storage` made of the options
+    ignored : what `check_storage` made of the options
     options : the keywords of ``create_dataset``
     """
     for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times"):
-        if kind in echo:
+        if kind in ignored:
             warn_once(kind, "CDF cannot hold this storage option; it is remembered while the file is open, not stored")
     if options.get("chunks") is not None:
         warn_once("chunks", "CDF has no chunks; the shape is remembered while the file is open, not stored")
@@ -239,7 +239,7 @@ def warn_of_storage(echo: Mapping[str, Any], options: Mapping[str, Any]) -> None
 
 def chunks_of(node: DatasetNode) -> Shape | None:
     """The chunk shape that was asked for; a guess for a dataset that can grow; else None."""
-    chunks = node.echo.get("chunks")
+    chunks = node.ignored.get("chunks")
     if chunks is not None:
         return tuple(chunks)
     if node.maxshape is not None and node.shape is not None:
@@ -249,11 +249,11 @@ def chunks_of(node: DatasetNode) -> Shape | None:
 
 def filters_of(node: DatasetNode) -> dict[str, int]:
     """Names and numbers of the filters that were asked for, in the order HDF5 would apply them."""
-    echo = node.echo
-    names: list[Any] = [name for name in ("scaleoffset", "shuffle") if name in echo]
-    if "compression" in echo:
-        names.append(echo["compression"])
-    if "fletcher32" in echo:
+    ignored = node.ignored
+    names: list[Any] = [name for name in ("scaleoffset", "shuffle") if name in ignored]
+    if "compression" in ignored:
+        names.append(ignored["compression"])
+    if "fletcher32" in ignored:
         names.append("fletcher32")
     return {("deflate" if name == "gzip" else str(name)): FILTER_IDS.get(name, name) for name in names}
 
@@ -300,28 +300,28 @@ class Storage:
     @property
     def compression(self) -> str | None:
         """The compression that was asked for; nothing is compressed."""
-        name = self._node.echo.get("compression")
+        name = self._node.ignored.get("compression")
         return name if name is None or isinstance(name, str) else "unknown"
 
     @property
     def compression_opts(self) -> Any:
         """The setting that was asked for."""
-        return self._node.echo.get("compression_opts")
+        return self._node.ignored.get("compression_opts")
 
     @property
     def shuffle(self) -> bool:
         """Whether it was asked for."""
-        return "shuffle" in self._node.echo
+        return "shuffle" in self._node.ignored
 
     @property
     def fletcher32(self) -> bool:
         """Whether it was asked for."""
-        return "fletcher32" in self._node.echo
+        return "fletcher32" in self._node.ignored
 
     @property
     def scaleoffset(self) -> int | None:
         """The setting that was asked for; values are stored whole."""
-        return self._node.echo.get("scaleoffset")
+        return self._node.ignored.get("scaleoffset")
 
     @property
     def filter_ids(self) -> tuple[int, ...]:

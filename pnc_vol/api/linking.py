@@ -26,14 +26,14 @@ from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, clas
 from pnc_vol.errors import DefinitionError, FormatError, NotFoundError, OperationError
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode
+from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove
 from pnc_vol.mapping.tree import GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
     from pnc_vol.options import Options
 
-__all__ = ["expander", "follow", "link_at", "make_link", "moved_link"]
+__all__ = ["expander", "follow", "link_at", "make_link", "moved_link", "remove"]
 
 
 _STEPS: ContextVar[int] = ContextVar("_STEPS", default=0)

@@ -247,7 +247,7 @@ def creation_properties(node: DatasetNode) -> CreationProperties:
         dict(filters_of(node)),
         fill_of(node),
         node.fillvalue is not None,
-        node.echo.get("fill_time", "ifset"),
+        node.ignored.get("fill_time", "ifset"),
     )
 
 

@@ -101,7 +101,7 @@ def is_tracked(obj: Any) -> bool:
         return bool(obj["."].id.get_create_plist().get_link_creation_order() & h5py.h5p.CRT_ORDER_TRACKED)
     node = obj.id.node
     tree = node.tree
-    if (node.order is not None) if group else ("track_order" in node.echo):
+    if (node.order is not None) if group else ("track_order" in node.ignored):
         return True
     if not tree.links and all(hasattr(child, "shape") for child in tree.root.children.values()):
         return True

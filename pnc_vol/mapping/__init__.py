@@ -13,7 +13,6 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `special`             h5py's special data types: numpy dtypes with metadata, and `Empty`
 `dtypes`              which NetCDF type and hidden dimensions an element has
 `encoding`            values of an element from what users give to arrays for the file, and back
-`raw`                 elements of several numbers, or of bytes: array types, opaque data, long doubles, dates
 `references`          references to objects and regions
 `composite`           types that take several variables: compounds, arrays of varying length, references
 `composite_assembly`  datasets of such types, put together from the variables of a header
@@ -24,8 +23,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `marker_check`        whether markers fit the header, for who checks a file
 `old_marker`          headers with the marker's former name, rewritten with the present one
 `attributes`          attributes of one object: typed, shaped values, read when they are asked for
-`attribute_values`    what a user gives for an attribute, as the array that is kept of it
-`attribute_encoding`  one attribute value in the file: a row of values and, where that is not enough, a marker
+`attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back
 `attribute_owners`    attributes of groups and named types among those of the file
 `plain_attributes`    one text or one number, which most attributes are, in few steps
 ====================  ==========================================================================================

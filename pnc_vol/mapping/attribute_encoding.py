@@ -1,47 +1,143 @@
-"""One attribute value in the file: a row of values and, where that is not enough, a marker.
+"""One attribute value: what a user gives as an array, the array as an attribute of the header, and back.
 
-Knows: NC types, the keys of an attribute's marker (``type``, ``order``, ``encoding``, ``enum``, ``shape``, ``null``,
-``width``, ``lengths``, ``dtype``). Does not know: `Attribute`, names, owners.
+Knows: h5py's rules for types of attributes, NC types, the keys of an attribute's marker (``type``, ``order``,
+``encoding``, ``enum``, ``shape``, ``null``, ``width``, ``lengths``, ``dtype``). Does not know: `Attribute`, names,
+owners.
 
 Rules
 -----
 1. Several strings are joined by ``", "``, so that other tools show them; ``lengths`` (bytes of each) takes them apart
    again, whatever they hold.
 2. A string of fixed width is stored without its padding, if what the padding would take is small.
-3. Whatever a marker claims must agree with the number of bytes that are there.
+3. What a marker says must agree with the number of bytes that are there.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pnc_vol.errors import RangeError
+from pnc_vol.errors import ConversionError, RangeError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.mapping.conventions import element_marker, element_of_var
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, element_for
-from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
+from pnc_vol.mapping.encoding import encode, numbers
+from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, special_dtype, string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.markers import Sink
 
-__all__ = ["from_attr", "to_attr"]
+__all__ = ["as_array", "as_stored", "from_attr", "frozen", "literals", "texts", "to_attr"]
 
 Shape = tuple[int, ...] | None
 Marker = Mapping[str, Any]
 
 SEPARATOR = b", "
 PADDING = 1 << 16
-"""Bytes of padding that a marker may ask for: what it claims beyond that is not believed."""
+"""The largest padding that a marker may ask for; bytes."""
 MAX_RANK = 32
 LITERAL = RAW_KINDS | {"composite"}
-"""Kinds of values that are written as JSON text; `mapping.literals` is loaded when there are some."""
+"""Kinds of values that are written as JSON text."""
+
+
+def literals() -> ModuleType:
+    """`mapping.literals`, for values of the kinds in `LITERAL`."""
+    # Few files have such attributes: `import pnc_vol` loads no module that it can do without.
+    from pnc_vol.mapping import literals as module
+
+    return module
+
+
+# ------------------------------------------------------------------------------------------ from the user's value
+
+
+def as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
+    """The value as an array, and the type to store."""
+    if wanted is not None:
+        if element_for(wanted).kind in LITERAL:
+            return literals().literal(value, wanted), wanted
+        if element_for(wanted).kind in ("number", "enum", "complex", "float16"):
+            if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
+                value = value.astype(wanted)
+            return numbers(value, wanted), wanted
+        if not isinstance(value, np.ndarray) or (wanted.kind == "S" and value.dtype.kind != "O"):
+            return np.asarray(value, dtype=wanted, order="C"), wanted
+        return np.asarray(value, order="C"), wanted
+    item = _item_type(value)
+    if item is bytes or item is str:
+        tagged = string_dtype("ascii" if item is bytes else "utf-8")
+        return np.asarray(value, dtype=object, order="C"), tagged
+    if item is not None and item.__name__ in ("Reference", "RegionReference"):
+        wanted = special_dtype(ref=item)
+        return literals().literal(value, wanted), wanted
+    array = np.asarray(value, order="C")
+    if array.dtype.kind == "S" and not array.dtype.itemsize:
+        array = array.astype("S1")
+    return array, array.dtype
+
+
+def _item_type(value: Any) -> type | None:
+    """The one Python type of all items of an object array or nested list; the type of anything else."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "O" or check_string_dtype(value.dtype):
+            return None
+        types = {type(item) for item in value.ravel().tolist()}
+    elif isinstance(value, (list, tuple)):
+        types = {_item_type(item) for item in value}  # type: ignore[misc]
+    else:
+        return type(value)
+    return types.pop() if len(types) == 1 else None
+
+
+def as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
+    """The values as they will be read again: of the element's dtype, texts as str."""
+    dtype = element.dtype
+    if element.kind in LITERAL:
+        return array if array.dtype == dtype or dtype.subdtype is not None else literals().literal(array, dtype)
+    if element.kind == "vlen_string":
+        coded = encode(array, element)
+        return texts(coded.ravel().tolist(), dtype).reshape(array.shape)
+    if element.kind == "string":
+        return encode(array, element).astype(dtype)
+    if array.dtype.kind not in "biufc":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}")
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}; take .real")
+    if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.size:
+        limits = np.iinfo(dtype)
+        low, high = array.min(), array.max()
+        if not (int(limits.min) <= low and high <= int(limits.max)):
+            raise _too_large(array, dtype)
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        raise _too_large(array, dtype) from None
+
+
+def _too_large(array: NDArray[Any], dtype: Dtype) -> RangeError:
+    values = f"{array.item()}" if array.size == 1 else f"values from {array.min()} to {array.max()}"
+    return RangeError(f"{values} cannot be stored as {dtype}: out of its range; give a wider dtype=")
+
+
+def texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:
+    """An object array of str from bytes; what is no UTF-8 becomes surrogates, as h5py does."""
+    texts = np.empty(len(coded), dtype=dtype)
+    texts[:] = [text.decode("utf-8", "surrogateescape") for text in coded]
+    return texts
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
 
 # ------------------------------------------------------------------------------------------------------ writing
 
@@ -61,11 +157,9 @@ def to_attr(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -
         return Attr(name, CHAR, len(text), text), None
     element = element_for(dtype)
     if element.is_string:
-        return _spell_strings(name, element, shape, value)
+        return _strings_to_attr(name, element, shape, value)
     if element.kind in LITERAL:
-        from pnc_vol.mapping.literals import literal_to_attr
-
-        return literal_to_attr(name, dtype, shape, value)
+        return literals().to_attr(name, dtype, shape, value)  # type: ignore[no-any-return]
     marker = {} if element.kind == "number" and dtype.isnative else _type_marker(element)
     if shape is None or value is None:
         return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
@@ -82,7 +176,7 @@ def _type_marker(element: Element) -> dict[str, Any]:
     return element_marker(element, element_of_var(element.nc_type, (), (), ()))
 
 
-def _spell_strings(
+def _strings_to_attr(
     name: str, element: Element, shape: Shape, value: NDArray[Any] | None
 ) -> tuple[Attr, dict[str, Any] | None]:
     fixed = element.kind == "string"
@@ -125,9 +219,7 @@ def from_attr(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple
     if marker:
         try:
             if marker.get("type") == "json":
-                from pnc_vol.mapping.literals import literal_from_attr
-
-                return literal_from_attr(attr, marker)
+                return literals().from_attr(attr, marker)  # type: ignore[no-any-return]
             return (_strings if attr.type == CHAR else _numbers)(attr, marker)
         except (ValueError, TypeError, KeyError, OverflowError, RangeError):
             if findings is not None:

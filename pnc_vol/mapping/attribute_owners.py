@@ -21,7 +21,7 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.links import TypeNode, dump_links, entries
 from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
 from pnc_vol.mapping.names import MARKERS, NameBook, is_member_name, legal_name, split_path
-from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, groups_below
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
 
 __all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs"]
 
@@ -65,7 +65,7 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
 def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
-    groups = groups_below(tree.root)
+    groups = _groups_below(tree.root)
     marker: dict[str, Any] = {}
     written = list(named_attrs(root, marker))
     if groups:
@@ -124,7 +124,7 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
     Parameters
     ----------
     tree : Tree
-    groups : what `groups_below` finds below its root
+    groups : what `_groups_below` finds below its root
     """
     met: dict[int, list[str]] = {id(tree.root): []}
     for node in tree.datasets.values():
@@ -260,3 +260,14 @@ def _without_owner(marker: Marker) -> Marker:
 def is_attr_name(name: object) -> bool:
     """True if an attribute can have that name; unlike a step of a path it may hold ``/``."""
     return isinstance(name, str) and (name == "" or is_member_name(name.replace("/", "_").replace(".", "_")))
+
+
+def _groups_below(root: GroupNode) -> list[GroupNode]:
+    """All groups below one, parents first, in the order of creation."""
+    found = []
+    stack = [node for node in root.children.values() if isinstance(node, GroupNode)][::-1]
+    while stack:
+        group = stack.pop()
+        found.append(group)
+        stack += [node for node in group.children.values() if isinstance(node, GroupNode)][::-1]
+    return found

@@ -25,8 +25,16 @@ from numpy.typing import DTypeLike, NDArray
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
-from pnc_vol.mapping.attribute_encoding import LITERAL, from_attr, to_attr
-from pnc_vol.mapping.attribute_values import as_array, as_stored, frozen, texts
+from pnc_vol.mapping.attribute_encoding import (
+    LITERAL,
+    as_array,
+    as_stored,
+    from_attr,
+    frozen,
+    literals,
+    texts,
+    to_attr,
+)
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.plain_attributes import Plain, is_plain, listed, met_before, shown_plainly, with_new
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
@@ -71,9 +79,8 @@ class Attribute:
         if self.value is None or other.value is None:
             return self.value is other.value
         if element_for(self.dtype).kind in LITERAL:
-            from pnc_vol.mapping.literals import to_text
-
-            return to_text(self.value, self.dtype) == to_text(other.value, other.dtype)
+            to_text = literals().to_text
+            return bool(to_text(self.value, self.dtype) == to_text(other.value, other.dtype))
         return bool(np.array_equal(self.value, other.value, equal_nan=self.dtype.kind in "fc"))
 
 

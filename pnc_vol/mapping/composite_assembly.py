@@ -18,7 +18,7 @@ from pnc_vol.mapping.composite import Part, parts_of, ragged_base
 from pnc_vol.mapping.describe import describe
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.markers import shown
-from pnc_vol.mapping.tree import Axis, DatasetNode
+from pnc_vol.mapping.tree import NO_PARTS, Axis, DatasetNode
 
 __all__ = ["assemble", "share_axes"]
 
@@ -58,8 +58,8 @@ def assemble(
             )
             continue
         for name, part in found.items():
-            part.name, part.parent, part.owner = name, node, node  # type: ignore[assignment]
-            node.parts[name] = part
+            part.name, part.parent = name, node  # type: ignore[assignment]
+            node.put_part(name, part)
             del loose[part.cdf_name]
     # what cannot be put together is not a part either, so that its owner cannot be put together
     by_uid = {node.uid: marker for node, marker in composites}
@@ -69,9 +69,9 @@ def assemble(
         if node.element.kind != "composite" or _whole(node, by_uid[node.uid]):
             continue
         for part in node.parts.values():
-            part.owner, part.parent = None, None
+            part.parent = None
             loose[part.cdf_name] = part
-        node.parts, node.element, node.shape, node.maxshape = {}, element_for("i1"), (), None
+        node.parts, node.element, node.shape, node.maxshape = NO_PARTS, element_for("i1"), (), None
         node.axes = []
         if node.owner is not None:
             waiting.append(node.owner)

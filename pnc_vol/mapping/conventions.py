@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -172,10 +173,7 @@ _DESCRIBED = RAW_KINDS | {"composite"}
 
 def _described(code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: str, said: Any) -> Element | None:
     """The element of a type that the marker describes, if the variable can hold it."""
-    # Imported here, as few files have such types: `import pnc_vol` loads no module that it can do without.
-    from pnc_vol.mapping.describe import undescribe
-
-    dtype = undescribe(said)
+    dtype = _describe().undescribe(said)
     if dtype is None:
         return None
     try:
@@ -186,6 +184,13 @@ def _described(code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: 
     if element.kind != kind or element.nc_type != code or (n and sizes[-n:] != element.trailing):
         return None
     return replace(element, trailing_names=names[-n:]) if n else element
+
+
+def _describe() -> ModuleType:
+    # Few files have types that are described: `import pnc_vol` loads no module that it can do without.
+    from pnc_vol.mapping import describe
+
+    return describe
 
 
 def _with_metadata(element: Element, derived: Element, marker: Marker) -> Element:
@@ -219,10 +224,7 @@ def element_marker(element: Element, derived: Element) -> dict[str, Any]:
     if element.kind == "enum":
         marker["enum"] = dict(metadata_of(element.dtype)["enum"])
     if element.kind in _DESCRIBED:
-        # Imported here, as above: `import pnc_vol` loads no module that it can do without.
-        from pnc_vol.mapping.describe import describe
-
-        marker["dtype"] = describe(element.dtype)
+        marker["dtype"] = _describe().describe(element.dtype)
     elif element.is_string:
         if element.encoding != derived.encoding:
             marker["encoding"] = element.encoding

@@ -1,4 +1,4 @@
-"""How one element of a dataset is spelled in the file.
+"""How one element of a dataset is stored in the file.
 
 Knows: numpy dtypes with h5py's metadata, NC type codes, hidden trailing dimensions. Does not know: variables,
 headers, selections, byte ranges; conversion of numbers to big-endian is `format.convert`'s.
@@ -6,23 +6,26 @@ headers, selections, byte ranges; conversion of numbers to big-endian is `format
 Rules
 -----
 1. Strings are characters with a trailing dimension, booleans bytes, complex numbers have a trailing dimension of 2,
-   enums are their base type, float16 is float; array types, opaque data and long doubles are `mapping.raw`'s.
-   Compounds,
-   arrays of varying length and references take several variables (`mapping.composite`); theirs is a byte that holds
-   nothing. Everything else is the type of the same name.
+   enums are their base type, float16 is float. Compounds, arrays of varying length and references take several
+   variables (`mapping.composite`); theirs is a byte that holds nothing. Everything else is the type of the same name.
+2. An array type of numbers is its numbers, with trailing dimensions; other programs see an array with more axes.
+3. Opaque data and long doubles are their bytes, as the machine has them, with a trailing dimension; dates are their
+   int64.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from pnc_vol.errors import ConversionError, DefinitionError
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, nc_type
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT64, UBYTE, nc_type
+from pnc_vol.mapping.names import NameBook
 from pnc_vol.mapping.special import (
     Dtype,
     check_complex_dtype,
@@ -45,14 +48,14 @@ Kind = Literal[
     "array", "opaque", "longdouble", "datetime", "composite",
 ]  # fmt: skip
 RAW_KINDS = frozenset(("array", "opaque", "longdouble", "datetime"))
-"""Kinds that `mapping.raw` encodes; it is loaded when there is something of them, as few files have."""
+"""Kinds that are several numbers, or bytes."""
 COMPLEX_DIM = "_pfnc_complex"
 """Name of the trailing dimension of complex variables, as nc-complex (netCDF4's ``auto_complex``) writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """How one element is spelled in the file.
+    """How one element is stored in the file.
 
     dtype : dtype that the user sees, with h5py's metadata.
     file_dtype : big-endian dtype of one element, hidden trailing dimensions included: ``>f8``, ``S10``, ``>c16``.
@@ -138,14 +141,9 @@ def plain_element(dt: Dtype) -> Element:
 
 
 def _element(dt: Dtype) -> Element:
-    if dt.kind in "VMm" or dt.metadata or dt.char in "gG":
-        # Imported here, as such types are rare: `import pnc_vol` loads no module that it can do without.
-        from pnc_vol.mapping.raw import raw_parts
-
-        raw = raw_parts(dt)
-        if raw is not None:
-            shown, file_dtype, code, trailing, names, kind = raw
-            return Element(shown, file_dtype, code, trailing, names, kind)  # type: ignore[arg-type]
+    raw = _raw_element(dt) if dt.kind in "VMm" or dt.metadata or dt.char in "gG" else None
+    if raw is not None:
+        return raw
     complex_ = check_complex_dtype(dt) if dt.names is not None else None
     if complex_ is not None:
         return _element(complex_)
@@ -165,6 +163,29 @@ def _element(dt: Dtype) -> Element:
     if dt.str[1:] == "f2":
         return Element(shown, np.dtype(">f4"), FLOAT, kind="float16")
     return Element(shown, shown.newbyteorder(">"), nc_type(dt).code)
+
+
+def _raw_element(dt: Dtype) -> Element | None:
+    """The element of array types of numbers, opaque data, long doubles and dates; None for any other type."""
+    opaque = metadata_of(dt).get("h5py_opaque")
+    if opaque or (dt.kind == "V" and dt.names is None and dt.subdtype is None):
+        shown = with_metadata(dt.str, {"h5py_opaque": True}) if opaque else np.dtype(dt.str)
+        return Element(shown, np.dtype(">i8"), INT64, kind="datetime") if dt.kind in "Mm" else _bytes(shown, "opaque")
+    if dt.kind in "fc" and dt.itemsize > (8 if dt.kind == "f" else 16):
+        return _bytes(dt, "longdouble")
+    if dt.subdtype is not None:
+        base, shape = dt.subdtype
+        if base.kind in "iuf" and base.metadata is None and base.itemsize <= 8 and base.str[1:] != "f2" and prod(shape):
+            # two axes never share a dimension, see `mapping.dimensions`
+            book = NameBook()
+            names = tuple(book.take(f"array_{n}") for n in shape)
+            return Element(dt, np.dtype(f"V{dt.itemsize}"), nc_type(base).code, shape, names, "array")
+    return None
+
+
+def _bytes(shown: Dtype, kind: Kind) -> Element:
+    size = shown.itemsize
+    return Element(shown, np.dtype(f"V{size}"), UBYTE, (size,), (f"bytes_{size}",), kind)
 
 
 @lru_cache(maxsize=256)

@@ -12,13 +12,16 @@ Rules
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
+from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element
+from pnc_vol.mapping.special import Dtype
 
 __all__ = ["decode", "encode", "numbers"]
 
@@ -57,10 +60,7 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
     if element.kind == "bool":
         return _booleans(values)
     if element.kind in RAW_KINDS:
-        # Imported here, as such types are rare: see `dtypes`.
-        from pnc_vol.mapping.raw import encode_raw
-
-        return encode_raw(values, element)
+        return _encode_raw(values, element)
     array = numbers(values, element.dtype)
     if array.dtype.kind == "c" and element.kind != "complex":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
@@ -206,6 +206,40 @@ def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
     return np.ascontiguousarray(array, dtype=f"S{size}").reshape(array.shape)
 
 
+def _encode_raw(values: Any, element: Element) -> NDArray[Any]:
+    """An array of `element.file_dtype`, int64 for dates: the bytes of the file, which are only copied from here on."""
+    dt = element.dtype
+    if element.kind == "array":
+        return _encode_arrays(values, dt)
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=np.dtype(dt.str))
+    if element.kind == "longdouble":
+        if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and dt.kind != "c"):
+            raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
+        array = array.astype(dt)
+    elif array.dtype != dt:
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if element.kind == "datetime":
+        return array.view("i8") if array.dtype.isnative else array.astype(dt.newbyteorder("=")).view("i8")
+    return array.view(element.file_dtype)
+
+
+def _encode_arrays(values: Any, dt: Dtype) -> NDArray[Any]:
+    assert dt.subdtype is not None
+    base, shape = dt.subdtype
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, order="C")
+    if array.dtype.kind not in "biuf":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
+    if array.shape[-len(shape) :] != shape:
+        raise ConversionError(
+            f"When writing to array types, last N dimensions must match (got {array.shape[-len(shape) :]}, "
+            f"but should be {shape})"
+        )
+    raw = np.empty(array.size * base.itemsize, np.uint8)
+    to_file(array, base.newbyteorder(">"), raw)
+    return raw.view(f"V{dt.itemsize}").reshape(array.shape[: -len(shape)])
+
+
 def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> NDArray[Any]:
     """Turn bytes of the file into what the user sees.
 
@@ -226,10 +260,7 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
     array([1, 2], dtype=int16)
     """
     if element.kind in RAW_KINDS:
-        # Imported here, as such types are rare: see `dtypes`.
-        from pnc_vol.mapping.raw import decode_raw
-
-        return decode_raw(raw, element, shape)
+        return _decode_raw(raw, element, shape)
     array = raw.view(element.file_dtype).reshape(shape)
     if element.kind == "bool":
         return np.asarray(array != 0)
@@ -242,3 +273,19 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
             # what float16 cannot hold becomes infinity
             return array.astype(element.dtype)
     return array.astype(element.dtype)
+
+
+def _decode_raw(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Bytes of the file as the user sees them; an array type adds its axes to `shape`."""
+    dt = element.dtype
+    if element.kind == "datetime":
+        return raw.view(">i8").astype("i8").view(dt.newbyteorder("=")).astype(dt).reshape(shape)
+    if element.kind == "array":
+        assert dt.subdtype is not None
+        base, inner = dt.subdtype
+        found = raw.view(base.newbyteorder(">")).astype(base)
+        if prod(shape) * dt.itemsize != raw.nbytes:
+            # the shape of an array that has these axes already
+            shape = shape[: -len(inner)]
+        return found.reshape((*shape, *inner))
+    return raw.view(np.dtype(dt.str)).astype(dt).reshape(shape)

@@ -181,7 +181,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
             or node.name != name
             or node.parent is not root
             or attrs.markers
-            or (node.echo and "track_order" in node.echo)
+            or (node.ignored and "track_order" in node.ignored)
         ):
             put(variable_of(node, book, numrecs))
             continue
@@ -250,7 +250,7 @@ def variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     limits = node.maxshape
     if limits is not None and node.shape is not None and not (node.is_record and limits[1:] == node.shape[1:]):
         marker["max"] = list(limits)
-    if "track_order" in node.echo:
+    if "track_order" in node.ignored:
         marker["track"] = True
     if node.owner is None:
         _describe_axes(node, visible, book, marker)

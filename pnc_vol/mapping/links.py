@@ -34,7 +34,7 @@ __all__ = [
     "entries",
     "read_links",
     "read_orders",
-    "rescue",
+    "remove",
 ]
 
 MOST_STEPS = 16
@@ -78,8 +78,8 @@ def entries(tree: Tree) -> Iterator[tuple[GroupNode, str, Any]]:
                 yield group, name, entry
 
 
-def rescue(node: GroupNode | DatasetNode) -> None:
-    """Before `node` is removed: what it holds that has another name elsewhere moves there, and links into it go."""
+def remove(node: GroupNode | DatasetNode) -> None:
+    """Take `node`, and all below it, out of the tree; what has another name elsewhere stays, under that name."""
     tree = node.tree
     inside = {id(found) for found in walk(node)}
     for group, name, entry in list(entries(tree)):
@@ -91,6 +91,7 @@ def rescue(node: GroupNode | DatasetNode) -> None:
         if kept is node:
             return
         inside -= {id(found) for found in walk(kept)}
+    tree.remove(node)
 
 
 # ------------------------------------------------------------------------------------------------ the marker

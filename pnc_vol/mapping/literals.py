@@ -31,12 +31,12 @@ from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of
 
-__all__ = ["from_text", "literal", "literal_from_attr", "literal_to_attr", "to_text"]
+__all__ = ["from_attr", "from_text", "literal", "to_attr", "to_text"]
 
 MAX_RANK = 32
 
 
-def literal_to_attr(
+def to_attr(
     name: str, dtype: Dtype, shape: tuple[int, ...] | None, value: NDArray[Any] | None
 ) -> tuple[Attr, dict[str, Any]]:
     """As `attribute_encoding.to_attr`, for a value that is JSON text."""
@@ -49,9 +49,7 @@ def literal_to_attr(
     return Attr(name, CHAR, len(text), text), marker
 
 
-def literal_from_attr(
-    attr: Attr, marker: Mapping[str, Any]
-) -> tuple[Dtype, tuple[int, ...] | None, NDArray[Any] | None]:
+def from_attr(attr: Attr, marker: Mapping[str, Any]) -> tuple[Dtype, tuple[int, ...] | None, NDArray[Any] | None]:
     """As `attribute_encoding.from_attr`; whatever does not fit is a ValueError, or another error of `from_text`."""
     said = undescribe(marker.get("dtype"))
     if said is None or attr.type != CHAR:

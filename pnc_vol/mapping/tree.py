@@ -1,7 +1,7 @@
 """The HDF5 view of a file, in memory: groups, datasets, attributes, scales.
 
-Knows: HDF5's words. Does not know: headers, bytes, files, requests. `mapping.flatten` turns a tree into a
-header and back; `api` hands its nodes to users; `pending` finds the data of a node by its `uid`.
+Knows: HDF5's objects. Does not know: headers, bytes, files, requests. `mapping.flatten` turns a tree into a
+header and back; the objects of `api` refer to its nodes; `queue` knows the data of a node by its `uid`.
 
 Rules
 -----
@@ -23,7 +23,7 @@ from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import DEEPEST, MARKER
 
-__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "groups_below", "walk"]
+__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -92,23 +92,38 @@ class GroupNode(Node):
             self.order[name] = None
 
 
+class Parts(dict[str, "DatasetNode"]):
+    """The parts of a dataset, by name.
+
+    rows : what `file.reads.composite_values` keeps of arrays of varying length.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Any = None
+
+
+NO_PARTS = Parts()
+"""The parts of all datasets that have none; not to be changed."""
+
+
 @dataclass(slots=True, eq=False)
 class DatasetNode(Node):
     """A dataset.
 
     uid : int, never reused within a tree.
-    element : Element, how one element is spelled in the file.
+    element : Element, how one element is stored in the file.
     shape : tuple of int, or None for an empty (null) dataset.
     maxshape : tuple of int or None, or None when it equals `shape`.
     fillvalue : bytes, one element as in the file, or None for zeros (HDF5's default).
     names : tuple of (str, str or None), label and `Axis.dim_name` of each axis as long as nobody asked for `axes`.
     scale : str or None, the scale's name (maybe ``""``) when this dataset is a dimension scale.
     cdf_name : str, name of the variable once it has one.
-    echo : dict, storage options that are only remembered (chunks, compression...).
-    parts : dict of str to DatasetNode, the variables of a dataset that takes several (`mapping.composite`); they are in
-        `Tree.datasets`, and in no group. Empty for most.
-    owner : DatasetNode or None, whose part this is.
-    rows : what `file.reads.composite_values` keeps of arrays of varying length.
+    ignored : storage options of HDF5 that have no effect here and are remembered (chunks, compression...).
+    parts : Parts, the variables of a dataset that takes several (`mapping.composite`); they are in `Tree.datasets`, and
+        in no group. Empty for most.
     """
 
     uid: int
@@ -119,11 +134,15 @@ class DatasetNode(Node):
     names: tuple[tuple[str, str | None], ...] = ()
     scale: str | None = None
     cdf_name: str = ""
-    echo: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, DatasetNode] = field(default_factory=dict)
-    owner: DatasetNode | None = None
-    rows: Any = None
+    ignored: dict[str, Any] = field(default_factory=dict)
+    parts: Parts = field(default_factory=lambda: NO_PARTS)
     made_axes: list[Axis] | None = None
+
+    @property
+    def owner(self) -> DatasetNode | None:
+        """The dataset whose part this is."""
+        parent: Node | None = self.parent
+        return parent if type(parent) is DatasetNode else None
 
     @property
     def axes(self) -> list[Axis]:
@@ -135,6 +154,12 @@ class DatasetNode(Node):
     @axes.setter
     def axes(self, axes: list[Axis]) -> None:
         self.made_axes = axes
+
+    def put_part(self, name: str, part: DatasetNode) -> None:
+        """Make a dataset, whose `parent` this one is, a part."""
+        if self.parts is NO_PARTS:
+            self.parts = Parts()
+        self.parts[name] = part
 
     def seen_axes(self) -> list[Axis]:
         """The axes for one look: changes are lost if nobody asked for `axes` before."""
@@ -264,25 +289,16 @@ class Tree:
         maxshape: tuple[int | None, ...] | None,
         fillvalue: bytes | None,
     ) -> DatasetNode:
-        node = DatasetNode(
-            self,
-            name,
-            parent,
-            Attributes(),
-            uid=self.next_uid,
-            element=element,
-            shape=shape,
-            maxshape=maxshape,
-            fillvalue=fillvalue,
-            names=_NAMELESS[len(shape or ())],
-        )
+        uid, names = self.next_uid, _NAMELESS[len(shape or ())]
+        node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, maxshape, fillvalue, names)
         self.next_uid += 1
-        self.datasets[node.uid] = node
+        self.datasets[uid] = node
         self.history.append(node)
         self.touch()
         return node
 
     def _add_parts(self, node: DatasetNode) -> None:
+        # Compounds are rare: what takes them apart is not loaded with the package.
         from pnc_vol.mapping.composite import parts_of, ragged_base
 
         assert node.shape is not None
@@ -308,8 +324,7 @@ class Tree:
             for found in walk(old):
                 self.datasets.pop(found.uid, None)  # type: ignore[union-attr]
         part = self._new(owner, name, element, shape, maxshape, None)
-        part.owner = owner
-        owner.parts[name] = part
+        owner.put_part(name, part)
         if old is not None:
             part.cdf_name = old.cdf_name
         if element.kind == "composite":
@@ -336,16 +351,9 @@ class Tree:
     def remove(self, node: GroupNode | DatasetNode) -> None:
         """Take `node`, and all below it, out of the tree; scales are detached where it was attached.
 
-        What has another name elsewhere stays, under that name.
+        If there are `links`, `mapping.links.remove` keeps what has another name elsewhere.
         """
         assert node.parent is not None
-        if self.links:
-            from pnc_vol.mapping.links import rescue
-
-            place = node.parent, node.name
-            rescue(node)
-            if (node.parent, node.name) != place:
-                return
         gone = {found.uid for found in walk(node) if isinstance(found, DatasetNode)}
         del node.parent.children[node.name]
         for uid in gone:
@@ -383,14 +391,3 @@ def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:
             stack.extend(reversed(node.children.values()))
         elif node.parts:
             stack.extend(reversed(node.parts.values()))
-
-
-def groups_below(root: GroupNode) -> list[GroupNode]:
-    """All groups below one, parents first, in the order of creation."""
-    found = []
-    stack = [node for node in root.children.values() if isinstance(node, GroupNode)][::-1]
-    while stack:
-        group = stack.pop()
-        found.append(group)
-        stack += [node for node in group.children.values() if isinstance(node, GroupNode)][::-1]
-    return found

@@ -214,7 +214,7 @@ class _Reader:
         tree.datasets[uid] = node
         if marker:
             if marker.get("track") is True:
-                node.echo["track_order"] = True
+                node.ignored = {"track_order": True}
             if element.kind == "composite":
                 self.composites.append((node, marker))
                 self._hang_or_keep(node, marker)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.log.definitions import Definition, crc_of_header
 from pnc_vol.mapping.describe import describe
+from pnc_vol.mapping.links import remove
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
 from pnc_vol.recovery.scan import Verdict
 from pnc_vol.recovery.sources import LogSource
@@ -189,7 +190,7 @@ class LoggedDatasets:
                 value=definition.stored,
             )
         if node is not None:
-            self.tree.remove(node)
+            remove(node)
         else:
             self.created.append(definition.path)
         made = self.tree.add_dataset(

@@ -178,20 +178,20 @@ def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows:
 def resident(session: Session, node: DatasetNode) -> Array:
     """All rows of a dataset, in memory: an array of objects with one axis."""
     size = prod(node.shape or ())
-    if node.rows is None:
+    if node.parts.rows is None:
         check_rows(session, node)
-        node.rows = np.empty(size, object)
-        node.rows[:] = stored_rows(session, node, whole(node.shape or ())).ravel()
-    return np.asarray(node.rows)
+        node.parts.rows = np.empty(size, object)
+        node.parts.rows[:] = stored_rows(session, node, whole(node.shape or ())).ravel()
+    return np.asarray(node.parts.rows)
 
 
 def _read_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
     dtype = node.element.dtype
-    if node.rows is None:
+    if node.parts.rows is None:
         return stored_rows(session, node, selection)
     made = np.empty(selection.nelems, dtype)
     for at, number in enumerate(numbers(selection).tolist()):
-        row = node.rows[number]
+        row = node.parts.rows[number]
         made[at] = row.copy() if isinstance(row, np.ndarray) else np.empty(0, _shown(dtype))
     return made.reshape(selection.result_shape)
 
@@ -218,11 +218,11 @@ def settle(session: Session, *, closing: bool = False) -> None:
 def _lay_out_rows(session: Session) -> None:
     while session.posted.ragged:
         _, node = session.posted.ragged.popitem()
-        if node.tree.datasets.get(node.uid) is not node or node.rows is None:
+        if node.tree.datasets.get(node.uid) is not node or node.parts.rows is None:
             continue
         base = _shown(node.element.dtype)
         empty = np.empty(0, base)
-        rows = [row if isinstance(row, np.ndarray) else empty for row in node.rows.tolist()]
+        rows = [row if isinstance(row, np.ndarray) else empty for row in node.parts.rows.tolist()]
         counts = np.array([len(row) for row in rows], np.int64)
         count = node.parts["count"]
         if count.uid in session.disk.layout.header_uids:
@@ -251,9 +251,12 @@ def grown(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> None:
     if not is_ragged(node.element.dtype):
         return
     old = node.shape or ()
-    node.rows = _reshaped(resident(session, node), old, shape)
+    node.parts.rows = _reshaped(resident(session, node), old, shape)
     _, before = session.posted.rows_before.get(node.uid, (node, None))
-    session.posted.rows_before[node.uid] = node, node.rows.copy() if before is None else _reshaped(before, old, shape)
+    session.posted.rows_before[node.uid] = (
+        node,
+        node.parts.rows.copy() if before is None else _reshaped(before, old, shape),
+    )
     session.posted.ragged[node.uid] = node
 
 
@@ -279,7 +282,7 @@ def settled(session: Session) -> None:
 def restore(session: Session) -> None:
     """Give arrays of varying length the rows that the file has, to be laid out by the next flush."""
     for uid, (node, rows) in session.posted.rows_before.items():
-        node.rows = rows
+        node.parts.rows = rows
         session.posted.ragged[uid] = node
     session.posted.keep_rows({})
 

@@ -167,7 +167,7 @@ def iterate(dset: Any, axis: int, func: Any, start: int = 0) -> Any:
 
 
 def objinfo(oid: Any) -> Any:
-    return SimpleNamespace(mtime=int("track_times" in oid.node.echo))
+    return SimpleNamespace(mtime=int("track_times" in oid.node.ignored))
 
 
 def py_create(dtype: Any, logical: bool = False, aligned: bool = False) -> TypeID:
