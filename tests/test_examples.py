@@ -283,6 +283,12 @@ def test_a_layout_of_raw_files(tmp_path: Path) -> None:
     assert np.fromfile(tmp_path / "raw.nc.raw" / "steps", ">i4").tolist() == [0, 10, 20]
 
 
+def test_a_store_that_compresses(tmp_path: Path) -> None:
+    out = run("plugin_store/pnc_vol_zipped.py", "zipped.nc", cwd=tmp_path)
+    assert "posted: 4194304 bytes; drained before the flush: 0" in out
+    assert "in the file: [0.0, 1.0, 2.0]" in out
+
+
 def test_the_table_of_examples_is_whole() -> None:
     table = (EXAMPLES / "README.md").read_text()
     for path in EXAMPLES.iterdir():

@@ -108,10 +108,6 @@ class Queue:
         """Whether a list of runs is kept once for all posts that have it."""
         return self.declared.shares_lists
 
-    def __len__(self) -> int:
-        """Runs that are posted, spilled ones not counted."""
-        return self.weight()[0]
-
     @property
     def empty(self) -> bool:
         """True if nothing is posted."""
@@ -206,7 +202,7 @@ class Queue:
         backlog.rows = rows
 
     def weight(self) -> tuple[int, int]:
-        """Posted runs and bytes that a flush would write."""
+        """Runs and bytes that a flush would write, when the open batch was closed; spilled ones are not counted."""
         told = [store.weight() for store in self.stores]
         return self.backlog.rows + sum(runs for runs, _ in told), sum(nbytes for _, nbytes in told)
 

@@ -185,7 +185,7 @@ class Store:
         return sum(sum(batch.sizes(uid)) for batch in left for uid in batch.uids())
 
     def weight(self) -> tuple[int, int]:
-        """Runs that are not in rows, and bytes, of the closed batches and the open one."""
+        """Of its closed batches: runs that are not in rows, and bytes. It is asked when the open batch was closed."""
         return 0, sum(batch.size for batch in self.batches)
 
     # ------------------------------------------------------------------------------ what it is told

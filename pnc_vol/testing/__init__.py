@@ -6,9 +6,11 @@ module          what it does
 `driver_suite`  what every driver must do, as tests that a driver's author runs
 `failing`       calls that fail inside this package, to test what happens then
 `faults`        systems that fail, stop and record, to be passed in place of a `System`
-`holding`       A wrapper that holds every write back and passes it on as late
+`holding`       a wrapper driver that holds every write back as long as the protocol allows
 `layout_suite`  what every layout must do, as tests that a layout's author runs
 `mpi`           run a program on several MPI processes from a test
+`store_files`   files with a queue store under test, for `store_suite`
+`store_suite`   what every queue store must do, as tests that a store's author runs
 `strategies`    hypothesis strategies for the data of pnc_vol: extents, shapes, types, selections
 `crash`         a crash simulator: what kills and power failures leave, compared with what was promised
 ==============  =======================================================================================

@@ -48,11 +48,14 @@ class FailingCalls:
     MemoryError: no memory left for call 1: pnc_vol.extents.model, line ...
     """
 
-    def __init__(self, fail_at: int, *, functions: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, fail_at: int, *, functions: tuple[str, ...] = (), callers: tuple[str, ...] = ("pnc_vol.",)
+    ) -> None:
         self.fail_at = fail_at
         self.count = 0
         self.fired = ""
         self._functions = functions
+        self._callers = callers
 
     def __enter__(self) -> Self:
         sys.setprofile(self._seen)
@@ -72,7 +75,7 @@ class FailingCalls:
         else:
             return
         name = caller.f_globals.get("__name__", "")
-        if not counts or not name.startswith("pnc_vol.") or name.startswith("pnc_vol.testing"):
+        if not counts or not name.startswith(self._callers) or name.startswith("pnc_vol.testing"):
             return
         self.count += 1
         if self.count == self.fail_at:
