@@ -1,6 +1,7 @@
 """The communicator: one process, or the ranks of an MPI communicator.
 
-Knows: ranks, messages, deadlines. Does not know: files, variables, what is being agreed on.
+Knows: ranks, what they exchange. Does not know: files, variables, what is being agreed on; how a rank waits for the
+others (`mpi_wait`).
 Together with `drivers.mpio` and what stands under it this is the only module that imports mpi4py.
 
 Rules
@@ -10,11 +11,10 @@ Rules
 2. If any rank gave an error, every rank raises it, whatever the operations are: what a rank meets between two exchanges
    (`errors_shared`) ends the others' call at the next one. If ranks gave different operations, every rank raises
    `CollectiveMismatchError`. If a rank does not come in time, those that came raise `CollectiveTimeout`.
-3. A rank that leaves a file by an exception says so (`abandon`) and how far it came; whoever waits for it hears it at
-   once, and what it took part in before is complete on all ranks, however late they are.
+3. A rank that leaves a file by an exception says so (`abandon`) and how many calls it completed; a rank that waits for
+   it raises at once, and what it took part in before is complete on all ranks, however late they are.
 4. What an exchange needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
-5. Nothing is pickled, and waiting ranks sleep: on a machine with more ranks than cores, spinning is most
-   of the cost of a collective.
+5. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import functools
 import itertools
 import os
 import struct
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -32,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
+from pnc_vol.mpi_wait import TimedWait, patiently
 from pnc_vol.rank_errors import pack_error, ranks_text, unpack_error
 
 __all__ = ["Comm", "MpiComm", "on_root", "over", "ranks_text", "serial"]
@@ -40,16 +40,9 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 _RECORD = struct.Struct("<24sqqq")
 _RECORD_BYTES = 256
-_LAST_CALL = struct.Struct("<q")
 _INLINE = _RECORD_BYTES - _RECORD.size
 _ROOM = 64 << 10
 """Bytes of all ranks' payloads together for which there is always room."""
-# Ranks in step meet within some turns; the shortest sleep takes 50 microseconds, as long as the whole exchange.
-_QUICK_TURNS = 200
-_give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
-_TAG_LEFT = 4001
-_TAG_HERE = 4002
-_LONGEST_NOTE = 4096
 
 
 class Comm:
@@ -164,29 +157,13 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
     if mpi == MPI.COMM_NULL:
         raise errors.DefinitionError("comm= is MPI.COMM_NULL; open the file only on the ranks of a communicator")
     private, request = mpi.Idup()
-    for _ in _patiently(timeout):
+    for _ in patiently(timeout):
         if request.Test():
             return MpiComm(private, timeout=timeout, origin=mpi)
     raise errors.CollectiveTimeout(
         f"open: not all {mpi.Get_size()} ranks opened it within {timeout:g} s; every rank must open the file "
         "(collective_timeout= sets the time limit)"
     )
-
-
-def _patiently(timeout: float | None) -> Iterator[int]:
-    """Turns of waiting until the time is up, with sleeps that grow longer the longer it takes."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    pause, turn = 0.0, 0
-    while True:
-        yield turn
-        turn += 1
-        if turn % 16 == 0 and deadline is not None and time.monotonic() > deadline:
-            return
-        if turn <= _QUICK_TURNS:
-            _give_way()
-        else:
-            pause = min(0.001, pause + 0.00002)
-            time.sleep(pause)
 
 
 def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
@@ -213,38 +190,24 @@ class MpiComm(Comm):
         self.rank = mpi.Get_rank()
         self.size = mpi.Get_size()
         self.timeout = timeout
-        self._sequence = 0
-        self._completed = 0
+        self._calls = TimedWait(mpi, MPI, timeout)
         # A failed allocation in the middle of an exchange would leave the others waiting.
         self._record = bytearray(_RECORD_BYTES)
         self._everyone = bytearray(_RECORD_BYTES * self.size)
         self._room = bytearray(_ROOM)
-        self._broken: errors.RankError | None = None
         self._told: BaseException | None = None
         # The last error of a collective call here, for who finds the ranks out of step afterwards.
         self._met: BaseException | None = None
-        # Who left, after which call, and why.
-        self._farewells: list[tuple[int, int, str]] = []
-        # Requests that were given up: MPI may still write to their buffers.
-        self._given_up: list[Any] = []
 
     def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
-        if self._broken is not None:
-            raise type(self._broken)(str(self._broken), self._broken.ranks)
-        if self._MPI.Is_finalized():
-            self._broken = errors.RankError(f"{operation} comes after MPI has ended; close files before MPI.Finalize()")
-            raise self._broken
         body = payload if error is None else pack_error(error)
+        number = self._calls.begin(operation)
         inline = body[:_INLINE]
-        _RECORD.pack_into(
-            self._record, 0, operation.encode()[:24], self._sequence + 1, int(error is not None), len(body)
-        )
+        _RECORD.pack_into(self._record, 0, operation.encode()[:24], number, int(error is not None), len(body))
         self._record[_RECORD.size : _RECORD.size + len(inline)] = inline
-        self._sequence += 1
-        self._heed_farewells(operation)
         everyone = self._everyone
-        self._wait(operation, self.mpi.Iallgather(self._record, everyone), (self._record, everyone))
-        self._completed = self._sequence
+        self._calls.wait(operation, self.mpi.Iallgather(self._record, everyone), (self._record, everyone))
+        self._calls.completed()
         heads = [_RECORD.unpack_from(everyone, r * _RECORD_BYTES) for r in range(self.size)]
         failed = [r for r, head in enumerate(heads) if head[2]]
         if len({head[1 if failed else slice(0, 2)] for head in heads}) > 1:
@@ -291,7 +254,7 @@ class MpiComm(Comm):
                 lack = error
             self.exchange(operation, error=lack)
         request = self.mpi.Iallgatherv([body, self._MPI.BYTE], [got, lengths, self._MPI.BYTE])
-        self._wait(operation, request, (body, got))
+        self._calls.wait(operation, request, (body, got))
         ends = list(itertools.accumulate(lengths))
         return [bytes(got[end - n : end]) for end, n in zip(ends, lengths, strict=True)]
 
@@ -311,7 +274,7 @@ class MpiComm(Comm):
             lack = error
         self.exchange(operation, error=lack)
         request = self.mpi.Ialltoallv(sent, [got, (coming, first[:-1]), self._MPI.BYTE])
-        self._wait(operation, request, (sent, got))
+        self._calls.wait(operation, request, (sent, got))
         return [got[at : at + n] for at, n in zip(first[:-1], coming, strict=True)]
 
     def _mismatch(self, heads: list[Any]) -> errors.CollectiveMismatchError:
@@ -324,73 +287,6 @@ class MpiComm(Comm):
             "open, flush, close and collective reads must be called by all ranks in the same order",
             [r for ranks in list(by_name.values())[1:] for r in ranks],
         )
-
-    def _wait(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
-        """Complete `request`, hearing the farewells of other ranks."""
-        early = False
-        for turn in _patiently(self.timeout):
-            done = request.Test()
-            if done or turn % 16 == 15:
-                # A rank that comes late may find all messages of the others already there, and the others gone.
-                self._listen(operation, request, buffers, late=not early)
-                early = True
-            if done:
-                return
-        self._give_up(operation, request, buffers, late=False)
-
-    def _listen(self, operation: str, request: Any, buffers: tuple[Any, ...], *, late: bool) -> None:
-        """Hear who left, and who ran out of patience; `late`, if that was before this rank came."""
-        status = self._MPI.Status()
-        while self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_LEFT, status):
-            note = bytearray(_LONGEST_NOTE)
-            self.mpi.Recv([note, self._MPI.BYTE], status.Get_source(), _TAG_LEFT, status)
-            (last,) = _LAST_CALL.unpack_from(note)
-            reason = bytes(note[_LAST_CALL.size : status.Get_count(self._MPI.BYTE)]).decode(errors="replace")
-            self._farewells.append((status.Get_source(), last, reason))
-        try:
-            self._heed_farewells(operation)
-        except errors.RankError:
-            self._given_up.append((request, buffers))
-            raise
-        if self.mpi.Iprobe(self._MPI.ANY_SOURCE, _TAG_HERE, status) and self.timeout is not None:
-            # Others have run out of patience: their call has failed, and so has this one.
-            self._give_up(operation, request, buffers, late=late)
-
-    def _heed_farewells(self, operation: str) -> None:
-        """Raise if a rank left before this call."""
-        for left, last, reason in self._farewells:
-            if last < self._sequence:
-                self._broken = errors.RankError(
-                    f"{operation} cannot be completed: rank {left} left the file: {reason}", [left]
-                )
-                raise self._broken
-
-    def _give_up(self, operation: str, request: Any, buffers: tuple[Any, ...], *, late: bool) -> None:
-        """Name the ranks that did not come: each rank says to all whether it came in time, and listens for a while."""
-        MPI = self._MPI
-        self._given_up.append((request, buffers))
-        note = bytearray((late,))
-        for other in range(self.size):
-            if other != self.rank:
-                self._given_up.append((self.mpi.Isend([note, MPI.BYTE], other, _TAG_HERE), note))
-        told = {self.rank: late}
-        patience = time.monotonic() + min(2.0, max(0.5, (self.timeout or 1.0) / 4))
-        status = MPI.Status()
-        while time.monotonic() < patience and len(told) < self.size:
-            if self.mpi.Iprobe(MPI.ANY_SOURCE, _TAG_HERE, status):
-                heard = bytearray(1)
-                self.mpi.Recv([heard, MPI.BYTE], status.Get_source(), _TAG_HERE)
-                told[status.Get_source()] = bool(heard[0])
-            else:
-                time.sleep(0.005)
-        absent = [rank for rank in range(self.size) if told.get(rank, True)]
-        who = f"{ranks_text(absent)} did not call it" if absent else "a rank called it too late"
-        self._broken = errors.CollectiveTimeout(
-            f"{operation} (collective call {self._sequence} of this file): {who} within {self.timeout:g} s; "
-            "every rank must call it (collective_timeout= sets the time limit)",
-            absent,
-        )
-        raise self._broken
 
     def nodes(self) -> list[tuple[int, int]]:
         if self._nodes is None:
@@ -417,23 +313,10 @@ class MpiComm(Comm):
         return [(int(lowest), int(number)) for lowest, number in told]
 
     def abandon(self, reason: str) -> None:
-        if self._broken is None and not self._MPI.Is_finalized():
-            self._broken = errors.RankError(f"this rank left the file: {reason}", [self.rank])
-            note = bytearray((_LAST_CALL.pack(self._completed) + reason.encode(errors="replace"))[:_LONGEST_NOTE])
-            for other in range(self.size):
-                if other != self.rank:
-                    request = self.mpi.Isend([note, self._MPI.BYTE], other, _TAG_LEFT)
-                    self._given_up.append((request, note))
-
-    @property
-    def broken(self) -> bool:
-        """True after a timeout or a farewell: no collective can be completed any more."""
-        return self._broken is not None
+        self._calls.leave(reason)
 
     def close(self) -> None:
-        # Free is collective: a communicator with calls that were given up can only be left to MPI_Finalize.
-        if self._broken is None and self.mpi is not None:
-            self.mpi.Free()
+        self._calls.free()
         self.mpi = None
 
 

@@ -1,4 +1,4 @@
-"""The door to the files: full writes, short reads, copies; and that no other module has a door of its own."""
+"""The full_io to the files: full writes, short reads, copies; and that no other module has a full_io of its own."""
 
 from __future__ import annotations
 
@@ -15,21 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pnc_vol import system as door
-from pnc_vol.system import (
-    CALLS,
-    REAL,
-    System,
-    copy_all,
-    exists,
-    is_folder,
-    read_at,
-    read_whole,
-    scratch_folder,
-    temporary_directory,
-    write_all,
-    write_whole,
-)
+from pnc_vol import full_io
+from pnc_vol.full_io import copy_all, read_at, read_whole, write_all, write_whole
+from pnc_vol.system import CALLS, REAL, System, exists, is_folder, scratch_folder, temporary_directory
 from pnc_vol.testing.faults import FaultSystem, HookedSystem, TraceSystem
 
 PACKAGE = Path(__file__).parents[1] / "pnc_vol"
@@ -109,7 +97,7 @@ def test_arrays_of_any_type_and_shape_are_bytes(fd: int) -> None:
 
 
 def test_more_buffers_than_a_call_takes(fd: int) -> None:
-    pieces = [bytes([i % 251]) * (i % 3) for i in range(3 * door.IOV_MAX)]
+    pieces = [bytes([i % 251]) * (i % 3) for i in range(3 * full_io.IOV_MAX)]
     system = TraceSystem()
     calls = write_all(system, fd, pieces, 5)
     assert calls == len(system.log) == 2
@@ -117,7 +105,7 @@ def test_more_buffers_than_a_call_takes(fd: int) -> None:
 
 
 def test_more_bytes_than_a_call_takes(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "CALL_BYTES", 10)
+    monkeypatch.setattr(full_io, "CALL_BYTES", 10)
     system = TraceSystem()
     whole = bytes(range(95))
     write_all(system, fd, memoryview(whole), 0)
@@ -163,7 +151,7 @@ def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:
     """The system itself: first a short count, then EFBIG."""
     program = (
         "import os, resource, sys\n"
-        "from pnc_vol.system import REAL, write_all\n"
+        "from pnc_vol.full_io import write_all\nfrom pnc_vol.system import REAL\n"
         "fd = REAL.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
         "try: write_all(REAL, fd, bytes(16_000), 0)\n"
@@ -288,7 +276,7 @@ def test_all_calls_are_listed() -> None:
     assert {name for name in vars(System) if not name.startswith("_")} == set(CALLS)
 
 
-# ------------------------------------------------------------------------------------- one door, one reader
+# ------------------------------------------------------------------------------------- one full_io, one reader
 
 #: Parts of `os` that touch no file.
 PURE_OS = {

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.drivers.cache.hints import CHECKS
 from pnc_vol.errors import HintsFileError
+from pnc_vol.full_io import read_whole
 from pnc_vol.hint_files import HintFile
 from pnc_vol.options import hint_checks, hint_text
-from pnc_vol.system import REAL, read_whole
+from pnc_vol.system import REAL
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from pnc_vol.system import System, exists, read_whole, write_whole
+from pnc_vol.full_io import read_whole, write_whole
+from pnc_vol.system import System, exists
 
 __all__ = [
     "Found",

@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import Any
 
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.system import PAGE, System, write_all
+from pnc_vol.full_io import write_all
+from pnc_vol.system import PAGE, System
 
 __all__ = [
     "FULL",

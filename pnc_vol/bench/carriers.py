@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 import pnc_vol
 from pnc_vol.bench.serial import load
-from pnc_vol.system import REAL, read_at, write_all
+from pnc_vol.full_io import read_at, write_all
+from pnc_vol.system import REAL
 
 __all__ = ["Carrier", "carriers"]
 

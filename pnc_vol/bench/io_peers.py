@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.serial import Peer, installed
-from pnc_vol.system import REAL, read_at, write_all
+from pnc_vol.full_io import read_at, write_all
+from pnc_vol.system import REAL
 
 __all__ = ["peers"]
 

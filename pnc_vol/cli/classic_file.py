@@ -23,8 +23,9 @@ from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
+from pnc_vol.full_io import read_at
 from pnc_vol.interop.checking import with_header
-from pnc_vol.system import REAL, System, read_at
+from pnc_vol.system import REAL, System
 
 __all__ = ["StoredFile"]
 

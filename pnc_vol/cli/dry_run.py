@@ -15,7 +15,8 @@ import errno
 import os
 from typing import Any
 
-from pnc_vol.system import REAL, System, copy_all, exists
+from pnc_vol.full_io import copy_all
+from pnc_vol.system import REAL, System, exists
 
 __all__ = ["Aside"]
 

@@ -30,7 +30,8 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
-from pnc_vol.system import System, read_at
+from pnc_vol.full_io import read_at
+from pnc_vol.system import System
 
 __all__ = ["ATTEMPTS", "Existing", "header_of", "open_existing", "replaced_too_often"]
 

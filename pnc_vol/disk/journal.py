@@ -31,7 +31,8 @@ from typing import Literal
 import numpy as np
 
 from pnc_vol.format.decode import MAX_HEADER_BYTES
-from pnc_vol.system import System, read_at, write_all
+from pnc_vol.full_io import read_at, write_all
+from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
 
 __all__ = ["content_of", "forget_journal", "journal_path", "neighbour", "recover"]

@@ -33,7 +33,8 @@ from pnc_vol.disk.naming import mode_of_new, name_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.extents.model import one_extent
-from pnc_vol.system import System, exists, write_all
+from pnc_vol.full_io import write_all
+from pnc_vol.system import System, exists
 
 __all__ = ["Location"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pnc_vol.system import System, read_at
+from pnc_vol.full_io import read_at
+from pnc_vol.system import System
 
 __all__ = ["HDF5", "NETCDF", "Read", "kind_by", "kind_of", "says_what"]
 

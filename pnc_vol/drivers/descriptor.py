@@ -31,7 +31,8 @@ from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces
 from pnc_vol.drivers.mmap_guard import GuardedMap
 from pnc_vol.drivers.vectored_io import get_extents
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.system import REAL, System, read_at, write_all
+from pnc_vol.full_io import read_at, write_all
+from pnc_vol.system import REAL, System
 
 __all__ = ["Descriptor", "one_node"]
 

@@ -23,7 +23,8 @@ from pnc_vol.drivers.descriptor import Descriptor
 from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import put_extents
 from pnc_vol.extents.model import Extents
-from pnc_vol.system import CALL_BYTES, REAL, System
+from pnc_vol.full_io import CALL_BYTES
+from pnc_vol.system import REAL, System
 
 if TYPE_CHECKING:
     from typing_extensions import Self

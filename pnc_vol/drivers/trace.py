@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.system import REAL, System, write_whole
+from pnc_vol.full_io import write_whole
+from pnc_vol.system import REAL, System
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -22,9 +22,9 @@ from pnc_vol.file.driver_stack import open_driver
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
+from pnc_vol.full_io import read_at
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.mapping.unflatten import from_header
-from pnc_vol.system import read_at
 
 __all__ = ["refresh"]
 

@@ -26,13 +26,14 @@ from pnc_vol.extents.selection import select
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding
+from pnc_vol.full_io import read_at
 from pnc_vol.interop.readers import problems
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.marker_check import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.system import REAL, System, read_at
+from pnc_vol.system import REAL, System
 
 __all__ = ["check", "with_header"]
 

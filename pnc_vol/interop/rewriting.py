@@ -27,7 +27,8 @@ from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import mode_of_new
 from pnc_vol.disk.publish import Location
 from pnc_vol.format.moving import Moves
-from pnc_vol.system import System, copy_all, read_at, write_all
+from pnc_vol.full_io import copy_all, read_at, write_all
+from pnc_vol.system import System
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]
 

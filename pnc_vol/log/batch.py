@@ -15,9 +15,9 @@ from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.errors import PncVolError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
+from pnc_vol.full_io import read_at
 from pnc_vol.queue.batches import RowsOf
 from pnc_vol.queue.rows import Rows
-from pnc_vol.system import read_at
 
 __all__ = ["DataLog", "LogBatch"]
 

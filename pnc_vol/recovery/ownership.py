@@ -22,10 +22,11 @@ from typing import NamedTuple
 from pnc_vol.append_log.records import decode_records
 from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, identity_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
+from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.log.commit_log import COMMIT_LOG
 from pnc_vol.log.definitions import crc_of_header, read_definitions
 from pnc_vol.recovery.sources import LogSource
-from pnc_vol.system import System, exists, read_whole, write_whole
+from pnc_vol.system import System, exists
 
 __all__ = ["ALL_THE_SAME", "LogOwner", "mark_replaced", "owner_of", "owns", "refuse_other_file", "refuse_other_header"]
 

@@ -21,13 +21,14 @@ from pnc_vol.append_log.records import RecordLog, decode_records, encode_record
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.errors import FormatError, LogError, LogRefusedError
 from pnc_vol.extents.model import Int64
+from pnc_vol.full_io import read_at, read_whole, write_all
 from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED
 from pnc_vol.log.decoding import Log, count_channels, read_log
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.log.folders import job_folders, logs_in
 from pnc_vol.recovery.scan import Verdict, committed_entries, without_tail
-from pnc_vol.system import System, exists, is_folder, read_at, read_whole, write_all
+from pnc_vol.system import System, exists, is_folder
 
 __all__ = ["LogSource", "holds_posts", "metas_of", "named_logs", "sources_of"]
 

@@ -56,7 +56,7 @@ def test_pieces_that_touch_are_one_call(path: str) -> None:
 
 
 def test_a_vector_is_cut_at_what_the_system_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnc_vol.system.IOV_MAX", 16)
+    monkeypatch.setattr("pnc_vol.full_io.IOV_MAX", 16)
     system = TraceSystem()
     driver = opened(path, system)
     extents, memory = dealt(100, 2000)

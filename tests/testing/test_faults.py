@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pnc_vol.system import CALLS, REAL, System, write_all
+from pnc_vol.full_io import write_all
+from pnc_vol.system import CALLS, REAL, System
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem, TraceSystem
 
 

@@ -20,7 +20,8 @@ from contextlib import suppress
 from typing import Any
 
 from pnc_vol.disk.identity import ATTRIBUTE
-from pnc_vol.system import REAL, System, read_at
+from pnc_vol.full_io import read_at
+from pnc_vol.system import REAL, System
 from pnc_vol.testing.crash.disk import (
     Change,
     Cut,
