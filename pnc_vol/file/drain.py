@@ -100,9 +100,9 @@ def settle(session: Session, done: Carried) -> tuple[list[RequestFailure], int]:
         if request in session.posted.handles:
             session.posted.handles[request]._fail(error)
         lost = rows_left.get((request, uid))
-        at = session.disk.layout.maps.get(uid)
-        if lost is not None and len(lost) and at is not None and at.inner:
-            lowest = min(lowest, int(lost[:, 1].min()) // at.inner)
+        if lost is not None and len(lost):
+            record = session.disk.layout.record_of(uid, int(lost[:, 1].min()))
+            lowest = lowest if record is None else min(lowest, record)
         text = error.strerror or str(error)
         failures.append(RequestFailure(request, session.comm.rank, node.path, described(lost), error.errno or 0, text))
     return failures, lowest

@@ -22,12 +22,20 @@ from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["BLOCK", "in_parallel", "write_streamed"]
+__all__ = ["BLOCK", "block_of", "in_parallel", "write_streamed"]
 
 Bytes = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 20
 """Bytes of a block: it stays in a core's second-level cache, and a call's cost is small against its copy."""
+
+_LEAST_CALLS = 16
+"""Costs of a call that a block is worth at least, on drivers with dear calls."""
+
+
+def block_of(driver: Driver) -> int:
+    """Bytes of a block that is read or written by one call of a driver; see `Capabilities.call_cost`."""
+    return max(BLOCK, _LEAST_CALLS * driver.capabilities.call_cost)
 
 
 def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:

@@ -43,6 +43,8 @@ LostRecords = dict[int, tuple[int, int]]
 """See `Layout.lost_records`."""
 
 _NO_PLACES: dict[int, Place] = {}
+_ALL = 1 << 62
+"""More elements than a variable can have."""
 
 
 class Layout(abc.ABC):
@@ -237,6 +239,18 @@ class Layout(abc.ABC):
         there = self.header.numrecs if known else self.records
         lost = self.lost_records.get(node.uid)
         return there if lost is None else min(there, lost[0])
+
+    def elements_stored(self, node: DatasetNode, at: ElementMap) -> int:
+        """Elements of a variable, from the first one on, that may have data in the file; of a fixed one all.
+
+        at : ElementMap, of the variable: whoever asks has it at hand.
+        """
+        return self.stored_records(node) * at.inner if at.inner else _ALL
+
+    def record_of(self, uid: int, element: int) -> int | None:
+        """The record that an element is in; None of a variable that has no place or no records."""
+        at = self.maps.get(uid)
+        return element // at.inner if at is not None and at.inner else None
 
     # ------------------------------------------------------------------------------ writes before a flush
 

@@ -6,7 +6,7 @@ Rules
 -----
 1. An `ElementMap` answers for any layout. A `Place` is the affine one: element ``e`` of record ``r`` begins at byte
    ``begin + r * record_size + e * itemsize``. What is computed from begins, element sizes and record sizes is computed
-   here and in `extents.place`, and nowhere else.
+   here and in `extents.place`, and nowhere else: fast reads ask a `Place` for the offset of a run or for its `Grid`.
 2. No extent holds bytes of two runs: who plans finds the run of an extent by its ``place``.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place, place_many
 
-__all__ = ["ElementMap", "Place", "Places", "extents_of_rows", "place_rows", "table_of"]
+__all__ = ["ElementMap", "Grid", "Place", "Places", "extents_of_rows", "place_rows", "table_of"]
 
 
 class ElementMap(Protocol):
@@ -52,6 +52,17 @@ class ElementMap(Protocol):
         ...
 
 
+class Grid(NamedTuple):
+    """A variable in the file as numpy has an array in memory.
+
+    origin : int, bytes from the start of the file to the first element.
+    strides : tuple of int, bytes from one element to the next along each axis.
+    """
+
+    origin: int
+    strides: tuple[int, ...]
+
+
 class Place(NamedTuple):
     """The affine form: a variable that begins somewhere, with its records at equal distances.
 
@@ -64,8 +75,10 @@ class Place(NamedTuple):
     --------
     >>> Place(100, 8, 2, 24).extents(Runs(np.array([3]), np.array([1]))).offset.tolist()
     [132]
-    >>> Place(100, 8, 2, 24).offset_of(3)
-    132
+    >>> Place(100, 8, 2, 24).offset_of_run(3, 1), Place(100, 8, 2, 24).offset_of_run(3, 2)
+    (132, -1)
+    >>> Place(100, 8, 2, 24).grid((5, 2))
+    Grid(origin=100, strides=(24, 8))
     """
 
     begin: int
@@ -79,12 +92,37 @@ class Place(NamedTuple):
             runs, begin=self.begin, itemsize=self.itemsize, inner=self.inner or None, record_size=self.record_size
         )
 
-    def offset_of(self, element: int) -> int:
-        """Where an element begins, in bytes."""
+    def offset_of_run(self, start: int, length: int) -> int:
+        """Where a run of elements begins, in bytes; -1 if it goes from one record into the next."""
+        begin, itemsize, inner, record_size = self
+        if not inner:
+            return begin + start * itemsize
+        record, within = divmod(start, inner)
+        return begin + record * record_size + within * itemsize if within + length <= inner else -1
+
+    def offsets_of_runs(self, start: Int64, length: Int64) -> Int64:
+        """The same for many runs."""
+        offset = self.extents(Runs(start, length)).offset
+        if self.inner:
+            offset[start % self.inner + length > self.inner] = -1
+        return offset
+
+    def grid(self, shape: tuple[int, ...]) -> Grid:
+        """The variable, of this shape, as an array in the file."""
+        strides, step = [], self.itemsize
+        for n in reversed(shape):
+            strides.append(step)
+            step *= n
+        if self.inner:
+            strides[-1] = self.record_size
+        return Grid(self.begin, tuple(reversed(strides)))
+
+    def elements_below(self, end: int) -> int:
+        """Elements, from the first one on, that may begin before a byte of the file; whole records count."""
+        nbytes = max(0, end - self.begin)
         if not self.inner:
-            return self.begin + element * self.itemsize
-        record, within = divmod(element, self.inner)
-        return self.begin + record * self.record_size + within * self.itemsize
+            return -(-nbytes // self.itemsize)
+        return -(-nbytes // max(1, self.record_size)) * self.inner
 
 
 class Places(dict[int, Place]):

@@ -10,6 +10,7 @@ Rules
 3. All else goes through `read_numbers`, which makes one pass over the memory of the result: a pass costs as much as
    the read of a cached file.
 4. Small posted reads are read together, some MiB at a time: a call costs more than the copy out of its memory.
+5. What is small follows from the driver's declared cost of a call, and where a run lies from the layout's `Place`.
 """
 
 from __future__ import annotations
@@ -28,13 +29,12 @@ from pnc_vol.extents.one_run import Run, one_run
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.file.session import Session
-from pnc_vol.flush.stream import BLOCK, in_parallel
+from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
 
 __all__ = [
-    "LEAST_ALONE",
     "Facts",
     "PostedRead",
     "complete_runs",
@@ -55,26 +55,24 @@ _MAPPED, _MAPPED_PIECES = 16 << 20, 4 << 20
 _GROUP = 8 << 20
 """Bytes of posted reads that are read together."""
 
-LEAST_ALONE = 256 << 10
-"""Bytes of a posted read from which on it is worth calls of its own."""
-
-_LEAST_RUN = 4096
-"""Bytes of its runs, on average, from which on they need not be read together with those of other reads."""
+_ALONE = 64
+"""Bytes of a posted read from which on it is worth calls of its own, in costs of a call (`Capabilities.call_cost`)."""
 
 
 class Facts(NamedTuple):
     """What a read of a variable of numbers needs to know.
 
-    begin, itemsize, inner, record_size : int, as in `Place`, which they are looked up in once instead of at each read.
+    at : Place
+    itemsize : int, bytes of an element.
+    grows : bool, it has the record dimension.
     dtype : dtype of the result.
     swaps : bool, the file has another byte order than that.
     file_dtype : dtype of an element in the file.
     """
 
-    begin: int
+    at: Place
     itemsize: int
-    inner: int
-    record_size: int
+    grows: bool
     dtype: np.dtype[Any]
     swaps: bool
     file_dtype: np.dtype[Any]
@@ -93,20 +91,9 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
             at = None
         if at is not None and element.kind == "number" and at.itemsize == element.itemsize:
             swaps = at.itemsize > 1 and element.dtype != element.file_dtype
-            found = Facts(*at, element.dtype, swaps, element.file_dtype)
+            found = Facts(at, at.itemsize, at.inner > 0, element.dtype, swaps, element.file_dtype)
         known[node.uid] = found
     return found
-
-
-def _offset_of(session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int) -> int:
-    """Where a run begins in the file, in bytes; -1 if the file does not hold it in one piece."""
-    begin, itemsize, inner, record_size = facts[:4]
-    if not inner:
-        return begin + start * itemsize
-    record, within = divmod(start, inner)
-    if within + nelems > inner or record >= session.disk.layout.stored_records(node):
-        return -1
-    return begin + record * record_size + within * itemsize
 
 
 def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
@@ -122,8 +109,8 @@ def read_run(
     session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int, shape: tuple[int, ...]
 ) -> Array | None:
     """`nelems` elements from `start` on, as an array of `shape`; None if the file does not hold them in one piece."""
-    offset = _offset_of(session, node, facts, start, nelems) if nelems else -1
-    if offset < 0:
+    offset = facts.at.offset_of_run(start, nelems) if nelems else -1
+    if offset < 0 or (facts.grows and start >= session.disk.layout.elements_stored(node, facts.at)):
         return None
     out: Array = np.empty(shape, facts.dtype)
     if out.nbytes <= BLOCK:
@@ -200,7 +187,8 @@ def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> b
 
         return run
 
-    in_parallel(driver, (task(block) for block in rounds(extents, BLOCK // facts.itemsize * facts.itemsize)), 0)
+    step = block_of(driver) // facts.itemsize * facts.itemsize
+    in_parallel(driver, (task(block) for block in rounds(extents, step)), 0)
     return not short
 
 
@@ -262,19 +250,20 @@ def read_in_place(session: Session, posted: PostedRead) -> bool:
     OSError
         The file could not be read.
     """
-    node, out = posted.node, posted.out
-    if out.nbytes < LEAST_ALONE or not out.flags.c_contiguous:
+    node, out, driver = posted.node, posted.out, session.disk.driver
+    cost = driver.capabilities.call_cost
+    if out.nbytes < _ALONE * cost or not out.flags.c_contiguous:
         return False
     facts = facts_of(session, node)
     if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.posted.queue.has(node.uid):
         return False
     found = posted.found
-    if len(found.start) * _LEAST_RUN > out.nbytes:
+    if len(found.start) * cost > out.nbytes:
+        # shorter runs are better read together with those of other reads
         return False
-    if facts.inner and int(found.start.max()) >= session.disk.layout.stored_records(node) * facts.inner:
+    if facts.grows and int(found.start.max()) >= session.disk.layout.elements_stored(node, facts.at):
         return False
-    extents = Place(*facts[:4]).extents(found)
-    if not read_numbers(session.disk.driver, facts, extents, out.reshape(-1)):
+    if not read_numbers(driver, facts, facts.at.extents(found), out.reshape(-1)):
         return False
     posted.request._complete()
     return True
@@ -300,7 +289,8 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
         found = [posted.run or posted.single_run for posted in mine]
         starts = np.array([-1 if one is None else one[0] for one in found], np.int64)
         counts = np.array([0 if one is None else one[1] for one in found], np.int64)
-        offsets = _offsets(session, mine[0].node, facts, starts, counts)
+        offsets = facts.at.offsets_of_runs(starts, counts)
+        offsets[(counts == 0) | (starts >= session.disk.layout.elements_stored(mine[0].node, facts.at))] = -1
         able = (offsets >= 0).tolist()
         left += [posted for posted, can in zip(mine, able, strict=True) if not can]
         simple = [posted for posted, can in zip(mine, able, strict=True) if can]
@@ -309,30 +299,19 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
     return left
 
 
-def _offsets(session: Session, node: DatasetNode, facts: Facts, starts: Int64, counts: Int64) -> Int64:
-    """As `_offset_of`, for many runs."""
-    there = counts > 0
-    offsets = starts * facts.itemsize
-    if facts.inner:
-        record, within = np.divmod(starts, facts.inner)
-        there &= (within + counts <= facts.inner) & (record < session.disk.layout.stored_records(node))
-        offsets = record * facts.record_size + within * facts.itemsize
-    return np.where(there, offsets + facts.begin, -1)
-
-
 def _in_groups(
     session: Session, facts: Facts, reads: list[PostedRead], offsets: Int64, counts: Int64
 ) -> list[PostedRead]:
     """Read some MiB at a time and hand them out; return the reads that the file does not hold whole."""
-    nbytes = counts * facts.itemsize
+    driver, nbytes = session.disk.driver, counts * facts.itemsize
     ends = np.cumsum(nbytes)
     left: list[PostedRead] = []
-    for first, last in groups(ends - nbytes, ends, _GROUP):
+    for first, last in groups(ends - nbytes, ends, max(_GROUP, block_of(driver))):
         group, mine = reads[first:last], slice(first, last)
         base, total = int(ends[first] - nbytes[first]), int(nbytes[mine].sum())
         memory = np.empty(total, np.uint8)
         extents = Extents(offsets[mine], nbytes[mine], ends[mine] - nbytes[mine] - base)
-        if session.disk.driver.read(extents, memory) < total:
+        if driver.read(extents, memory) < total:
             left += group
             continue
         values = memory.view(facts.dtype)

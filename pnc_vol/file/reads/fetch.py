@@ -28,7 +28,6 @@ from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.post import whole_extents
 from pnc_vol.file.reads.contiguous import (
-    LEAST_ALONE,
     PostedRead,
     complete_runs,
     facts_of,
@@ -101,7 +100,7 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     if not reads:
         return
     try:
-        small = [posted for posted in reads if posted.out.nbytes < LEAST_ALONE or not read_in_place(session, posted)]
+        small = [posted for posted in reads if not read_in_place(session, posted)]
         reads = complete_runs(session, small)
         raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
@@ -140,13 +139,13 @@ def _hyperslab(session: Session, node: DatasetNode, selection: Selection) -> Arr
     at = layout.places.get(node.uid)
     if at is None or layout.stored_map(node) is None or at.itemsize != element.itemsize:
         return None
-    if at.inner and selection.start[0] + reach(selection, 0) >= session.disk.layout.stored_records(node):
+    if at.inner and selection.start[0] + reach(selection, 0) >= layout.stored_records(node):
         return None
     if element.kind == "number":
         out = np.empty(selection.result_shape, element.dtype)
     else:
         out = np.empty(selection.nelems, element.file_dtype)
-    whole = read_hyperslab(session.disk.driver, at, selection, element.file_dtype, out)
+    whole = read_hyperslab(session.disk.driver, at.grid(selection.shape), selection, element.file_dtype, out)
     return out if whole else None
 
 
@@ -192,15 +191,16 @@ def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple
     parts: list[Extents] = []
     room = 0
     spots: _Spots = []
+    layout = session.disk.layout
     for node, found in wanted:
-        at = session.disk.layout.stored_map(node)
+        at = layout.stored_map(node)
         width = at.itemsize if at is not None else node.element.itemsize
         nbytes = int(found.length.sum()) * width
         spots.append((room, nbytes, at))
         if at is not None and nbytes:
             extents = at.extents(found)
             if at.inner:
-                there = found.start < session.disk.layout.stored_records(node) * at.inner
+                there = found.start < layout.elements_stored(node, at)
                 extents = Extents(extents.offset[there], extents.length[there], extents.place[there])
             parts.append(Extents(extents.offset, extents.length, extents.place + room))
         room += nbytes

@@ -1,7 +1,7 @@
 """Reads of hyperslabs: the bytes between the elements are read, too, if that is cheaper, and numpy skips them.
 
-Knows: selections, a variable's place, drivers, two threads. Does not know: fill values, posted writes; whoever calls
-falls back to reading runs where these matter.
+Knows: selections, a variable as an array in the file, drivers, two threads. Does not know: layouts, fill values, posted
+writes; whoever calls falls back to reading runs where these matter.
 
 A hyperslab is *pieces*, alike and at places that its outer axes give, and what a piece holds of the inner axes. The
 cut between outer and inner axes is put where pieces and bytes cost least: a column of a wide table is one piece a row,
@@ -10,7 +10,8 @@ every third column of it is whole rows.
 Rules
 -----
 1. A block of pieces goes to memory that stays in cache, and from there, in one pass, to its place in the result.
-2. The result is written nowhere else; if a read is short, None is returned.
+2. The result is written nowhere else; if a read is short, False is returned.
+3. What is cheaper follows from the driver's declared cost of a call.
 """
 
 from __future__ import annotations
@@ -25,22 +26,38 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, one_extent
 from pnc_vol.extents.selection import Selection
-from pnc_vol.flush.stream import BLOCK, in_parallel
-from pnc_vol.layout.places import Place
+from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
+from pnc_vol.layout.places import Grid
 
-__all__ = ["reach", "read_hyperslab"]
+__all__ = ["Costs", "costs_of", "reach", "read_hyperslab"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-SMALL = 16 << 10
-"""Bytes from the first element to the last up to which all between them is read."""
-
 LEAST_SHARED = 8 << 20
 """Bytes from which on two threads look at a file; half of them for each look."""
 
-PIECE = 2048
-"""Bytes whose copy takes as long as one piece more."""
+LARGE_ROW = 16 << 10
+"""Bytes of a row from which on rows that a list picks are copied one by one."""
+
+
+class Costs(NamedTuple):
+    """What is cheaper on a driver.
+
+    small : int, bytes from the first element to the last up to which all between them is read.
+    piece : int, bytes whose copy takes as long as one piece more.
+    block : int, bytes of a block.
+    """
+
+    small: int
+    piece: int
+    block: int
+
+
+def costs_of(driver: Driver) -> Costs:
+    """The costs of a driver; a piece costs half a call, since many of them go by one."""
+    cost = driver.capabilities.call_cost
+    return Costs(4 * cost, cost // 2, block_of(driver))
 
 
 class _Cut(NamedTuple):
@@ -59,13 +76,23 @@ class _Cut(NamedTuple):
     steps: int
 
 
-def read_hyperslab(driver: Driver, at: Place, selection: Selection, file_dtype: np.dtype[Any], out: Array) -> bool:
+class _Slab(NamedTuple):
+    """A read: of what, from where, to where; see `read_hyperslab`."""
+
+    driver: Driver
+    grid: Grid
+    selection: Selection
+    file_dtype: np.dtype[Any]
+    out: Array
+
+
+def read_hyperslab(driver: Driver, grid: Grid, selection: Selection, file_dtype: np.dtype[Any], out: Array) -> bool:
     """Fill `out` with a selection that is no list of runs.
 
     Parameters
     ----------
     driver : Driver
-    at : Place
+    grid : Grid, of the variable.
     selection : Selection, not empty, of at least one axis.
     file_dtype : dtype of an element in the file.
     out : ndarray of `selection.count`, C-contiguous; the values are converted to its dtype.
@@ -75,15 +102,15 @@ def read_hyperslab(driver: Driver, at: Place, selection: Selection, file_dtype: 
     bool
         False if the file ended before the data; what `out` holds is then not known.
     """
-    weights = _weights(at, selection.shape)
+    costs = costs_of(driver)
     if selection.index is None:
-        first, span = at.begin, at.itemsize
+        first, span = grid.origin, file_dtype.itemsize
         strides: list[int] = []
-        for start, count, stride, weight in zip(*selection[1:4], weights, strict=True):
+        for start, count, stride, weight in zip(*selection[1:4], grid.strides, strict=True):
             first += start * weight
             span += (count - 1) * stride * weight
             strides.append(stride * weight)
-        if span <= SMALL:
+        if span <= costs.small:
             # What most small reads are, without a plan.
             memory = np.empty(span, np.uint8)
             if driver.read(one_extent(first, span), memory) < span:
@@ -91,28 +118,27 @@ def read_hyperslab(driver: Driver, at: Place, selection: Selection, file_dtype: 
             view: Array = np.ndarray(selection.count, file_dtype, memory, 0, strides)
             out.reshape(selection.count)[...] = view
             return True
-    if _from_mapping(driver, at, weights, selection, file_dtype, out):
+    slab = _Slab(driver, grid, selection, file_dtype, out)
+    if _from_mapping(slab):
         return True
-    cut = _best_cut(selection, weights, at.itemsize)
+    cut = _best_cut(selection, grid.strides, file_dtype.itemsize, costs)
     short: list[int] = []
-    tasks = _in_steps if cut.steps else _in_batches
-    room = BLOCK if cut.pieces * cut.span > BLOCK else cut.pieces * cut.span
-    in_parallel(driver, tasks(driver, at, weights, cut, selection, file_dtype, out, short), room)
+    tasks = _in_steps(slab, cut, short) if cut.steps else _in_batches(slab, cut, costs.block, short)
+    in_parallel(driver, tasks, min(costs.block, cut.pieces * cut.span))
     return not short
 
 
-def _from_mapping(
-    driver: Driver, at: Place, weights: list[int], selection: Selection, file_dtype: np.dtype[Any], out: Array
-) -> bool:
+def _from_mapping(slab: _Slab) -> bool:
     """The same where the file can be looked at as memory: numpy then picks the elements."""
+    driver, (origin, weights), selection, file_dtype, out = slab
     index, axis = selection.index, selection.axis if selection.index is not None else -1
     counts, strides = list(selection.count), [n * weight for n, weight in zip(selection.stride, weights, strict=True)]
-    first = at.begin + sum(n * weight for n, weight in zip(selection.start, weights, strict=True))
+    first = origin + sum(n * weight for n, weight in zip(selection.start, weights, strict=True))
     if index is not None:
         first += int(index[0]) * weights[axis]
         counts[axis], strides[axis] = reach(selection, axis) + 1, weights[axis]
         index = index - index[0]
-    end = first + sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + at.itemsize
+    end = first + sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + file_dtype.itemsize
     target = out.reshape(selection.count)
 
     def task(low: int, high: int) -> Callable[[Bytes], None]:
@@ -122,7 +148,7 @@ def _from_mapping(
                 target[low:high] = whole[low:high]
             elif axis:
                 target[low:high] = whole[low:high].take(index, axis)
-            elif row >= SMALL:
+            elif row >= LARGE_ROW:
                 for i, of in enumerate(index[low:high].tolist(), low):
                     target[i] = whole[of]
             else:
@@ -143,15 +169,9 @@ def _from_mapping(
     return not refused
 
 
-def _weights(at: Place, shape: tuple[int, ...]) -> list[int]:
-    """Bytes from one element to the next along each axis."""
-    weights = [math.prod(shape[axis + 1 :]) * at.itemsize for axis in range(len(shape))]
-    if at.inner:
-        weights[0] = at.record_size
-    return weights
-
-
-def _best_cut(selection: Selection, weights: list[int], itemsize: int) -> _Cut:
+def _best_cut(selection: Selection, weights: tuple[int, ...], itemsize: int, costs: Costs) -> _Cut:
+    """The cut between outer and inner axes where pieces and bytes cost least."""
+    block = costs.block
     count, stride, rank = selection.count, selection.stride, len(weights)
     span, best, least = itemsize, _Cut(rank, math.prod(count), itemsize, 0), -1
     for axis in range(rank, -1, -1):
@@ -160,11 +180,11 @@ def _best_cut(selection: Selection, weights: list[int], itemsize: int) -> _Cut:
             inside = span + reach(selection, axis) * weights[axis]
         pieces = math.prod(count[:axis])
         steps = 0
-        if inside > BLOCK:
-            if axis == rank or axis == selection.axis or span > BLOCK:
+        if inside > block:
+            if axis == rank or axis == selection.axis or span > block:
                 break
-            steps = 1 + (BLOCK - span) // (stride[axis] * weights[axis])
-        cost = pieces * (inside + PIECE * (-(-count[axis] // steps) if steps else 1))
+            steps = 1 + (block - span) // (stride[axis] * weights[axis])
+        cost = pieces * (inside + costs.piece * (-(-count[axis] // steps) if steps else 1))
         if least < 0 or cost <= least:
             best, least = _Cut(axis, pieces, inside, steps), cost
         if steps:
@@ -180,10 +200,10 @@ def reach(selection: Selection, axis: int) -> int:
     return (selection.count[axis] - 1) * selection.stride[axis]
 
 
-def _places(at: Place, weights: list[int], cut: _Cut, selection: Selection) -> Int64:
+def _places(slab: _Slab, cut: _Cut) -> Int64:
     """int64[pieces], the first byte of each piece in the file."""
-    found = np.array([at.begin], np.int64)
-    for axis, weight in enumerate(weights):
+    selection, found = slab.selection, np.array([slab.grid.origin], np.int64)
+    for axis, weight in enumerate(slab.grid.strides):
         first = selection.start[axis]
         if axis == selection.axis and selection.index is not None:
             if axis < cut.axis:
@@ -198,10 +218,9 @@ def _places(at: Place, weights: list[int], cut: _Cut, selection: Selection) -> I
     return found
 
 
-def _inside(
-    weights: list[int], cut: _Cut, selection: Selection, file_dtype: np.dtype[Any]
-) -> Callable[[Bytes, int, int], Array]:
+def _inside(slab: _Slab, cut: _Cut) -> Callable[[Bytes, int, int], Array]:
     """A function of memory, pieces in it and elements of the first inner axis: the selected elements of the pieces."""
+    selection, weights, file_dtype = slab.selection, slab.grid.strides, slab.file_dtype
     index, along = selection.index, selection.axis - cut.axis + 1
     picked = along > 0
     inner = range(cut.axis, len(weights))
@@ -216,14 +235,11 @@ def _inside(
     return view
 
 
-def _in_batches(
-    driver: Driver, at: Place, weights: list[int], cut: _Cut, selection: Selection, file_dtype: np.dtype[Any],
-    out: Array, short: list[int],
-) -> Iterator[Callable[[Bytes], None]]:  # fmt: skip
+def _in_batches(slab: _Slab, cut: _Cut, block: int, short: list[int]) -> Iterator[Callable[[Bytes], None]]:
     """As many pieces at a time as fit a block."""
-    places, view = _places(at, weights, cut, selection), _inside(weights, cut, selection, file_dtype)
-    target = out.reshape(cut.pieces, *selection.count[cut.axis :])
-    batch = max(1, BLOCK // cut.span)
+    places, view = _places(slab, cut), _inside(slab, cut)
+    target = slab.out.reshape(cut.pieces, *slab.selection.count[cut.axis :])
+    batch = max(1, block // cut.span)
 
     def task(first: int) -> Callable[[Bytes], None]:
         def run(room: Bytes) -> None:
@@ -234,7 +250,7 @@ def _in_batches(
                 extents = one_extent(int(offset[0]), n * cut.span)
             else:
                 extents = Extents(offset, np.full(n, cut.span), np.arange(n, dtype=np.int64) * cut.span)
-            if driver.read(extents, memory) < n * cut.span:
+            if slab.driver.read(extents, memory) < n * cut.span:
                 short.append(first)
             target[first : first + n] = view(memory, n, 0)
 
@@ -243,27 +259,23 @@ def _in_batches(
     return (task(first) for first in range(0, cut.pieces, batch))
 
 
-def _in_steps(
-    driver: Driver, at: Place, weights: list[int], cut: _Cut, selection: Selection, file_dtype: np.dtype[Any],
-    out: Array, short: list[int],
-) -> Iterator[Callable[[Bytes], None]]:  # fmt: skip
+def _in_steps(slab: _Slab, cut: _Cut, short: list[int]) -> Iterator[Callable[[Bytes], None]]:
     """A part of one piece at a time."""
-    places, view = _places(at, weights, cut, selection).tolist(), _inside(weights, cut, selection, file_dtype)
-    target = out.reshape(cut.pieces, *selection.count[cut.axis :])
-    step = selection.stride[cut.axis] * weights[cut.axis]
-    last = cut.span - (selection.count[cut.axis] - 1) * step
+    places, view, selection = _places(slab, cut).tolist(), _inside(slab, cut), slab.selection
+    count = selection.count[cut.axis]
+    target = slab.out.reshape(cut.pieces, *selection.count[cut.axis :])
+    step = selection.stride[cut.axis] * slab.grid.strides[cut.axis]
+    last = cut.span - (count - 1) * step
 
     def task(piece: int, first: int) -> Callable[[Bytes], None]:
         def run(room: Bytes) -> None:
-            n = min(cut.steps, selection.count[cut.axis] - first)
+            n = min(cut.steps, count - first)
             nbytes = (n - 1) * step + last
             memory = room[:nbytes]
-            if driver.read(one_extent(places[piece] + first * step, nbytes), memory) < nbytes:
+            if slab.driver.read(one_extent(places[piece] + first * step, nbytes), memory) < nbytes:
                 short.append(piece)
             target[piece, first : first + n] = view(memory, 1, n)[0]
 
         return run
 
-    return (
-        task(piece, first) for piece in range(cut.pieces) for first in range(0, selection.count[cut.axis], cut.steps)
-    )
+    return (task(piece, first) for piece in range(cut.pieces) for first in range(0, count, cut.steps))

@@ -50,12 +50,7 @@ def elements_held(session: Session, node: DatasetNode) -> int:
     at = session.disk.layout.places.get(node.uid)
     if at is None or session.posted.queue.has(node.uid) or node.uid not in session.disk.layout.header_uids:
         return size
-    room = session.disk.driver.size() - at.begin
-    if room <= 0:
-        return 0
-    if not at.inner:
-        return min(size, -(-room // at.itemsize))
-    return min(size, -(-room // max(1, at.record_size)) * at.inner)
+    return min(size, at.elements_below(session.disk.driver.size()))
 
 
 def check_width(session: Session, node: DatasetNode) -> None:

@@ -68,8 +68,7 @@ def test_every_selection_is_numpys(path: pathlib.Path, index: tuple[Any, ...], b
     with pytest.MonkeyPatch.context() as patch, pnc_vol.File(path) as f:
         wanted = {name: chosen(ds[...], index) for name, ds in f.items()}
         patch.setattr(strided, "BLOCK", block)
-        patch.setattr(strided, "PIECE", piece)
-        patch.setattr(strided, "SMALL", min(block, piece))
+        patch.setattr(strided, "costs_of", lambda driver: strided.Costs(min(block, piece), piece, block))
         for name, ds in f.items():
             found = ds[index]
             assert found.dtype == wanted[name].dtype
