@@ -25,7 +25,6 @@ from pnc_vol.api.objects import HLObject, class_of
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
-from pnc_vol.file.size_limits import check_room
 from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
 from pnc_vol.mapping.links import Hard, TypeNode
@@ -228,7 +227,7 @@ def _copy_dataset(
     made = target.defs.tree.add_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue
     )
-    check_room(target, made)
+    target.defs.check_room(made, target.disk)
     made.axes = [Axis(label=axis.label) for axis in node.axes]
     made.ignored = dict(node.ignored)
     if with_attrs:

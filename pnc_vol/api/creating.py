@@ -327,10 +327,7 @@ class Creating(HLObject, MutableMappingHDF5):
         if session.defs.version != 5 or (plan.data is not None and plan.data.size):
             try:
                 if session.defs.version != 5:
-                    # What opens files is loaded with the first file, not with the package.
-                    from pnc_vol.file.size_limits import check_room
-
-                    check_room(session, node)
+                    session.defs.check_room(node, session.disk)
                 if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
                     session.write(node, select(plan.shape or (), ()), plan.data)
             except Exception:

@@ -1,7 +1,7 @@
 """One open file: its three parts, and the operations on them.
 
 ====================  ============================================================================
-`definitions`         what is defined: the tree, and the headers made of it
+`definitions`         what is defined: the tree, the headers made of it, and the size limits of the formats
 `requests`            what is posted: the queue, posted reads, handles
 `session`             the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
 --------------------  ----------------------------------------------------------------------------
@@ -16,15 +16,12 @@
 `drain`               writing out when the queue is full
 `cancelling`          dropping what is posted
 `resizing`            datasets that get another shape
-`size_limits`         what CDF-1 and CDF-2 files can hold
 --------------------  ----------------------------------------------------------------------------
 `flushing`            the steps of a flush
-`changed_attributes`  definitions after a change of attributes alone
 `relocation`          a new layout that moves data, in a copy of the file
 `filling`             fill values where nobody wrote
 `header_update`       header, record count, name and length at the end of a flush
 `report`              what a flush did, or would do
-`gc_pause`            Python's collector of cycles, paused
 --------------------  ----------------------------------------------------------------------------
 `refreshing`          a reader takes over what a writer flushed
 `closing`             how a session ends

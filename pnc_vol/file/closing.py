@@ -31,7 +31,10 @@ def close(session: Session) -> None:
         session.disk.publish_at_flush()
         with session.comm.errors_shared():
             if session.writable:
-                composite_values.settle(session, closing=True)
+                # datasets without a name go
+                session.defs.tree.drop_loose()
+                if session.posted.ragged:
+                    composite_values.post_rows(session)
                 flush(session, durable=session.always_durable, closing=True)
             else:
                 complete_posted(session)
@@ -42,14 +45,14 @@ def close(session: Session) -> None:
             session.comm.abandon(f"{type(error).__name__}: {error}")
         elif session.writable:
             with suppress(OSError):
-                cut_what_failed(session)
+                cut_what_failed(session.comm, session.disk)
         _let_go(session, orderly=orderly, flushed=False)
         raise
     _let_go(session, orderly=True, flushed=True)
     if unread is not None:
         raise unread
     if session.always_durable:
-        check_durable(session)
+        check_durable(session.disk)
 
 
 def _read_last(session: Session) -> OSError | None:

@@ -1,16 +1,37 @@
 """The definitions of an open file: its objects and attributes, and the header that they make.
 
-Knows: the tree, headers without begins. Does not know: what is on disk, requests.
+Knows: the tree, headers, the layout in force. Does not know: requests, ranks, how a header gets into the file.
+
+Rules
+-----
+1. The header is made in two steps: without begins (`flatten`), which ranks compare, and with begins (`lay_out`). Both
+   are kept until something changes.
+2. The cost of a change of attributes follows what changed, not what is there. What comes of it is the same as if all
+   had been made anew; where that is not sure, all is made anew.
+3. What is posted can be written: the size limits of CDF-1 and CDF-2 are checked when something is defined. Below some
+   size everything fits; above it, the header is laid out as a flush would do it.
 """
 
 from __future__ import annotations
 
+from math import prod
+
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.format.encode import header_size
+from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
+from pnc_vol.format.placing import first_begin
 from pnc_vol.format.sizes import data_end, record_vars
-from pnc_vol.mapping.flatten import Flat, numrecs_of
-from pnc_vol.mapping.tree import Tree
+from pnc_vol.layout.base import Layout
+from pnc_vol.mapping.flatten import Flat, numrecs_of, to_header, with_new_attributes
+from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["Definitions"]
+
+_LEAST_RESERVE = 4096
+
+_SURELY = 1 << 30
+"""Bytes that every version can hold, whatever variables they are in."""
 
 
 class Definitions:
@@ -21,12 +42,12 @@ class Definitions:
     tree : Tree
     version : int, 1, 2 or 5: the CDF format.
     flat : Flat or None, the tree as a header without begins, as it was at `flat_version` of the tree.
-    laid_out : (Flat, Header) or None, the same with begins.
+    with_begins : (Flat, Header) or None, the same with begins.
     flushed_version : int, the version of the tree that the file has.
     widened : dict of int to int
         Strings that grew, here or elsewhere, by uid: the width in bytes that all ranks know.
     size_used : int
-        Bytes of what is defined, or was; below 0 until they are counted, see `size_limits`.
+        Bytes of what is defined, or was; below 0 until they are counted, see `check_room`.
     ordered_by_place, drain_agreed : bool
         Whether the datasets are in the order that a drain gave them, and whether all ranks know of the drain.
     """
@@ -36,12 +57,12 @@ class Definitions:
         "flat",
         "flat_version",
         "flushed_version",
-        "laid_out",
         "ordered_by_place",
         "size_used",
         "tree",
         "version",
         "widened",
+        "with_begins",
     )
 
     def __init__(self, tree: Tree, version: int) -> None:
@@ -49,44 +70,170 @@ class Definitions:
         self.version = version
         self.flat: Flat | None = None
         self.flat_version = self.size_used = -1
-        self.laid_out: tuple[Flat, Header] | None = None
+        self.with_begins: tuple[Flat, Header] | None = None
         self.flushed_version = tree.version
         self.widened: dict[int, int] = {}
         self.ordered_by_place = self.drain_agreed = False
 
     def flushed(self, header: Header) -> None:
         """The file has the definitions as they are now, under this header."""
-        self.tree.records = header.numrecs if record_vars(header) else 0
+        self.tree.records = header.numrecs if header.numrecs and record_vars(header) else 0
         self.flushed_version = self.tree.version
 
-    def settle_order(self) -> None:
+    def note_agreed(self) -> None:
         """All ranks know the order and the widths of what is defined: a layout is in force that has them."""
         self.tree.history.clear()
         self.widened.clear()
         self.ordered_by_place = self.drain_agreed = False
 
-    def note_order(self) -> None:
-        """The datasets stand in the order that a drain gave them."""
-        self.ordered_by_place = True
-
     def note_drain(self) -> None:
         """All ranks know that there was a drain."""
         self.drain_agreed = True
 
-    def keep_flat(self, flat: Flat) -> None:
-        """Keep the header without begins until something changes."""
-        self.flat, self.flat_version, self.tree.changed = flat, self.tree.version, set()
+    # ------------------------------------------------------------------------------------------ the header
 
-    def keep_header(self, flat: Flat, header: Header) -> None:
-        """Keep the header with begins until something changes."""
-        self.laid_out = flat, header
+    def flatten(self, layout: Layout, *, common: bool) -> Flat:
+        """The definitions as a header without begins.
 
-    def count_bytes(self, nbytes: int, stored: Header) -> int:
-        """Count a new dataset; the bytes of all that is defined, or was."""
+        Parameters
+        ----------
+        layout : Layout, the one in force.
+        common : bool
+            As all ranks know them before they agreed, because the digest of the definitions must not depend on what one
+            rank posted: strings that grew here count with their old width, and what was drained here keeps its turn,
+            until all ranks know of the drain.
+
+        Raises
+        ------
+        DefinitionError
+            The version cannot hold them.
+        """
+        tree = self.tree
+        if layout.drained and not self.ordered_by_place and (not common or self.drain_agreed):
+            self._order_by_place(layout)
+        if common and self.widened:
+            return self.make_header(common=True)
+        if self.flat is None or self.flat_version != tree.version:
+            self.flat = self._with_new_attributes(layout) or self.make_header()
+            self.flat_version, tree.changed = tree.version, set()
+        return self.flat
+
+    def _order_by_place(self, layout: Layout) -> None:
+        """Let the datasets stand in the order in which a drain gave them their places."""
+        tree = self.tree
+        _, uids = layout.with_early_places(tree)
+        ordered = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets} | tree.datasets
+        if list(ordered) != list(tree.datasets):
+            tree.datasets = ordered
+            tree.touch()
+        self.ordered_by_place = True
+
+    def make_header(self, *, common: bool = False) -> Flat:
+        """The header without begins, made of the whole tree and not kept; see `flatten`.
+
+        Raises
+        ------
+        DefinitionError
+            The version cannot hold it.
+        """
+        tree = self.tree
+        grown = {uid: tree.datasets[uid].element for uid in self.widened if uid in tree.datasets} if common else {}
+        try:
+            for uid, element in grown.items():
+                tree.datasets[uid].element = element.widened(self.widened[uid])
+            flat = to_header(tree, version=self.version)
+        finally:
+            for uid, element in grown.items():
+                tree.datasets[uid].element = element
+        flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
+        check_limits(flat.header)
+        return flat
+
+    def _with_new_attributes(self, layout: Layout) -> Flat | None:
+        """The header from that of the flush before, with begins if they are the same; None if more has changed.
+
+        Where no variable changed but in its attributes, and the header is still as long as its region or shorter, all
+        variables lie where they lay.
+        """
+        old, changed = self.flat, self.tree.changed
+        new = None if old is None or changed is None else with_new_attributes(old, self.tree, changed)
+        known, there = self.with_begins, layout.header
+        if (
+            old is not None
+            and new is not None
+            and known is not None
+            and known[0] is old
+            and not layout.drained
+            and there.vars is known[1].vars
+        ):
+            region = first_begin(there)
+            if region is not None and header_size(new.header) <= region:
+                triples = zip(there.vars, old.header.vars, new.header.vars, strict=True)
+                made = tuple(var if b is a else var._replace(attrs=b.attrs) for var, a, b in triples)
+                layout.same_places_header = new.header.with_vars(made)
+                self.with_begins = new, layout.same_places_header
+        return new
+
+    def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:
+        """The header with begins: what the file's header will be.
+
+        Raises
+        ------
+        DefinitionError
+            It cannot be laid out.
+        """
+        known, layout = self.with_begins, disk.layout
+        if known is not None and known[0] is flat and not layout.drained:
+            return known[1]
+        size, reserve = header_size(flat.header), layout.options.header_reserve
+        if reserve is None:
+            reserve = 0 if closing else max(_LEAST_RESERVE, size)
+        # Never where a longer header was: its bytes would be read as data.
+        least = max(size + reserve, len(disk.header_bytes))
+        header = layout.with_begins(flat.header, flat.uids, self.tree, reserve=max(reserve, size), least=least)
+        self.with_begins = flat, header
+        return header
+
+    def next_layout(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Layout:
+        """The layout that the header of a flush has; the one in force if that is the same.
+
+        Raises
+        ------
+        DefinitionError
+            It cannot be laid out.
+        """
+        header, layout = self.lay_out(flat, disk, closing=closing), disk.layout
+        if header is layout.header and not layout.drained:
+            return layout
+        return layout.successor(header, flat.uids, self.tree.datasets)
+
+    # ------------------------------------------------------------------------------------- size limits
+
+    def check_room(self, node: DatasetNode, disk: StoredFile) -> None:
+        """Refuse a dataset, already in the tree, that the file's version cannot hold together with the others.
+
+        Raises
+        ------
+        DefinitionError
+            Naming the variable that is too large or would begin too far, and the version that could hold it.
+        """
+        if self.version == 5:
+            return
         if self.size_used < 0:
-            self.size_used = data_end(stored) if stored.vars else 0
-        self.size_used += nbytes
-        return self.size_used
+            self.size_used = data_end(disk.header) if disk.header.vars else 0
+        self.size_used += _nbytes(node)
+        if self.size_used >= _SURELY:
+            self.lay_out(self.make_header(), disk)
+
+    def check_records(self, node: DatasetNode, records: int) -> None:
+        """Refuse more records than the file's version can count.
+
+        Raises
+        ------
+        DefinitionError
+        """
+        if self.version != 5:
+            check_length(f"{node.path} with {records} records: the record dimension", records, self.version)
 
     @property
     def dirty(self) -> bool:
@@ -97,3 +244,10 @@ class Definitions:
     def numrecs(self) -> int:
         """Records of the file, those not flushed yet included."""
         return numrecs_of(self.tree)
+
+
+def _nbytes(node: DatasetNode) -> int:
+    """Bytes of a dataset, of one record if it has records."""
+    shape = (node.shape or ())[1 if node.is_record else 0 :]
+    own = 0 if node.parts else prod(shape) * node.element.itemsize
+    return own + sum(_nbytes(part) for part in node.parts.values())

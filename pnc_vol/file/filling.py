@@ -6,31 +6,42 @@ Knows: layouts, fill values, the ranks that share the writing. Does not know: re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
+from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.file.session import Session
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
-from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["fill"]
 
 _FILL_BYTES = 1 << 20
 
 
-def fill(session: Session, target: Layout, driver: Driver, lost: LostRecords, *, only_lost: bool = False) -> None:
+def fill(
+    comm: Comm,
+    tree: Tree,
+    placed: Layout,
+    target: Layout,
+    driver: Driver,
+    lost: LostRecords,
+    *,
+    only_lost: bool = False,
+) -> None:
     """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
 
+    Parameters
+    ----------
+    placed, target : Layout, the one in force and the next one.
+    driver : Driver, of the file in which `target` will be in force.
     lost : records that variables were left with, before others came again; see `Layout.lost_records`.
     only_lost : bool, the rest was done before.
     """
-    tree, placed = session.defs.tree, session.disk.layout
     records = target.header.numrecs
-    tasks: list[Callable[[], None]] = []
     if (
         target.unwritten_reads_zero
         and not target.stale_gaps
@@ -39,6 +50,7 @@ def fill(session: Session, target: Layout, driver: Driver, lost: LostRecords, *,
     ):
         # All that was not written reads as zero, as it should.
         return
+    tasks: list[Callable[[], None]] = []
     for uid in lost if only_lost else target.uids:
         node = tree.datasets[uid]
         pattern = node.fillvalue
@@ -62,15 +74,10 @@ def fill(session: Session, target: Layout, driver: Driver, lost: LostRecords, *,
         elif not old and not (pattern is None and placed.has_early_place(uid)):
             nelems = 1 if node.is_placeholder else math.prod(node.shape or ())
             tasks.append(_fill_task(driver, node, at, nelems, 0, 1))
-    if not tasks:
-        return
-    _run(tasks[session.comm.rank :: session.comm.size])
-    session.comm.exchange("flush fill")
-
-
-def _run(tasks: Iterable[Callable[[], None]]) -> None:
-    for task in tasks:
-        task()
+    if tasks:
+        for task in tasks[comm.rank :: comm.size]:
+            task()
+        comm.exchange("flush fill")
 
 
 def _fill_task(

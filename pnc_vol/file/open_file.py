@@ -11,8 +11,10 @@ Rules
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
@@ -26,7 +28,6 @@ from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.drain import drain, write_out
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
-from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.reads import composite_values, contiguous, fetch
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
@@ -38,6 +39,29 @@ from pnc_vol.options import Options
 from pnc_vol.queue.request import Request, as_out
 
 __all__ = ["OpenFile", "open_session", "open_shared"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _without_collector(function: Callable[P, R]) -> Callable[P, R]:
+    """Pause Python's collector of cycles, which looks at all objects again and again while their number grows.
+
+    Opening and flushing make very many small objects and no cycles: for headers of 10^5 variables the collector takes a
+    third of the time.
+    """
+
+    @wraps(function)
+    def paused(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not gc.isenabled():
+            return function(*args, **kwargs)
+        gc.disable()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return paused
 
 
 class OpenFile(Session):
@@ -158,24 +182,27 @@ class OpenFile(Session):
         """Make room in memory; never waits for a rank. See `drain.drain`."""
         drain(self)
 
+    @_without_collector
     def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
         """Carry out all that is posted (collective). See `flush.flush`."""
         close_forgotten()
         with self.lock:
             self.check_open()
-            if self.writable:
-                with self.comm.errors_shared():
-                    composite_values.settle(self)
-                try:
-                    with self.comm.errors_shared():
-                        flush(self, durable=self.always_durable if durable is None else durable, what=what)
-                finally:
-                    composite_values.settled(self)
-            else:
+            if not self.writable:
                 fetch.complete_posted(self)
+                return
+            with self.comm.errors_shared():
+                if self.posted.ragged:
+                    composite_values.post_rows(self)
+                try:
+                    flush(self, durable=self.always_durable if durable is None else durable, what=what)
+                finally:
+                    if self.posted.rows_before:
+                        composite_values.keep_unflushed(self)
 
     # --------------------------------------------------------------------------------------- closing
 
+    @_without_collector
     def close(self) -> None:
         """Flush and let go of the file (collective); a second call does nothing.
 
@@ -205,12 +232,12 @@ class OpenFile(Session):
         told = {
             "bytes_spilled": self.posted.queue.spilled_bytes,
             "driver": self.disk.driver.statistics(),
-            "last_flush": self.last_flush,
+            "last_flush": self.posted.last_flush,
         }
         return {**self.counts, **self.transport.statistics(), **told}
 
 
-@without_collector
+@_without_collector
 def open_session(
     path: str | None,
     mode: str,

@@ -26,7 +26,6 @@ from pnc_vol.drivers.stack import stack_capabilities
 from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarning
 from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.finding import Found, Mine, find
-from pnc_vol.file.gc_pause import without_collector
 from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
@@ -91,7 +90,6 @@ class Opened:
     collective: bool
 
 
-@without_collector
 def open_file(
     path: str | None,
     mode: str,

@@ -11,7 +11,7 @@ layout that would, in any byte, is made in a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -28,8 +28,9 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
 from pnc_vol.file.session import Session
 from pnc_vol.layout.base import Layout, LostRecords
+from pnc_vol.mapping.tree import Tree
 
-__all__ = ["Copy", "drop_copy", "moved", "replaces_live", "use_copy"]
+__all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
 _BLOCK = 8 << 20
 
@@ -37,70 +38,85 @@ _BLOCK = 8 << 20
 class Copy(NamedTuple):
     """A file that a new layout is made in.
 
-    driver : Driver
     location : Location or None, as of `StoredFile`.
+    driver : Driver
     """
 
-    driver: Driver
     location: Location | None
+    driver: Driver
 
 
-def moved(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
+def copied(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
     """A new file with the data where the new layout has it; None if nothing has to move (collective).
 
     lost : what datasets lost since the last flush; see `Layout.lost_records`.
     """
-    layout, tree = session.disk.layout, session.defs.tree
-    if (target is layout and not lost) or not layout.with_early_places(tree)[0].vars:
+    disk, tree, comm = session.disk, session.defs.tree, session.comm
+    layout = disk.layout
+    if not layout.with_early_places(tree)[0].vars:
         return None
     stays = layout.same_places(target) or not layout.needs_move(target, tree)
-    if stays and not _harms(session, target, lost):
+    if stays and not _harms(tree, disk, target, lost):
         return None
     if not layout.relocates:
-        raise session.comm.on_all(
+        raise comm.on_all(
             DefinitionError(
-                f"{session.disk.path}: these changes of definitions need data to be moved, which the layout "
+                f"{disk.path}: these changes of definitions need data to be moved, which the layout "
                 f"{layout.name!r} cannot do; write the datasets to a new file"
             )
         )
-    copy = _open_copy(session)
-    comm = session.comm
+    copy = Copy(None, memory_copy(session)) if disk.location is None else Copy(*open_copy(session))
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
             found = layout.moves(target, tree)
-            _copy(session.disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
+            _copy(disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
             comm.exchange("flush move")
     except BaseException:
-        drop_copy(comm, copy)
+        _drop(comm, copy)
         raise
     target.unwritten_reads_zero, target.stale_gaps = True, False
     session.counts["moves"] += 1
     return copy
 
 
-def replaces_live(session: Session, uids: tuple[int, ...]) -> bool:
+def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, fill: Callable[[Driver], None]) -> None:
+    """Fill the copy, and work on it from now on (collective); it is dropped on all ranks if that fails on one."""
+    try:
+        with comm.errors_shared():
+            fill(copy.driver)
+    except BaseException:
+        _drop(comm, copy)
+        raise
+    disk.note_no_header()
+    if disk.location is None:
+        if not disk.driver.replace_with(copy.driver):
+            disk.use_file(StagedDriver(disk.driver, copy.driver), None)
+        return
+    left, old = disk.driver, disk.location
+    disk.use_file(copy.driver, copy.location)
+    with suppress(OSError):
+        # All that was written there has been read back already.
+        left.close()
+    if comm.rank == 0:
+        old.discard()
+
+
+def replaces_live(disk: StoredFile, uids: tuple[int, ...]) -> bool:
     """Whether a variable of the header in the file is none of `uids`: deleted, or replaced by one of another layout."""
-    return session.disk.uids is not uids and not set(session.disk.uids) <= set(uids)
+    return disk.uids is not uids and not set(disk.uids) <= set(uids)
 
 
-def _harms(session: Session, target: Layout, lost: LostRecords) -> bool:
+def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> bool:
     """Whether live data would be overwritten if `target` were written into the file as it is."""
-    if not session.disk.at_stake:
+    if not disk.at_stake:
         return False
-    if any(first < min(live, wanted) for first, live, wanted in _regrown(session, lost)):
-        return True
-    return replaces_live(session, target.uids) and session.disk.layout.overwrites(
-        session.disk.header, session.disk.uids, target
-    )
-
-
-def _regrown(session: Session, lost: LostRecords) -> Iterator[tuple[int, int, int]]:
-    """Of datasets that lost records: the first one lost, the live ones, and those that there are now."""
     for uid, (first, live) in lost.items():
-        node = session.defs.tree.datasets.get(uid)
-        if node is not None and node.shape:
-            yield first, live, node.shape[0]
+        node = tree.datasets.get(uid)
+        # records that the dataset lost, the header in the file counts, and the dataset has again
+        if node is not None and node.shape and first < min(live, node.shape[0]):
+            return True
+    return replaces_live(disk, target.uids) and disk.layout.overwrites(disk.header, disk.uids, target)
 
 
 def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
@@ -117,33 +133,9 @@ def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int)
         target.write(Extents(block.place, block.length, packed), part)
 
 
-def _open_copy(session: Session) -> Copy:
-    """A new file that will take this one's place (collective)."""
-    if session.disk.location is None:
-        return Copy(memory_copy(session), None)
-    location, driver = open_copy(session)
-    return Copy(driver, location)
-
-
-def drop_copy(comm: Comm, copy: Copy) -> None:
+def _drop(comm: Comm, copy: Copy) -> None:
     """Forget the copy: it could not be made."""
     with suppress(OSError):
         copy.driver.close()
     if copy.location is not None and comm.rank == 0:
         copy.location.discard()
-
-
-def use_copy(disk: StoredFile, comm: Comm, copy: Copy) -> None:
-    """Work on the copy from now on."""
-    disk.note_no_header()
-    if disk.location is None:
-        if not disk.driver.replace_with(copy.driver):
-            disk.use_file(StagedDriver(disk.driver, copy.driver), None)
-        return
-    left, old = disk.driver, disk.location
-    disk.use_file(copy.driver, copy.location)
-    with suppress(OSError):
-        # All that was written there has been read back already.
-        left.close()
-    if old is not None and comm.rank == 0:
-        old.discard()

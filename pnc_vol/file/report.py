@@ -11,7 +11,6 @@ from typing import NamedTuple
 from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
-from pnc_vol.mapping.flatten import to_header
 
 __all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]
 
@@ -62,16 +61,14 @@ class FlushPlan(FlushReport):
 
 def planned(session: Session) -> FlushPlan:
     """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
-    from pnc_vol.file.flushing import laid_out
-
-    flat = to_header(session.defs.tree, version=session.defs.version)
-    header = laid_out(session, flat, closing=False)
-    target = session.disk.layout.successor(header, flat.uids, session.defs.tree.datasets)
+    defs, disk = session.defs, session.disk
+    flat = defs.make_header()
+    target = defs.next_layout(flat, disk)
     planner = Planner(target.maps, target.affine)
     writes = tuple(plan for batch in session.posted.queue.batches() for plan in planner.plans(batch) if plan.requests)
-    requests = session.posted.next_number - session.posted.first_number
     runs, extents = sum(plan.requests for plan in writes), sum(len(plan.extents.offset) for plan in writes)
     nbytes = sum(plan.extents.nbytes for plan in writes)
-    made = FlushPlan(session.disk.path, requests, runs, extents, nbytes, 0, "", {})
+    requests = session.posted.next_number - session.posted.first_number
+    made = FlushPlan(disk.path, requests, runs, extents, nbytes, 0, "", {})
     made.writes = writes
     return made

@@ -6,6 +6,7 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import numpy.typing as npt
 
 from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.one_run import one_run
+from pnc_vol.flush.execute import Executed
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import posted
+from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
 
@@ -41,6 +43,7 @@ class Posted:
     rows_before : dict of uid to (DatasetNode, ...)
         The rows of those that are not in the file yet as it has them, for `cancel`.
     at_once : bool, writes are carried out when they are posted: MPI's atomic mode.
+    last_flush : dict or None, the last `FlushReport`, by name.
     """
 
     __slots__ = (
@@ -49,6 +52,7 @@ class Posted:
         "first_number",
         "handles",
         "kept",
+        "last_flush",
         "next_number",
         "queue",
         "ragged",
@@ -64,6 +68,7 @@ class Posted:
         self.handles: dict[int, Request] = {}
         self.kept: set[int] = set()
         self.at_once = False
+        self.last_flush: dict[str, Any] | None = None
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
 
@@ -110,15 +115,30 @@ class Posted:
         self.next_number += 1
         return self.next_number - 1
 
-    def uids(self) -> set[int]:
-        """Variables that have posted rows."""
-        return {uid for batch in self.queue.batches() for uid in batch.uids()}
+    def without_deleted(self, batches: list[Batch], datasets: Mapping[int, DatasetNode]) -> list[Batch]:
+        """The batches without the rows of variables that are none of `datasets` any more; these are dropped."""
+        deleted = {uid for batch in batches for uid in batch.uids()} - datasets.keys()
+        if not deleted:
+            return batches
+        self.queue.forget(deleted)
+        return self.queue.batches()
 
-    def count_flushed(self) -> int:
-        """Requests that were posted since this was asked last."""
-        count = self.next_number - self.first_number
+    def note_written(self, done: Executed) -> None:
+        """Keep what was not written, and tell the handles of writes what became of them."""
+        self.queue.replace(done.left)
+        if self.handles:
+            failed = {request: error for (request, _), error in sorted(done.failed.items(), key=lambda item: item[0])}
+            waiting = posted(done.left)
+            for number, handle in list(self.handles.items()):
+                if number in failed:
+                    handle._fail(failed[number])
+                elif handle.kind == "write" and number not in waiting:
+                    self.handles.pop(number)._complete()
+
+    def note_flush(self, report: dict[str, Any]) -> None:
+        """A flush was done; keep the report of it."""
+        self.last_flush = report
         self.first_number = self.next_number
-        return count
 
     def drop(self, numbers: set[int]) -> None:
         """Forget requests that were cancelled."""

@@ -23,7 +23,6 @@ from pnc_vol.file import post
 from pnc_vol.file.reads import composite_values
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
-from pnc_vol.file.size_limits import check_records, check_room
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -63,7 +62,7 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
 def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
     """Give a record dataset another number of records."""
     old, new = (node.shape or (0,))[0], shape[0]
-    check_records(session, node, new)
+    session.defs.check_records(node, new)
     if new < old:
         complete_posted(session)
         count = new * math.prod(shape[1:])
@@ -99,7 +98,7 @@ def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:
     tree.history.append(node)
     tree.touch()
     try:
-        check_room(session, node)
+        session.defs.check_room(node, session.disk)
         if session.comm.rank == 0:
             _copy(session, before, node)
     except BaseException:

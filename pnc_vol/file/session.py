@@ -61,9 +61,10 @@ class Session(ABC):
     writable : bool
         Whether the session writes; a handle that was opened for reading does not, see `registry`.
     counts : dict of str to float, what was done since the file was opened, by name.
-    last_flush : dict or None, the last `FlushReport`, by name.
     closed : bool
     forked : bool, True in a child of the process that opened the file.
+    always_durable : bool
+        Whether each flush is to be durable; a log on stable storage is begun anew when the file is there too.
     swmr : bool, whether a handle said that others read the file while it is written; see `start_swmr`.
     """
 
@@ -87,15 +88,10 @@ class Session(ABC):
             comm, options, collective=disk.collective, call_cost=disk.driver.capabilities.call_cost
         )
         self.writable = writable
+        self.always_durable = options.durable or (posted.queue.logged and options.burst_buf_sync != "none")
         self.counts: defaultdict[str, float] = defaultdict(int)
-        self.last_flush: dict[str, Any] | None = None
         self.closed = self.forked = self.swmr = False
         _open.add(self)
-
-    @property
-    def always_durable(self) -> bool:
-        """True if each flush is to be durable; a log on stable storage is begun anew when the file is there too."""
-        return self.options.durable or (self.posted.queue.logged and self.options.burst_buf_sync != "none")
 
     def check_open(self) -> None:
         """Raise if the file cannot be used any more.
@@ -118,10 +114,6 @@ class Session(ABC):
     def mark_closed(self) -> None:
         """The file cannot be used any more."""
         self.closed = True
-
-    def note_flush(self, done: dict[str, Any]) -> None:
-        """Keep the report of the last flush."""
-        self.last_flush = done
 
     def start_swmr(self) -> None:
         """Note that others read the file while it is written, which changes nothing; see `File.swmr_mode`."""

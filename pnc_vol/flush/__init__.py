@@ -8,6 +8,7 @@ Knows: batches, layouts, drivers, a communicator. Does not know: names, headers 
 `stream`              large writes and reads in blocks, conversion and system calls in two threads
 `data_sieving`        dense small writes as reads and writes of the blocks that cover them
 `agree`               what ranks exchange at a flush
+`failures`             which requests failed, and the error that says so
 `differences`         which definitions differ between ranks, for the message
 `transport`           how ranks write: each alone, by MPI-IO's collective calls, or two-phase
 `two_phase`           small pieces of many ranks, written by few ranks in few large calls

@@ -16,21 +16,18 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass
 
 from pnc_vol.comm import Comm
-from pnc_vol.errors import RequestFailure
 from pnc_vol.flush.differences import Entry, raise_difference
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import LostRecords
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "digest", "share_failures"]
+__all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "digest"]
 
 _STATE = struct.Struct("<16s5?7q")
-_MOST_FAILURES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,16 @@ class Agreement:
 
     drained : bool, some rank wrote data before the flush.
     widened : bool, a string of varying length grew on some rank.
-    records : int, records that may hold data.
-    runs, nbytes : int, the largest number of posted runs and bytes of any rank.
-    batches : int, the largest number of batches of any rank.
-    rounds : int, the largest number of writes of any rank, if it makes them together with others.
-    transport : int, how ranks are to write, see `transport`.
-    aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
     changed : bool, some rank's definitions changed.
     unknown_bytes : bool, some rank knows of bytes in the file that do not read as zero.
     lost : bool, a dataset lost records on some rank.
+    records : int, records that may hold data.
+    batches : int, the largest number of batches of any rank.
+    runs, nbytes : int, the largest number of posted runs and bytes of any rank; these and what follows are 0 for a
+        single rank, which has no choice of transport.
+    rounds : int, the largest number of writes of any rank, if it makes them together with others.
+    transport : int, how ranks are to write, see `transport`.
+    aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
     """
 
     drained: bool
@@ -56,12 +54,12 @@ class Agreement:
     unknown_bytes: bool
     lost: bool
     records: int
-    runs: int
-    nbytes: int
     batches: int
-    rounds: int
-    transport: int
-    aggregators: int
+    runs: int = 0
+    nbytes: int = 0
+    rounds: int = 0
+    transport: int = 0
+    aggregators: int = 0
 
 
 def digest(header: Header) -> bytes:
@@ -97,29 +95,11 @@ def agree(
     DefinitionMismatchError
         Ranks defined different things.
     """
-    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, _packed(mine, definitions))]
+    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, _STATE.pack(definitions, *astuple(mine)))]
     if len({state[0] for state in all_states}) > 1:
         raise_difference(comm, describe())
     columns = list(zip(*all_states, strict=True))
     return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
-
-
-def _packed(mine: Agreement, definitions: bytes) -> bytes:
-    return _STATE.pack(
-        definitions,
-        mine.drained,
-        mine.widened,
-        mine.changed,
-        mine.unknown_bytes,
-        mine.lost,
-        mine.records,
-        mine.runs,
-        mine.nbytes,
-        mine.batches,
-        mine.rounds,
-        mine.transport,
-        mine.aggregators,
-    )
 
 
 def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
@@ -155,15 +135,3 @@ def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> Lo
             least, most = found.get(uids[i], (first, live))
             found[uids[i]] = min(first, least), max(live, most)
     return found
-
-
-def share_failures(
-    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int
-) -> tuple[list[RequestFailure], int]:
-    """All failed requests of all ranks, and the first record that one of them should have written (collective)."""
-    if comm.size == 1:
-        return list(failures), lowest_record
-    mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
-    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode())]
-    every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
-    return every, min(t["record"] for t in told)

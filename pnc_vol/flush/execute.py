@@ -34,7 +34,7 @@ from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
 from pnc_vol.queue.run_lists import MOST_RUNS
 
-__all__ = ["Carried", "Planner", "Write", "carry", "meeting", "rounds_of"]
+__all__ = ["Executed", "Planner", "Write", "equal_rounds", "execute", "rounds_of"]
 
 Bytes = npt.NDArray[np.uint8]
 Write = Callable[[Extents, Bytes], None]
@@ -46,11 +46,13 @@ _NO_PLAN = Plan(Extents(*np.empty((3, 0), np.int64)), 0, 0, 0)
 
 
 @dataclass(slots=True)
-class Carried:
-    """What came of some batches.
+class Executed:
+    """What became of some batches.
 
     failed : dict of (request, uid) to the error.
     left : list of Batch, what stays in the queue.
+    requests, extents, nbytes : int, posted runs that were written, extents that they became, and bytes of these.
+    rounds : int, writes that ranks made together.
     """
 
     failed: dict[tuple[int, int], OSError] = field(default_factory=dict)
@@ -58,9 +60,10 @@ class Carried:
     requests: int = 0
     extents: int = 0
     nbytes: int = 0
+    rounds: int = 0
 
 
-class _Over(Exception):
+class _FailedOnAll(Exception):
     """All ranks raised `error` out of a write: none makes another one."""
 
     def __init__(self, error: Exception) -> None:
@@ -68,7 +71,7 @@ class _Over(Exception):
 
 
 @contextmanager
-def meeting(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
+def equal_rounds(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
     """`rounds` collective writes: a rank that makes fewer, as it has less or fails, makes empty ones at the end.
 
     An error that all ranks raise out of a write ends it on all of them; no request is blamed for it.
@@ -77,44 +80,44 @@ def meeting(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
     --------
     ::
 
-        with meeting(comm, together, agreed.rounds) as write:
-            carry(batches, maps, driver, room, write=write)
+        with equal_rounds(comm, together, agreed.rounds) as write:
+            execute(batches, maps, driver, write)
     """
-    met = 0
+    made = 0
 
     def once(extents: Extents, memory: Bytes) -> None:
-        nonlocal met
-        met += 1
+        nonlocal made
+        made += 1
         try:
             write(extents, memory)
         except Exception as error:
             if comm.size > 1 and (comm.in_step(error) or isinstance(error, RankError)):
-                raise _Over(error) from error
+                raise _FailedOnAll(error) from error
             raise
 
     failure: BaseException | None = None
     try:
         try:
             yield once
-        except _Over:
+        except _FailedOnAll:
             raise
         except BaseException as error:
             failure = error
-        while met < rounds:
+        while made < rounds:
             try:
                 once(_NO_PLAN.extents, _NO_BYTES)
-            except _Over:
+            except _FailedOnAll:
                 raise
             except Exception as error:
                 failure = failure or error
-    except _Over as over:
-        failure = over.error
+    except _FailedOnAll as failed:
+        failure = failed.error
     if failure is not None:
         raise failure
 
 
 def rounds_of(batches: list[Batch]) -> int:
-    """Writes that `carry` makes at most, if all variables have a place."""
+    """Writes that `execute` makes at most, if all variables have a place."""
     counted = [batch for batch in batches if not batch.streamed]
     return sum(1 if _in_one(batch) is not None else len(_groups(batch, batch.uids())) for batch in counted)
 
@@ -147,16 +150,16 @@ class Planner:
 
     def plans(self, batch: Batch) -> Iterator[Plan]:
         """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
+        tables = _in_one(batch)
+        if tables is not None and self.affine and self.maps.keys() >= set(tables.uids):
+            plan = Plan.at_once(cast(Places, self.maps).table(tables.uids), tables)
+            if plan is not None:
+                yield plan
+                return
         uids = [uid for uid in batch.uids() if uid in self.maps]
         if batch.streamed:
             yield from (self._streamed(uid, batch.rows(uid)) for uid in uids)
             return
-        tables = _in_one(batch)
-        if tables is not None and self.affine and len(uids) == len(tables):
-            plan = Plan.at_once(cast(Places, self.maps).table(uids), tables)
-            if plan is not None:
-                yield plan
-                return
         for group in _groups(batch, uids):
             yield from self._group([(uid, batch.items(uid)[i]) for uid, i in group])
 
@@ -197,15 +200,9 @@ def _all_even(items: list[tuple[int, Item]], maps: Mapping[int, ElementMap]) -> 
     return bool((np.concatenate(tables)[:, 4] == np.repeat(widths, counts)).all())
 
 
-def carry(
-    batches: list[Batch],
-    maps: Mapping[int, ElementMap],
-    driver: Driver,
-    room: Bytes,
-    *,
-    write: Write | None = None,
-    affine: bool = True,
-) -> Carried:
+def execute(
+    batches: list[Batch], maps: Mapping[int, ElementMap], driver: Driver, write: Write, *, affine: bool = True
+) -> Executed:
     """Write the rows of all variables that have a place; the others stay.
 
     Parameters
@@ -213,23 +210,24 @@ def carry(
     batches : list of Batch, in the order of posting.
     maps : mapping of uid to ElementMap, of the variables to write.
     driver : Driver
-    room : uint8[n], memory for a batch that is not in memory.
-    write : function of extents and memory, optional
-        What is left to a `meeting`; called `rounds_of` times at most.
+    write : function of extents and memory
+        Writes what may be written together with other ranks; called `rounds_of` times at most.
     affine : bool, `maps` is a `Places`.
 
     Returns
     -------
-    Carried
+    Executed
     """
-    result = Carried()
-    work = _Work(Planner(maps, affine), driver, write or driver.write, room, result)
+    result = Executed()
+    # for batches that are not in memory
+    room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
+    work = _Work(Planner(maps, affine), driver, write, room, result)
     held: dict[int, Rows] = {}
     for batch in batches:
-        uids = batch.uids()
-        mine = [uid for uid in uids if uid in maps]
         failed = work.done(batch)
         result.failed.update(failed)
+        uids = batch.uids()
+        mine = [uid for uid in uids if uid in maps]
         if not failed and not held and len(mine) == len(uids):
             continue
         changed: dict[int, Rows] = {}
@@ -276,7 +274,7 @@ class _Work:
     driver: Driver
     write: Write
     room: Bytes
-    result: Carried
+    result: Executed
 
     def done(self, batch: Batch) -> Failed:
         """Write a batch, one plan after the other; the errors of requests that failed, by (request, uid)."""
@@ -296,7 +294,7 @@ class _Work:
             else:
                 self.result.requests += plan.requests
                 self.result.extents += len(plan.extents.offset)
-                self.result.nbytes += plan.extents.nbytes
+                self.result.nbytes += int(plan.extents.length.sum())
         return failed
 
     def by_itself(self, batch: Batch, plan: Plan) -> None:

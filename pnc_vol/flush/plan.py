@@ -14,7 +14,8 @@ import numpy as np
 
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs
-from pnc_vol.layout.places import ElementMap, Place, extents_of_rows, place_rows, table_of
+from pnc_vol.extents.place import place_many
+from pnc_vol.layout.places import ElementMap, Place, extents_of_rows, table_of
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
 
 __all__ = ["Plan", "Relative", "unmerged"]
@@ -99,9 +100,9 @@ class Plan:
             where = np.repeat(where, tables.counts, axis=0)
         if not np.array_equal(rows[:, 4], where[:, 1]):
             return None
-        offset, nbytes = place_rows(where, rows[:, 1], rows[:, 2])
+        offset, nbytes = place_many(*where.T, rows[:, 1], rows[:, 2])
         extents = Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3]))
-        return cls(last_wins(extents), len(rows), len(tables), extents.nbytes)
+        return cls(last_wins(extents), len(rows), len(tables.uids), int(nbytes.sum()))
 
     def __str__(self) -> str:
         count = len(self.extents.offset)
@@ -125,7 +126,7 @@ def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool
         counts = np.fromiter(map(len, tables), np.int64, len(tables))
     if affine:
         spread = np.repeat(table_of(cast("Sequence[Place]", maps)), counts if counts is not None else len(rows), axis=0)
-        offset, nbytes = place_rows(spread, rows[:, 1], rows[:, 2])
+        offset, nbytes = place_many(*spread.T, rows[:, 1], rows[:, 2])
         return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), rows[:, 0]
     parts: list[Extents] = [_NOTHING]
     requests = [_NOTHING.offset]

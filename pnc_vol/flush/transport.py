@@ -13,8 +13,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,12 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.agree import Agreement
-from pnc_vol.flush.execute import Write, meeting
+from pnc_vol.flush.data_sieving import write_sieved
+from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute
 from pnc_vol.flush.two_phase import Nodes, TwoPhase
+from pnc_vol.layout.places import ElementMap
 from pnc_vol.options import Options
+from pnc_vol.queue.batches import Batch
 
 __all__ = ["Transport", "transport_code"]
 
@@ -37,7 +40,7 @@ _TRANSPORTS = ("auto", "independent", "collective", "aggregate")
 _BY_HINT = {"enable": "collective", "disable": "independent"}
 
 _MANY = 512
-"""Runs of a rank up to which calls of their own cost less than meeting the other ranks; on one node."""
+"""Runs of a rank up to which calls of their own cost less than an exchange with the other ranks; on one node."""
 
 _CALLS = 4
 """Runs that cost less, on average, than this many calls of the driver are written together; on one node."""
@@ -76,6 +79,7 @@ class Transport:
         """The way of the last flush that wrote something; "" before the first."""
         self.rounds = 0
         """Collective writes so far."""
+        self.written = dict.fromkeys(("requests_written", "extents_written", "bytes_written"), 0)
         self._nodes: Nodes | None = None
         self._two_phase: TwoPhase | None = None
 
@@ -113,16 +117,37 @@ class Transport:
             return "aggregate" if agreed.runs > _MANY and small else "independent"
         return "aggregate" if agreed.nbytes < agreed.runs * _CALLS_AFAR * self.call_cost else "independent"
 
-    @contextmanager
-    def writing(self, driver: Driver, agreed: Agreement, write: Write) -> Iterator[Write]:
-        """What writes extents in the way of this flush; `write` is this rank's own way."""
-        way = self.choose(agreed)
-        if way == "independent":
-            yield write
-            return
-        self.rounds += agreed.rounds
-        with meeting(self.comm, self._collective_write(driver, agreed, way), agreed.rounds) as write_together:
-            yield write_together
+    def execute(
+        self,
+        driver: Driver,
+        batches: list[Batch],
+        maps: Mapping[int, ElementMap],
+        *,
+        affine: bool,
+        agreed: Agreement | None = None,
+    ) -> Executed:
+        """Write what is posted, as far as it has a place, in the way that the ranks agreed on (collective).
+
+        Parameters
+        ----------
+        driver, batches, maps, affine
+            See `execute.execute`.
+        agreed : Agreement, optional
+            If not given, this rank writes by itself, and waits for no other one.
+        """
+        way = "independent" if agreed is None else self.choose(agreed)
+        if agreed is not None and way != "independent":
+            self.rounds += agreed.rounds
+            with equal_rounds(self.comm, self._collective_write(driver, agreed, way), agreed.rounds) as together:
+                done = execute(batches, maps, driver, together, affine=affine)
+            done.rounds = agreed.rounds
+        else:
+            # What lies between small extents is touched only in a file that no other rank shares.
+            write = driver.write if self.comm.size > 1 else partial(write_sieved, driver=driver)
+            done = execute(batches, maps, driver, write, affine=affine)
+        for name, n in zip(self.written, (done.requests, done.extents, done.nbytes), strict=True):
+            self.written[name] += n
+        return done
 
     def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
@@ -141,8 +166,8 @@ class Transport:
         return collective
 
     def statistics(self) -> Mapping[str, Any]:
-        """``transport`` and ``rounds``."""
-        return {"transport": self.last, "rounds": self.rounds}
+        """``transport``, ``rounds``, ``requests_written``, ``extents_written`` and ``bytes_written``."""
+        return {"transport": self.last, "rounds": self.rounds, **self.written}
 
     def close(self) -> None:
         """Give memory back."""

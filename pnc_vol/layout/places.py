@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pnc_vol.extents.model import Extents, Int64, Runs, before
-from pnc_vol.extents.place import place, place_many
+from pnc_vol.extents.place import place
 
-__all__ = ["ElementMap", "Grid", "Place", "Places", "extents_of_rows", "place_rows", "table_of"]
+__all__ = ["ElementMap", "Grid", "Place", "Places", "extents_of_rows", "table_of"]
 
 
 class ElementMap(Protocol):
@@ -150,24 +150,8 @@ class Places(dict[int, Place]):
 
 
 def table_of(places: Sequence[Place]) -> Int64:
-    """int64[n, 4]: the places of n variables, as `place_rows` takes them."""
+    """int64[n, 4]: the places of n variables, in the columns that `place_many` takes."""
     return np.array(places, np.int64).reshape(-1, 4)
-
-
-def place_rows(table: Int64, start: Int64, length: Int64) -> tuple[Int64, Int64]:
-    """Where runs of many variables lie, in one operation.
-
-    Parameters
-    ----------
-    table : int64[n, 4], the `Place` of the variable of each run.
-    start, length : int64[n], elements; no run goes from one record into the next.
-
-    Returns
-    -------
-    offset : int64[n], bytes from the start of the file.
-    nbytes : int64[n]
-    """
-    return place_many(table[:, 0], table[:, 1], table[:, 2], table[:, 3], start, length)
 
 
 def extents_of_rows(of: ElementMap, start: Int64, length: Int64, memory: Int64) -> tuple[Extents, Int64]:

@@ -156,7 +156,8 @@ class MemoryBatch(RowsOf):
         self.listed = dict(listed or {})
 
     def uids(self) -> list[int]:
-        return list(self._rows) + [uid for uid in self.listed if uid not in self._rows]
+        own = self._rows.uids if isinstance(self._rows, Tables) else list(self._rows)
+        return own + [uid for uid in self.listed if uid not in self._rows]
 
     def rows(self, uid: int) -> Rows:
         found = self.listed.get(uid) if self.listed else None

@@ -257,8 +257,8 @@ class Queue:
 
     # ------------------------------------------------------------------------- the course of a flush
 
-    def about_to_flush(self) -> None:
-        """A flush begins.
+    def about_to_flush(self) -> list[Batch]:
+        """A flush begins; returns what it is to write.
 
         Raises
         ------
@@ -271,6 +271,7 @@ class Queue:
         finally:
             if not self.store.usable:
                 self.fall_back()
+        return self.batches()
 
     def about_to_write(self, header: bytes) -> None:
         """The file gets a new header."""

@@ -12,7 +12,7 @@ from fault_scenarios import RANK, SIZE, caught, holds, opened, scenario
 @scenario
 def interrupted() -> None:
     """Ctrl-C on one rank inside a flush: it leaves, and the others are told."""
-    import pnc_vol.file.flushing as flush
+    from pnc_vol.flush import transport
 
     def run() -> None:
         with opened() as f:
@@ -20,17 +20,17 @@ def interrupted() -> None:
             x[RANK] = RANK
             f.flush()
             x[RANK] = 9
-            carry = flush.carry
+            execute = transport.execute
             if RANK == 1:
 
                 def interrupt(*args: Any, **kwargs: Any) -> None:
                     raise KeyboardInterrupt
 
-                flush.carry = interrupt  # type: ignore[assignment]
+                transport.execute = interrupt  # type: ignore[assignment]
             try:
                 f.flush()
             finally:
-                flush.carry = carry
+                transport.execute = execute
 
     try:
         told = caught(run)
@@ -47,23 +47,23 @@ def interrupted() -> None:
 @scenario
 def interrupted_close() -> None:
     """Ctrl-C on one rank inside close: the others are told too."""
-    import pnc_vol.file.flushing as flush
+    from pnc_vol.flush import transport
 
     f = opened(driver="posix")
     f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
-    carry = flush.carry
+    execute = transport.execute
     if RANK == 1:
 
         def interrupt(*args: Any, **kwargs: Any) -> None:
             raise KeyboardInterrupt
 
-        flush.carry = interrupt  # type: ignore[assignment]
+        transport.execute = interrupt  # type: ignore[assignment]
     try:
         told = caught(f.close)
     except KeyboardInterrupt:
         told = {"type": "KeyboardInterrupt", "text": ""}
     finally:
-        flush.carry = carry
+        transport.execute = execute
     assert told["type"] == ("KeyboardInterrupt" if RANK == 1 else "RankError"), told
     assert not f
 

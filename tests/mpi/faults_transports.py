@@ -118,7 +118,7 @@ def failed_spill_read_in_a_collective_write() -> None:
 @scenario
 def no_memory_in_a_collective_write() -> None:
     """Whatever fails on one rank before a collective write, the others do not wait for it."""
-    import pnc_vol.flush.execute as carry
+    from pnc_vol.flush import execute
 
     class Short:
         @staticmethod
@@ -130,13 +130,13 @@ def no_memory_in_a_collective_write() -> None:
     with opened(driver="mpio", transport="collective") as f:
         x = f.create_dataset("x", (SIZE, 5), "f8")
         x[RANK] = RANK
-        plan = carry.Plan
+        plan = execute.Plan
         if RANK == 1:
-            carry.Plan = Short  # type: ignore[assignment,misc]
+            execute.Plan = Short  # type: ignore[assignment,misc]
         try:
             same(f.flush, MemoryError, "rank 1")
         finally:
-            carry.Plan = plan  # type: ignore[misc]
+            execute.Plan = plan  # type: ignore[misc]
         f.flush()
         assert x[:, 0].tolist() == list(range(SIZE))
 

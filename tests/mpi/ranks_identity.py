@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import pnc_vol as h5py
-from pnc_vol.flush import execute as carry
+from pnc_vol.flush import execute
 from pnc_vol.flush import two_phase as together
 from pnc_vol.flush.two_phase import TwoPhase
 
@@ -42,16 +42,16 @@ SMALL = 96 << 10
 @contextmanager
 def circumstances(variant: str) -> Iterator[None]:
     """What no option says: ranks that share no memory; windows and lists of a few pages and runs."""
-    kept = together.shared_memory, TwoPhase.__init__.__kwdefaults__, carry.MOST_RUNS
+    kept = together.shared_memory, TwoPhase.__init__.__kwdefaults__, execute.MOST_RUNS
     if variant == "mpio-sending":
         together.shared_memory = lambda comm, nbytes: None
     if variant in ("mpio-sending", "mpio-pieces"):
         TwoPhase.__init__.__kwdefaults__ = {"window": 3 * 4096}
-        carry.MOST_RUNS = 100
+        execute.MOST_RUNS = 100
     try:
         yield
     finally:
-        together.shared_memory, TwoPhase.__init__.__kwdefaults__, carry.MOST_RUNS = kept
+        together.shared_memory, TwoPhase.__init__.__kwdefaults__, execute.MOST_RUNS = kept
 
 
 class Ranks:

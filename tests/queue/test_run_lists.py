@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import pnc_vol
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.flush import execute as carry
+from pnc_vol.flush import execute
 from pnc_vol.flush.plan import Plan
 from pnc_vol.layout.places import Place
 from pnc_vol.queue.rows import Listed, make_rows
@@ -66,7 +66,7 @@ def test_any_mixture_of_posts_is_what_a_numpy_array_would_hold(
 ) -> None:
     folder, n = tmp_path_factory.mktemp("lists"), 90
     lists = [pnc_vol.Decomposition(columns(n, seed)) for seed in range(4)]
-    kept, carry.MOST_RUNS = carry.MOST_RUNS, runs
+    kept, execute.MOST_RUNS = execute.MOST_RUNS, runs
     try:
         with pnc_vol.File(folder / "a.nc", "w", buffer_size=(64 << 10) if small else (64 << 20)) as f:
             sets = [f.create_dataset(f"x{i}", (4, 4 * n), "i4", maxshape=(None, 4 * n)) for i in range(3)]
@@ -109,7 +109,7 @@ def test_any_mixture_of_posts_is_what_a_numpy_array_would_hold(
             for i, array in enumerate(model):
                 assert np.array_equal(f[f"x{i}"][...], array)
     finally:
-        carry.MOST_RUNS = kept
+        execute.MOST_RUNS = kept
 
 
 def test_a_list_that_cannot_be_written_is_a_failed_request_and_stays(tmp_path: pathlib.Path) -> None:

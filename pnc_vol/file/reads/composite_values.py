@@ -33,7 +33,7 @@ from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
-__all__ = ["grown", "read", "region_of", "restore", "settle", "settled", "write"]
+__all__ = ["grown", "keep_unflushed", "post_rows", "read", "region_of", "restore", "write"]
 
 Array = npt.NDArray[Any]
 
@@ -202,15 +202,8 @@ def _shown(dtype: Dtype) -> Dtype:
     return base
 
 
-def settle(session: Session, *, closing: bool = False) -> None:
-    """Before a flush: lay out what was written to arrays of varying length, and post it.
-
-    closing : bool, it is the last one: datasets without a name go.
-    """
-    if closing:
-        session.defs.tree.drop_loose()
-    if not session.posted.ragged:
-        return
+def post_rows(session: Session) -> None:
+    """Before a flush: lay out what was written to arrays of varying length, and post it."""
     with session.posted.queue.in_memory():
         _lay_out_rows(session)
 
@@ -268,15 +261,15 @@ def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Arra
     return new.ravel()
 
 
-def settled(session: Session) -> None:
+def keep_unflushed(session: Session) -> None:
     """After a flush: what is in the file is no longer to be cancelled."""
-    if session.posted.rows_before:
-        left = {
-            uid: (node, rows)
-            for uid, (node, rows) in session.posted.rows_before.items()
-            if uid in session.posted.ragged or any(session.posted.queue.has(part.uid) for part in node.parts.values())
-        }
-        session.posted.keep_rows(left)
+    posted = session.posted
+    left = {
+        uid: (node, rows)
+        for uid, (node, rows) in posted.rows_before.items()
+        if uid in posted.ragged or any(posted.queue.has(part.uid) for part in node.parts.values())
+    }
+    posted.keep_rows(left)
 
 
 def restore(session: Session) -> None:

@@ -1,0 +1,70 @@
+"""Which requests failed, on which rank, and the error that says so.
+
+Knows: what an execution left, definitions, a communicator. Does not know: files, drivers, data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pnc_vol.comm import Comm
+from pnc_vol.errors import FlushError, RequestFailure
+from pnc_vol.flush.execute import Executed
+from pnc_vol.layout.base import Layout
+from pnc_vol.mapping.tree import Tree
+from pnc_vol.queue.rows import Rows
+
+__all__ = ["failures_of", "flush_error", "share_failures"]
+
+_MOST_FAILURES = 1000
+
+
+def failures_of(done: Executed, tree: Tree, layout: Layout, rank: int) -> tuple[list[RequestFailure], int | None]:
+    """What failed on this rank, and the first record that it should have written; None if that is no record."""
+    rows_left: dict[tuple[int, int], Rows] = {}
+    for batch in done.left:
+        for request, uid in done.failed:
+            rows = batch.rows(uid)
+            rows = rows[rows[:, 0] == request]
+            if len(rows):
+                rows_left[request, uid] = rows
+    failures, records = [], []
+    for (request, uid), error in sorted(done.failed.items(), key=lambda item: item[0]):
+        lost, where = rows_left.get((request, uid)), ""
+        if lost is not None:
+            where = f" ({int(lost[:, 2].sum())} elements from element {int(lost[0, 1])})"
+            record = layout.record_of(uid, int(lost[:, 1].min()))
+            records += [] if record is None else [record]
+        text = error.strerror or str(error)
+        failures.append(RequestFailure(request, rank, tree.datasets[uid].path, where, error.errno or 0, text))
+    return failures, min(records, default=None)
+
+
+def share_failures(
+    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int | None
+) -> tuple[list[RequestFailure], int | None]:
+    """All failed requests of all ranks, and the first record that one of them should have written (collective)."""
+    mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
+    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode())]
+    every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
+    return every, min((t["record"] for t in told if t["record"] is not None), default=None)
+
+
+def flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> FlushError:
+    """The error of a flush; `held`: the header was not written, since what failed should replace what it knows."""
+    first = failures[0]
+    more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+    now = (
+        "The file is closed without the data of these requests"
+        if closing
+        else "They stay pending: remove the cause and flush again, or cancel them"
+    )
+    if held:
+        now += ". Datasets were to be replaced or deleted, so the file still has the definitions of the flush before"
+    return FlushError(
+        f"{path}: {len(failures)} request(s) failed: {first.variable}{first.selection} on rank {first.rank}: "
+        f"{first.message}{more} (see .errors). {now}",
+        failures,
+    )
