@@ -111,7 +111,7 @@ def flush(session: Session, *, durable: bool, closing: bool = False, what: str =
         later.clear()
     end_flush(comm, disk.driver)
     if not unsafe:
-        posted.queue.settled()
+        posted.queue.after_flush()
     if closing and posted.queue.logged:
         # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
         comm.exchange("close logs")

@@ -13,10 +13,8 @@
 `definition_writer`  which datasets a log has defined, and under which header
 `batch`              a part of a data log as a batch of a flush
 `store`              the log as a queue store: posting, cancelling, beginning anew
-`fast_append`        the short path of the most common post
 `integrity`          whether the files of a log that is being written are as they were written
 `beginning`          a new log is begun: its folder, which ranks agree on, and the store in it
-`hints`              the hints of a burst buffer, as they are in force
 ===================  =============================================================================
 
 The first five are a codec: bytes in, objects out, no files. Records with CRCs, files that grow and private folders are

@@ -10,16 +10,14 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.tail import Tail
 from pnc_vol.drivers.byte_copy import copy_pieces
-from pnc_vol.errors import PncVolError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.full_io import read_at
+from pnc_vol.log.files import LogFiles
 from pnc_vol.queue.batches import RowsOf
 from pnc_vol.queue.rows import Rows
 
-__all__ = ["DataLog", "LogBatch"]
+__all__ = ["LogBatch"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -27,33 +25,35 @@ _SPAN = 1 << 20
 """Bytes that are read at once where pieces lie near each other."""
 
 
-class DataLog:
-    """A data log, for reading.
+class LogBatch(RowsOf):
+    """One round of a flush.
 
-    tail : Tail
-    path : str, for messages.
+    files : LogFiles
+    base : int, bytes of the data log before it; addresses of its rows count from there.
+    nbytes : int
+    units : by variable, bytes of a value to be swapped.
     """
 
-    def __init__(self, tail: Tail, path: str) -> None:
-        self.tail = tail
-        self.path = path
+    def __init__(
+        self, store: object, rows: Mapping[int, Rows], files: LogFiles, base: int, nbytes: int, units: Mapping[int, int]
+    ) -> None:
+        super().__init__(rows)
+        self.store = store
+        self.files = files
+        self.base = base
+        self.size = nbytes
+        self.units = units
 
-    def read(self, target: Bytes, offset: int) -> None:
-        """Fill `target` from `offset` on.
+    def keep(self, rows: Mapping[int, Rows]) -> LogBatch:
+        return LogBatch(self.store, rows, self.files, self.base, self.size, self.units)
 
-        Raises
-        ------
-        PncVolError
-            The log is shorter than what was written to it.
-        """
-        tail, done = self.tail, 0
-        for at, nbytes in tail.pieces(offset, target.nbytes):
-            if nbytes and read_at(tail.system, tail.fd, target[done : done + nbytes].data, at) < nbytes:
-                raise PncVolError(f"{self.path} was cut by another process: posted data are lost")
-            done += nbytes
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        packed = self._gather(address + self.base, nbytes)
+        swap_in_place(packed, self.units[uid])
+        copy_pieces(target, target_place, packed, np.cumsum(nbytes) - nbytes, nbytes)
 
-    def gather(self, offset: Int64, nbytes: Int64) -> Bytes:
-        """Pieces of the log, one after another; what lies near each other is read together."""
+    def _gather(self, offset: Int64, nbytes: Int64) -> Bytes:
+        """Pieces of the data log, one after another; what lies near each other is read together."""
         ends = np.cumsum(nbytes)
         packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         order = np.argsort(offset, kind="stable")
@@ -64,43 +64,16 @@ class DataLog:
             begin = int(offset[some[0]])
             if len(some) == 1:
                 place = int(ends[some[0]])
-                self.read(packed[place - int(nbytes[some[0]]) : place], begin)
+                self.files.read(".data", packed[place - int(nbytes[some[0]]) : place], begin)
                 continue
             span = np.empty(int((offset[some] + nbytes[some]).max()) - begin, np.uint8)
-            self.read(span, begin)
+            self.files.read(".data", span, begin)
             copy_pieces(packed, ends[some] - nbytes[some], span, offset[some] - begin, nbytes[some])
         return packed
 
-
-class LogBatch(RowsOf):
-    """One round of a flush.
-
-    base : int, bytes of the data log before it; addresses of its rows count from there.
-    nbytes : int
-    units : by variable, bytes of a value to be swapped.
-    """
-
-    def __init__(
-        self, store: object, rows: Mapping[int, Rows], log: DataLog, base: int, nbytes: int, units: Mapping[int, int]
-    ) -> None:
-        super().__init__(rows)
-        self.store = store
-        self.log = log
-        self.base = base
-        self.size = nbytes
-        self.units = units
-
-    def keep(self, rows: Mapping[int, Rows]) -> LogBatch:
-        return LogBatch(self.store, rows, self.log, self.base, self.size, self.units)
-
-    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        packed = self.log.gather(address + self.base, nbytes)
-        swap_in_place(packed, self.units[uid])
-        copy_pieces(target, target_place, packed, np.cumsum(nbytes) - nbytes, nbytes)
-
     def load(self, room: Bytes) -> Bytes:
         whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
-        self.log.read(whole, self.base)
+        self.files.read(".data", whole, self.base)
         by_unit: dict[int, list[Rows]] = {}
         for uid in self.uids():
             by_unit.setdefault(self.units[uid], []).append(self.rows(uid))

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any, NamedTuple, NoReturn
-
-import numpy as np
+from typing import NamedTuple, NoReturn
 
 from pnc_vol.append_log.records import Bytes
 from pnc_vol.append_log.shared_blocks import SHARED_BLOCK
@@ -30,7 +28,7 @@ from pnc_vol.format.model import Finding
 from pnc_vol.log.encoding import LogHeader
 from pnc_vol.log.entries import NEW, OLD, OLDEST, Entries, Fault, Form, follow
 
-__all__ = ["Log", "count_channels", "read_log", "values_of"]
+__all__ = ["Log", "count_channels", "read_log"]
 
 _FIXED = 64
 """Bytes of every header before its strings."""
@@ -143,28 +141,6 @@ def _log(meta: Bytes, reading: _Reading, entries: Entries, fault: Fault | None) 
         text = f"{fault.message}; the last {torn} bytes are dropped"
         found.append(Finding("warning", fault.offset, fault.field, fault.value, text))
     return Log(header, entries, reading.layout, reading.writer, tuple(found), torn, counted, meta)
-
-
-def values_of(log: Log, i: int, data: Bytes) -> np.ndarray[Any, Any]:
-    """Values of entry `i`, in one dimension, in the order of its sub-requests.
-
-    Parameters
-    ----------
-    log : Log
-    i : int
-    data : bytes-like, the whole data log.
-
-    Raises
-    ------
-    LogError
-        The data is in the file's types, which only the file knows, or `data` is too short.
-    """
-    at, n = int(log.entries.data_off[i]), int(log.entries.data_len[i])
-    if log.header.is_external:
-        _refuse(20, "is_external", 1, "means values in the types of the file, which the log does not hold")
-    if at + n > len(data):
-        _refuse(at, f"entry[{i}].data_len", n, f"goes beyond the {len(data)} bytes of data")
-    return np.frombuffer(memoryview(data)[at : at + n], log.entries.dtype(i, log.header.byteorder))
 
 
 # -------------------------------------------------------------------------------------------- header

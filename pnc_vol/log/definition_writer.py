@@ -143,7 +143,7 @@ class DefinitionWriter:
                 self.known[uid] = before
             raise
         self.units[uid], self._path_of[path] = known.unit, uid
-        self.ndims = max(self.ndims, len(node.shape or ()) + len(known.trailing))
+        self.ndims = max(self.ndims, len(node.shape or ()) + len(known.element.trailing))
 
     def _begin(self) -> dict[int, str]:
         """The names in the header that the definitions from here on stand on."""

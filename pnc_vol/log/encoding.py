@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +45,11 @@ __all__ = [
     "VARS",
     "Entry",
     "LogHeader",
-    "encode_count",
-    "encode_entry",
     "encode_header",
     "encode_vara",
     "encode_varn",
     "encode_vars",
     "itype_of",
-    "memory_dtype",
     "vara_packer",
 ]
 
@@ -83,9 +80,6 @@ _CODES = {np.dtype(text).str[1:]: code for code, text in ITYPES.items() if code 
 
 MAX_NDIMS_AT, NUM_ENTRIES_AT = 40, 48
 """Offsets of ``max_ndims`` and ``num_entries`` in a header of this layout."""
-
-ENTRY_BYTES = 40
-"""Bytes of an entry before its coordinates."""
 
 
 class LogHeader(NamedTuple):
@@ -167,11 +161,6 @@ def itype_of(dtype: npt.DTypeLike) -> int:
         raise LogError(f"a log holds no values of type {np.dtype(dtype)}", field="itype", value=dtype) from None
 
 
-def memory_dtype(itype: int, byteorder: str = NATIVE) -> np.dtype[Any]:
-    """numpy's type of the code `itype`, in a log of that byte order."""
-    return np.dtype(byteorder + ITYPES[itype])
-
-
 # ------------------------------------------------------------------------------------------ writing
 
 
@@ -214,11 +203,6 @@ def _name(text: str, order: str, field: str) -> bytes:
     return Struct(f"{order}i").pack(len(data)) + data + bytes(-len(data) % 4)
 
 
-def encode_count(num_entries: int, byteorder: str = NATIVE) -> bytes:
-    """The 8 bytes that belong at `NUM_ENTRIES_AT`."""
-    return num_entries.to_bytes(8, "little" if byteorder == "<" else "big")
-
-
 class _Packers(dict[int, Callable[..., bytes]]):
     """By number of dimensions: what packs an entry with two rows of coordinates."""
 
@@ -257,8 +241,6 @@ def encode_vars(
     stride: Sequence[int],
     data_off: int,
     data_len: int,
-    *,
-    byteorder: str = NATIVE,
 ) -> bytes:
     """One ``vars`` entry.
 
@@ -268,19 +250,12 @@ def encode_vars(
     64
     """
     n = len(start)
-    pack = Struct(f"{byteorder}q4i2q{3 * n}q").pack
+    pack = Struct(f"{NATIVE}q4i2q{3 * n}q").pack
     return pack(40 + 24 * n, VARS, itype, varid, n, data_off, data_len, *start, *count, *stride)
 
 
 def encode_varn(
-    itype: int,
-    varid: int,
-    starts: npt.ArrayLike,
-    counts: npt.ArrayLike,
-    data_off: int,
-    data_len: int,
-    *,
-    byteorder: str = NATIVE,
+    itype: int, varid: int, starts: npt.ArrayLike, counts: npt.ArrayLike, data_off: int, data_len: int
 ) -> bytes:
     """One ``varn`` entry.
 
@@ -289,7 +264,6 @@ def encode_varn(
     itype, varid : int
     starts, counts : int64[n, ndims], one row for each sub-request, in the order of the data; n at least 1.
     data_off, data_len : int, bytes of the values in the data log.
-    byteorder : str
 
     Raises
     ------
@@ -301,37 +275,9 @@ def encode_varn(
     >>> len(encode_varn(9, 0, [[3, 0], [3, 2]], [[1, 1], [1, 1]], 138, 16))
     104
     """
-    start, count = (np.asarray(a, byteorder + "i8") for a in (starts, counts))
+    start, count = (np.asarray(a, np.int64) for a in (starts, counts))
     if start.ndim != 2 or start.shape != count.shape or not 1 <= start.shape[0] < 2**31:
         raise LogError(f"starts {start.shape} and counts {count.shape} must be two arrays (n, ndims)", field="start")
     n, ndims = start.shape
-    fixed = Struct(f"{byteorder}q4i2q").pack(40 + 16 * start.size, n, itype, varid, ndims, data_off, data_len)
+    fixed = Struct(f"{NATIVE}q4i2q").pack(40 + 16 * start.size, n, itype, varid, ndims, data_off, data_len)
     return fixed + start.tobytes() + count.tobytes()
-
-
-def encode_entry(entry: Entry, *, byteorder: str = NATIVE) -> bytes:
-    """The bytes of any entry; its ``offset`` and ``size`` are not used.
-
-    Raises
-    ------
-    LogError
-        Its arrays do not fit its kind.
-    """
-    e = entry
-    if e.kind == "varn":
-        return encode_varn(e.itype, e.varid, e.start, e.count, e.data_off, e.data_len, byteorder=byteorder)
-    codes = {name: code for code, name in KINDS.items()}
-    if e.kind not in codes or e.start.shape != (1, e.ndims) or e.count.shape != (1, e.ndims):
-        raise LogError(f"no entry of kind {e.kind!r} with start {e.start.shape}", field="api_kind", value=e.kind)
-    start, count = e.start[0].tolist(), e.count[0].tolist()
-    if e.kind == "vars":
-        if e.stride is None or e.stride.shape != (e.ndims,):
-            raise LogError("a vars entry needs a stride for each dimension", field="stride", value=e.stride)
-        return encode_vars(
-            e.itype, e.varid, start, count, e.stride.tolist(), e.data_off, e.data_len, byteorder=byteorder
-        )
-    if -1 in count:  # a whole variable: the document lets coordinates be absent
-        start, count = [], []
-    size = ENTRY_BYTES + 8 * (len(start) + len(count))
-    pack = Struct(f"{byteorder}q4i2q{len(start) + len(count)}q").pack
-    return pack(size, codes[e.kind], e.itype, e.varid, e.ndims, e.data_off, e.data_len, *start, *count)

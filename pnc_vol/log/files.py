@@ -12,8 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
+from pnc_vol.errors import PncVolError
+from pnc_vol.full_io import read_at
 from pnc_vol.log.encoding import MAX_NDIMS_AT
 from pnc_vol.system import PAGE, System
 
@@ -96,6 +101,20 @@ class LogFiles:
         for suffix, tail in self._tails.items():
             there = self.system.fstat(tail.fd).st_size
             yield self.path(suffix), tail.end, there if tail.share is None else tail.share.size_of(there)
+
+    def read(self, suffix: str, target: npt.NDArray[np.uint8], offset: int) -> None:
+        """Fill `target` with the bytes of one file from `offset` on.
+
+        Raises
+        ------
+        PncVolError
+            The file is shorter than what was written to it.
+        """
+        tail, done = self._tails[suffix], 0
+        for at, nbytes in tail.pieces(offset, target.nbytes):
+            if nbytes and read_at(self.system, tail.fd, target[done : done + nbytes].data, at) < nbytes:
+                raise PncVolError(f"{self.path(suffix)} was cut by another process: posted data are lost")
+            done += nbytes
 
     def make_safe(self) -> None:
         """After somebody cut a file: let no store go to a window behind its end, which the system answers by a signal.

@@ -18,7 +18,6 @@ import numpy as np
 
 from pnc_vol.append_log.records import RECORD_BYTES
 from pnc_vol.errors import PncVolError
-from pnc_vol.log.batch import DataLog
 from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG
 from pnc_vol.log.encoding import FIRST_DATA
 from pnc_vol.log.files import LogFiles
@@ -49,19 +48,18 @@ def find_damage(files: LogFiles, begin: int) -> str:
     count = (files.commit.end - begin) // RECORD_BYTES
     raw = np.empty(count * RECORD_BYTES, np.uint8)
     try:
-        DataLog(files.commit, files.path(".commit")).read(raw, begin)
+        files.read(".commit", raw, begin)
         records = raw.view(COMMIT_LOG.dtype)
         if (records["sequence"] != np.arange(1, count + 1, dtype=np.uint64)).any():
             return f"the records in {files.path('.commit')} are not those that were written"
         commits = records[records["kind"] == COMMIT]
         end = commits["data_end"].astype(np.int64)
         start = np.concatenate(([FIRST_DATA], end[:-1]))
-        data = DataLog(files.data, files.path(".data"))
         for i in _some(end - start):
             values = np.empty(int(end[i] - start[i]), np.uint8)
-            data.read(values, int(start[i]))
+            files.read(".data", values, int(start[i]))
             if crc32(values.data) != int(commits["data_crc"][i]):
-                return f"bytes {start[i]} to {end[i]} of {data.path} are not those that were written"
+                return f"bytes {start[i]} to {end[i]} of {files.path('.data')} are not those that were written"
     except PncVolError as error:
         return str(error)
     return ""

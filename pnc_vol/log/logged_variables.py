@@ -30,30 +30,24 @@ class LoggedVariable:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (
-        "element", "entry_size", "inner", "itemsize", "itype", "name", "native", "node", "ones", "origin", "pack",
-        "path", "plain", "rest", "shape", "simple", "swapped", "trailing", "unit", "version", "zeros",
+        "element", "entry_size", "inner", "itemsize", "itype", "native", "node", "origin", "pack", "path", "plain",
+        "rest", "shape", "unit", "version",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
         self.node = node
         self.version = node.tree.version
-        self.shape, self.element, self.name, self.path = node.shape, node.element, node.name, node.path
-        dtype = node.element.file_dtype
-        self.itemsize = dtype.itemsize
-        self.native = dtype.newbyteorder("=")
-        self.simple = dtype.kind in "iuf"
-        self.swapped = node.element.kind == "array"
+        self.shape, self.element, self.path = node.shape, node.element, node.path
         number = _number(node.element)
-        self.itype = itype_of(number)
-        self.unit = number.itemsize
-        self.trailing = node.element.trailing
-        self.zeros = (0,) * len(self.trailing)
-        self.ones = (1,) * (len(node.shape or ()) + len(self.trailing))
+        self.itype, self.unit = itype_of(number), number.itemsize
+        self.native = node.element.file_dtype.newbyteorder("=")
+        self.itemsize = self.native.itemsize
+        # The rest is what `LogStore.put_run` needs for each post.
+        self.plain = self.native.kind in "iuf" and node.element.dtype == self.native
         self.rest = (node.shape or ())[1:]
         self.origin = (0,) * len(self.rest)
         self.inner = math.prod(self.rest) or 1
         self.pack = vara_packer(1 + len(self.rest))
-        self.plain = self.simple and node.element.dtype == self.native
         self.entry_size = 56 + 16 * len(self.rest)
 
     def outdate(self) -> None:
@@ -76,15 +70,15 @@ class LoggedVariable:
             values = np.ascontiguousarray(values)
         if values.dtype == self.native and values.flags.c_contiguous:
             # Python's own view of simple types costs a quarter of numpy's.
-            if self.simple:
+            if self.native.kind in "iuf":
                 return values.data.cast("B")
             raw = values.reshape(-1).view(np.uint8)
-            if self.swapped:
+            if self.element.kind == "array":
                 raw = raw.copy()
                 swap_in_place(raw, self.unit)
             return raw.data
         made = np.empty(values.size * self.itemsize, np.uint8)
-        to_file(values, self.native, made, on_overflow=on_overflow, what=self.name)
+        to_file(values, self.native, made, on_overflow=on_overflow, what=self.node.name)
         return made.data
 
     def entry(
@@ -97,14 +91,13 @@ class LoggedVariable:
         nbytes: int,
     ) -> bytes:
         """The entry of a request in the words of the variable's own dimensions, hidden ones included."""
+        trailing = self.element.trailing
+        zeros = (0,) * len(trailing)
         if selection is not None and selection.index is None and selection.listed is None:
-            start, count, stride = selection.start, selection.count, selection.stride
-            if self.trailing:
-                start, count, stride = (
-                    (*start, *self.zeros), (*count, *self.trailing), (*stride, *(1 for _ in self.zeros))
-                )  # fmt: skip
-            if stride == self.ones:
+            start, count = (*selection.start, *zeros), (*selection.count, *trailing)
+            if max(selection.stride, default=1) == 1:
                 return encode_vara(self.itype, varid, start, count, at, nbytes)
+            stride = (*selection.stride, *(1 for _ in zeros))
             return encode_vars(self.itype, varid, start, count, stride, at, nbytes)
         if found is None:
             assert one is not None
@@ -115,8 +108,8 @@ class LoggedVariable:
             inner = math.prod(shape[1:])
             shape = (max(shape[0], int((found.start + found.length).max() - 1) // inner + 1), *shape[1:])
         starts, counts = as_subarrays(shape, found)
-        hidden = np.zeros((len(starts), len(self.zeros)), np.int64)
-        whole = hidden + np.array(self.trailing, np.int64)
+        hidden = np.zeros((len(starts), len(zeros)), np.int64)
+        whole = hidden + np.array(trailing, np.int64)
         return encode_varn(self.itype, varid, np.hstack((starts, hidden)), np.hstack((counts, whole)), at, nbytes)
 
 

@@ -7,7 +7,7 @@ Rules
 1. A post is one append of its values, one of its entry, one commit record; only then does it count as posted. A
    process that is killed afterwards loses nothing of it.
 2. Values are logged in the variable's type and the machine's byte order, so the common post copies and nothing else.
-3. The log is begun anew only when all that it holds is in the file, header included (`settled`).
+3. The log is begun anew only when all that it holds is in the file, header included (`after_flush`).
 4. A log that is full, or whose device is, refuses a post: the session drains, in a single process with a whole flush.
    Where that does not empty the log, the queue goes on in memory, behind what the log holds.
 5. A dataset is defined in the log before the first entry that means it, and again after each flush: a log explains
@@ -20,6 +20,7 @@ import math
 import os
 import sys
 from contextlib import suppress
+from struct import Struct
 from typing import Any
 from zlib import crc32
 
@@ -27,21 +28,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import forget_folder
+from pnc_vol.append_log.records import RECORD_BODY, RECORD_BYTES
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.append_log.tail import FULL
+from pnc_vol.append_log.tail import FULL, LARGE
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
-from pnc_vol.log.batch import DataLog, LogBatch
-from pnc_vol.log.commit_log import CommitLog
+from pnc_vol.log.batch import LogBatch
+from pnc_vol.log.commit_log import COMMIT, CommitLog
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
-from pnc_vol.log.encoding import DATA_MAGIC, LogHeader, encode_header
-from pnc_vol.log.fast_append import post_run
+from pnc_vol.log.encoding import DATA_MAGIC, VARA, LogHeader, encode_header
 from pnc_vol.log.files import LogFiles
 from pnc_vol.log.folders import note_of
-from pnc_vol.log.hints import hints_in_force
 from pnc_vol.log.integrity import find_damage
 from pnc_vol.log.logged_variables import LoggedVariable, cut_to_rounds
 from pnc_vol.mapping.tree import DatasetNode
@@ -55,6 +55,8 @@ from pnc_vol.warn import warn_outside
 __all__ = ["LogStore"]
 
 LEAST_ROUND = 64 << 10
+_body = RECORD_BODY.pack
+_crc = Struct("<I").pack
 
 
 class LogStore(Store):
@@ -77,14 +79,12 @@ class LogStore(Store):
     capacity : int
         Bytes that the files may take.
     fast : bool
-        Whether `fast_append` may be used: nothing is to be done at each post but appending.
+        Whether `put_run` may be used: nothing is to be done at each post but appending.
     broken : str
         What another process did to the log; "" if nothing is known.
     """
 
     capabilities = Capabilities(survives_kill=True, logged=True, user_arrays=False)
-
-    put_run = post_run
 
     def __init__(
         self,
@@ -121,7 +121,6 @@ class LogStore(Store):
         if file.temporary:
             files.defs.append(encode_work(os.path.basename(file.work)))
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
-        self.data = DataLog(files.data, files.base + ".data")
         files.map_counters()
         if self.options.burst_buf_sync != "none":
             files.sync()
@@ -138,7 +137,17 @@ class LogStore(Store):
         return self.options.burst_buf_sync == "each"
 
     def hints(self) -> dict[str, str]:
-        return hints_in_force(self.options, os.path.dirname(os.path.dirname(self.files.base)), self.round)
+        options, said = self.options, ("disable", "enable")
+        return {
+            "nc_burst_buf": "enable",
+            "nc_burst_buf_dirname": os.path.dirname(os.path.dirname(self.files.base)),
+            "nc_burst_buf_del_on_close": said[options.burst_buf_del_on_close],
+            "nc_burst_buf_flush_buffer_size": str(self.round),
+            "nc_burst_buf_overwrite": said[options.burst_buf_overwrite],
+            "nc_burst_buf_shared_logs": said[options.burst_buf_shared_logs],
+            "nc_burst_buf_sync": options.burst_buf_sync,
+            "nc_burst_buf_capacity": str(options.burst_buf_capacity),
+        }
 
     # ------------------------------------------------------------------------------------- posting
 
@@ -187,6 +196,49 @@ class LogStore(Store):
         else:
             assert found is not None
             backlog.post_runs(uid, request, found, at, known.itemsize)
+        return True
+
+    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+        # As `put`, in the same order, for one run of whole rows of numbers: half of its time, which most posts are
+        # worth. What does not fit, is new, or fails, is left to `put`, with the ends of the files where they were.
+        uid = node.uid
+        known = self.definitions.known.get(uid)
+        if known is None or not known.plain or (known.version != node.tree.version and not known.holds(node)):
+            return False
+        count, inner, backlog = values.size, known.inner, self.backlog
+        first, within = divmod(start, inner)
+        number, more = (1, 0) if count == inner else divmod(count, inner)
+        if within or more or not self.fast or (backlog.rows + 1) * ROW_COST > backlog.budget:
+            return False
+        files, commits = self.files, self.commits
+        data, meta, commit = files.data, files.meta, files.commit
+        at, meta_at, commit_at = data.end, meta.end, commit.end
+        nbytes, size = values.nbytes, known.entry_size
+        data_end, meta_end, commit_end = at + nbytes, meta_at + size, commit_at + RECORD_BYTES
+        if meta_end > meta.limit or commit_end > commit.limit:
+            return False
+        try:
+            if nbytes >= LARGE:
+                if data.share is not None or data.system.pwrite(data.fd, values, at) != nbytes:
+                    return False
+            elif data_end > data.limit:
+                return False
+            else:
+                data.window[at - data.begin : data_end - data.begin] = values
+            crc = crc32(values)
+        except (OSError, ValueError):
+            # Values that do not lie one after another among them.
+            return False
+        rest, sequence = known.rest, commits.sequence + 1
+        entry = known.pack(size, VARA, known.itype, uid, len(rest) + 1, at, nbytes, first, *known.origin, number, *rest)
+        meta.window[meta_at - meta.begin : meta_end - meta.begin] = entry
+        commits.entries = files.counters[1] = commits.entries + 1
+        body = _body(RECORD_BYTES, COMMIT, crc32(entry), sequence, request, commits.epoch, meta_end, data_end, 1, crc)
+        commit.window[commit_at - commit.begin : commit_end - commit.begin] = body + _crc(crc32(body, commits.seed))
+        commits.sequence, data.end, meta.end, commit.end = sequence, data_end, meta_end, commit_end
+        commits.requests.append(request)
+        commits.ends.append(meta_end)
+        backlog.post(uid, request, start, count, at, known.itemsize)
         return True
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
@@ -239,11 +291,11 @@ class LogStore(Store):
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
         cut = list(cut_to_rounds(np.concatenate(tables), owner, self.round))
         for rows, base, nbytes in cut:
-            self.add(LogBatch(self, rows, self.data, base, nbytes, self.definitions.units))
+            self.add(LogBatch(self, rows, self.files, base, nbytes, self.definitions.units))
         backlog.clear_tables()
 
     def open_batch(self, uid: int) -> Batch:
-        return LogBatch(self, {}, self.data, 0, 0, self.definitions.units)
+        return LogBatch(self, {}, self.files, 0, 0, self.definitions.units)
 
     # ------------------------------------------------------------------------- the course of a flush
 
@@ -282,7 +334,7 @@ class LogStore(Store):
             # After a crash of the node, too, the log knows the header that the file has.
             self.system.fdatasync(self.files.defs.fd)
 
-    def settled(self) -> bool:
+    def after_flush(self) -> bool:
         """All that was posted is in the file, header included: begin the log anew."""
         if self.broken:
             # Later posts go to memory; nothing of this log may be replayed any more.

@@ -278,10 +278,10 @@ class Queue:
         for store in self.stores[:-1]:
             store.about_to_write(header)
 
-    def settled(self) -> None:
+    def after_flush(self) -> None:
         """What was written is in the file, header included: if nothing is left, posts go to the first store again."""
         if self.empty:
-            self._use(next((store for store in self.stores[:-1] if store.settled()), self.memory))
+            self._use(next((store for store in self.stores[:-1] if store.after_flush()), self.memory))
 
     def hints(self) -> dict[str, str]:
         """Hints of the burst buffer in force, by PnetCDF's names."""

@@ -219,7 +219,7 @@ class Store:
     def about_to_write(self, header: bytes) -> None:
         """The file gets a new header."""
 
-    def settled(self) -> bool:
+    def after_flush(self) -> bool:
         """All that was posted is in the file, header included; returns whether posts may go here again."""
         return True
 

@@ -18,7 +18,6 @@ from pnc_vol.log.definitions import Definition, crc_of_header
 from pnc_vol.mapping.describe import describe
 from pnc_vol.mapping.links import remove
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
-from pnc_vol.recovery.scan import Verdict
 from pnc_vol.recovery.sources import LogSource
 
 __all__ = ["LoggedDatasets"]
@@ -31,8 +30,7 @@ class LoggedDatasets:
     ----------
     tree : Tree, of the file; what is made or renamed is changed in it.
     header_bytes : bytes, the header of the file.
-    sources : sequence of LogSource, in the order of ranks.
-    verdicts : sequence of Verdict
+    sources : sequence of LogSource, in the order of ranks, judged.
     created : list of str, the paths of datasets that are made are appended.
 
     Attributes
@@ -48,24 +46,14 @@ class LoggedDatasets:
         The file has not what the logs write to.
     """
 
-    def __init__(
-        self,
-        tree: Tree,
-        header_bytes: bytes,
-        sources: Sequence[LogSource],
-        verdicts: Sequence[Verdict],
-        created: list[str],
-    ) -> None:
+    def __init__(self, tree: Tree, header_bytes: bytes, sources: Sequence[LogSource], created: list[str]) -> None:
         self.tree = tree
         self.created = created
         self.nodes: dict[int, DatasetNode] = {}
         self._variables = {node.cdf_name: node for node in tree.datasets.values()}
         self.by_number = dict(enumerate(tree.datasets.values()))
         self._made: set[int] = set()
-        self.known = [
-            list(source.defined.found) if len(verdict.replay) or verdict.fills else []
-            for source, verdict in zip(sources, verdicts, strict=True)
-        ]
+        self.known = [list(source.defined.found) if source.holds else [] for source in sources]
         self.gone = self._superseded({varid for source in sources for varid in source.defined.gone})
         self._last_path = {d.varid: d.path for known in self.known for d in known}
         self._by_path = {node.path: node for node in tree.datasets.values() if node.owner is None}
@@ -74,7 +62,9 @@ class LoggedDatasets:
         crc = crc_of_header(header_bytes)
         self._written = max((source.defined.headers.get(crc, 0) for source in sources), default=0)
         """The epoch that the file's header begins; 0 if the logs do not know that header."""
-        in_header = self._in_header()
+        # What the file's header has under the name that it had when that header was about to be written: the job was
+        # stopped after the header was written and before its log was begun anew.
+        in_header = {d.varid: d for definitions in self.known for d in definitions if not self._after(d)}
         for definition in in_header.values():
             if definition.varid not in self.gone:
                 self._resolve(definition, named=True)
@@ -100,13 +90,6 @@ class LoggedDatasets:
                     gone.add(holder[path])
                 holder[path], path_of[varid] = varid, path
         return gone | {d.varid for definitions in self.known for d in definitions if d.owner in gone}
-
-    def _in_header(self) -> dict[int, Definition]:
-        """What the file's header has under the name that it had when that header was about to be written.
-
-        The job was stopped after the header was written and before its log was begun anew.
-        """
-        return {d.varid: d for definitions in self.known for d in definitions if not self._after(d)}
 
     def _after(self, definition: Definition) -> bool:
         """Whether a definition is later than the file's header."""

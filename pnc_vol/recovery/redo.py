@@ -32,7 +32,7 @@ from pnc_vol.recovery.entry_values import (
     values_of_entry,
     whole_elements,
 )
-from pnc_vol.recovery.scan import Fill, Verdict
+from pnc_vol.recovery.scan import Fill
 from pnc_vol.recovery.sources import LogSource
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class Redo:
     Parameters
     ----------
     session : OpenFile, of the file.
-    sources : list of LogSource, in the order of ranks.
-    verdicts : list of Verdict
+    sources : sequence of LogSource, in the order of ranks, judged.
     report : ReplayReport
 
     Raises
@@ -63,20 +62,11 @@ class Redo:
         An entry says what cannot be.
     """
 
-    def __init__(
-        self,
-        session: OpenFile,
-        sources: Sequence[LogSource],
-        verdicts: Sequence[Verdict],
-        report: ReplayReport,
-    ) -> None:
+    def __init__(self, session: OpenFile, sources: Sequence[LogSource], report: ReplayReport) -> None:
         self.session = session
         self.report = report
-        self.sources = list(sources)
-        self.verdicts = list(verdicts)
-        self.datasets = LoggedDatasets(
-            session.defs.tree, session.disk.header_bytes, self.sources, self.verdicts, report.created
-        )
+        self.sources = sources
+        self.datasets = LoggedDatasets(session.defs.tree, session.disk.header_bytes, sources, report.created)
         records = (d.shape[0] for definitions in self.datasets.known for d in definitions if d.record)
         self._most = max([session.defs.numrecs, *records])
         self._check()
@@ -88,7 +78,8 @@ class Redo:
         cuts: dict[_Key, list[Fill]] = {}
         defined: dict[_Key, list[Definition]] = {}
         entries: dict[_Key, list[tuple[int, Int64]]] = {}
-        for i, verdict in enumerate(self.verdicts):
+        for i, source in enumerate(self.sources):
+            verdict = source.verdict
             by_epoch: dict[int, list[Fill]] = {}
             for fill in verdict.fills:
                 of = by_epoch.setdefault(fill.epoch, [])
@@ -116,24 +107,24 @@ class Redo:
             for fill in cuts:
                 self._cut(fill)
             for definition in definitions:
-                node = self.datasets.nodes.get(definition.varid)
-                if node is not None and definition.varid not in self.datasets.gone:
+                if (node := self._node(definition.varid)) is not None:
                     self._grow(node, definition.shape[0] if definition.record else 0)
             for which, mine in entries:
                 if which % comm.size == comm.rank:
                     self._post(self.sources[which], mine)
 
+    def _node(self, varid: int) -> DatasetNode | None:
+        """The dataset that the log's number means, the whole of it, if it is not gone."""
+        node = self.datasets.nodes.get(varid)
+        return None if node is None or varid in self.datasets.gone else whole_of(node)[0]
+
     def _grow(self, node: DatasetNode, length: int) -> None:
-        node, _ = whole_of(node)
         if node.is_record and length > (node.shape or (0,))[0]:
             self.session.resize(node, (length, *(node.shape or ())[1:]))
 
     def _cut(self, fill: Fill) -> None:
-        node = self.datasets.nodes.get(fill.varid)
-        if node is None or fill.varid in self.datasets.gone:
-            return
-        node, _ = whole_of(node)
-        if fill.first < (node.shape or (0,))[0]:
+        node = self._node(fill.varid)
+        if node is not None and fill.first < (node.shape or (0,))[0]:
             self.session.resize(node, (fill.first, *(node.shape or ())[1:]))
 
     def _grow_for_numbers(self) -> None:
@@ -144,9 +135,9 @@ class Redo:
     def _reach(self) -> dict[int, int]:
         """Records that entries of logs without definitions need, by variable."""
         need: dict[int, int] = {}
-        for source, verdict in zip(self.sources, self.verdicts, strict=True):
+        for source in self.sources:
             if source.commit_log is None:
-                for rows in source.log.entries.rows(verdict.replay):
+                for rows in source.log.entries.rows(source.verdict.replay):
                     if not rows.start.shape[1]:
                         continue
                     step = 1 if rows.stride is None else rows.stride[:, 0]
@@ -163,6 +154,13 @@ class Redo:
 
     # ----------------------------------------------------------------------------------- entries
 
+    def _entries(self, source: LogSource, indices: Int64) -> Iterator[tuple[int, Entry, DatasetNode]]:
+        """Entries with their datasets, without those of datasets that are gone."""
+        for index in indices.tolist():
+            entry = source.log.entries[index]
+            if source.commit_log is None or entry.varid not in self.datasets.gone:
+                yield index, entry, self.datasets.node(source, entry.varid)
+
     def _check(self) -> None:
         """Raise if any entry cannot be; nothing was posted yet."""
         lengths = {
@@ -171,12 +169,8 @@ class Redo:
         for varid, need in self._reach().items():
             uid = self.datasets.by_number[varid].uid
             lengths[uid] = max(lengths.get(uid, 0), need)
-        for source, verdict in zip(self.sources, self.verdicts, strict=True):
-            for index in verdict.replay.tolist():
-                entry = source.log.entries[index]
-                if source.commit_log is not None and entry.varid in self.datasets.gone:
-                    continue
-                node = self.datasets.node(source, entry.varid)
+        for source in self.sources:
+            for index, entry, node in self._entries(source, source.verdict.replay):
                 most = self._most if source.commit_log is not None else lengths.get(node.uid, 0)
                 shape = (most, *(node.shape or ())[1:]) if node.is_record else node.shape or ()
                 try:
@@ -189,11 +183,7 @@ class Redo:
                     ) from error
 
     def _post(self, source: LogSource, indices: Int64) -> None:
-        for index in indices.tolist():
-            entry = source.log.entries[index]
-            if source.commit_log is not None and entry.varid in self.datasets.gone:
-                continue
-            node = self.datasets.node(source, entry.varid)
+        for index, entry, node in self._entries(source, indices):
             dtype = source.log.entries.dtype(index, source.log.header.byteorder)
             try:
                 self._post_entry(source, node, entry, dtype)

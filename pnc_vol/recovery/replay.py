@@ -31,7 +31,6 @@ from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import refuse_other_file, refuse_other_header
 from pnc_vol.recovery.redo import Redo
-from pnc_vol.recovery.scan import Verdict
 from pnc_vol.recovery.sources import LogSource, sources_of
 from pnc_vol.system import System, exists
 
@@ -129,23 +128,23 @@ def replay_into(
             stack.callback(source.close)
         report.logs = len(sources)
         error: BaseException | None = None
-        verdicts: list[Verdict] = []
-        jobs: list[list[int]] = []
+        jobs: list[list[LogSource]] = []
         try:
-            verdicts = [source.judge(uncounted=uncounted) for source in sources]
-            _refuse_damaged(sources, verdicts, salvage)
-            jobs = _by_job(sources, verdicts, partial)
+            for source in sources:
+                source.judge(uncounted=uncounted)
+            _refuse_damaged(sources, salvage)
+            jobs = _by_job(sources, partial)
             _refuse_no_file(options.system, path)
             if comm.rank == 0 and not any_file:
-                refuse_other_file(options.system, path, _holding(sources, verdicts, salvage))
+                refuse_other_file(options.system, path, _holding(sources, salvage))
         except Exception as reason:
             error = reason
         comm.exchange("replay", error=error)
-        for source, verdict in zip(sources, verdicts, strict=True):
-            _count(report, path, source, verdict)
-        if any(len(verdict.replay) or verdict.fills for verdict in verdicts):
-            parts = [([sources[i] for i in job], [verdicts[i] for i in job]) for job in jobs]
-            _replay_jobs(path, parts, report, options, comm, salvage=salvage, any_file=any_file)
+        for source in sources:
+            _count(report, path, source)
+        if any(source.holds for source in sources):
+            known = None if any_file else _holding(sources, salvage)
+            _replay_jobs(path, jobs, report, options, comm, known)
         for source in sources:
             source.mark_flushed()
     del report.messages[_MOST_MESSAGES:]
@@ -154,14 +153,13 @@ def replay_into(
 
 def _replay_jobs(
     path: str,
-    jobs: Sequence[tuple[Sequence[LogSource], Sequence[Verdict]]],
+    jobs: Sequence[Sequence[LogSource]],
     report: ReplayReport,
     options: Options,
     comm: Comm,
-    *,
-    salvage: bool,
-    any_file: bool,
+    known: Sequence[LogSource] | None,
 ) -> None:
+    """Replay one job after another; one of the logs `known` must know the file's header, if it is not None."""
     with warnings.catch_warnings():
         # That a header stands alone, or that other jobs left logs too, is why this is done.
         warnings.simplefilter("ignore", PncVolWarning)
@@ -170,13 +168,13 @@ def _replay_jobs(
     target.identity = identity_of(options.system, target.work)
     before = session.disk.header_bytes
     try:
-        for sources, verdicts in jobs:
+        for sources in jobs:
             error: BaseException | None = None
             redo: Redo | None = None
             try:
-                if not any_file:
-                    refuse_other_header(path, [of for job in jobs for of in _holding(*job, salvage)], before)
-                redo = Redo(session, sources, verdicts, report)
+                if known is not None:
+                    refuse_other_header(path, known, before)
+                redo = Redo(session, sources, report)
             except Exception as reason:
                 error = reason
             comm.exchange("replay check", error=error)
@@ -194,14 +192,12 @@ def _replay_jobs(
     session.close()
 
 
-def _holding(sources: Sequence[LogSource], verdicts: Sequence[Verdict], salvage: bool) -> list[LogSource]:
+def _holding(sources: Sequence[LogSource], salvage: bool) -> list[LogSource]:
     """Those of which it matters which file they are of: they have something to be replayed.
 
     With `salvage`, a log of a file that never took its name is not among them.
     """
-    pairs = [(source, verdict) for source, verdict in zip(sources, verdicts, strict=True)]
-    holding = [source for source, verdict in pairs if len(verdict.replay) or verdict.fills]
-    return [source for source in holding if not (salvage and source.defined.work)]
+    return [source for source in sources if source.holds and not (salvage and source.defined.work)]
 
 
 def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource]:
@@ -222,38 +218,38 @@ def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource
     return sources
 
 
-def _refuse_damaged(sources: Sequence[LogSource], verdicts: Sequence[Verdict], salvage: bool) -> None:
-    for source, verdict in zip(sources, verdicts, strict=True):
-        if verdict.damaged and not salvage:
-            what = "; ".join(finding.message for finding in verdict.findings if finding.severity == "error")
+def _refuse_damaged(sources: Sequence[LogSource], salvage: bool) -> None:
+    for source in sources:
+        if source.verdict.damaged and not salvage:
+            what = "; ".join(finding.message for finding in source.verdict.findings if finding.severity == "error")
             text = f"{source.base}.meta is damaged: {what}. salvage replays its valid parts"
             raise LogError(text, field="log")
 
 
-def _by_job(sources: Sequence[LogSource], verdicts: Sequence[Verdict], partial: bool) -> list[list[int]]:
+def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[LogSource]]:
     """Which logs belong together, each job's in the order of ranks, jobs in the order in which they are named."""
-    jobs: dict[tuple[str, int], list[int]] = {}
-    for i, source in enumerate(sources):
+    jobs: dict[tuple[str, int], list[LogSource]] = {}
+    for source in sources:
         # A job's folder has a name of its own, on every node the same.
         folder = os.path.basename(os.path.dirname(os.path.abspath(source.base)))
-        jobs.setdefault((folder, source.log.header.num_ranks), []).append(i)
+        jobs.setdefault((folder, source.log.header.num_ranks), []).append(source)
     for (_, ranks), mine in jobs.items():
-        mine.sort(key=lambda i: (sources[i].log.header.rank_id, sources[i].base))
-        there = [sources[i].log.header.rank_id for i in mine]
+        mine.sort(key=lambda source: (source.log.header.rank_id, source.base))
+        there = [source.log.header.rank_id for source in mine]
         missing = sorted(set(range(min(ranks, 1 << 20))) - set(there))
         # What a kill left of logs that hold nothing needs no others.
-        wanted = any(sources[i].commit_log is None or len(verdicts[i].replay) or verdicts[i].fills for i in mine)
+        wanted = any(source.commit_log is None or source.holds for source in mine)
         if missing and wanted and not partial:
             named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
             raise LogRefusedError(
-                f"{sources[mine[0]].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "
+                f"{mine[0].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "
                 "name them too, or replay the others alone with partial",
                 field="rank",
                 value=missing[0],
             )
         if len(set(there)) < len(there):
             raise LogRefusedError(
-                f"several logs are of the same rank of {ranks}: {sources[mine[0]].base}.meta and others; "
+                f"several logs are of the same rank of {ranks}: {mine[0].base}.meta and others; "
                 "put the logs of each job into a separate folder",
                 field="rank",
             )
@@ -268,7 +264,8 @@ def _refuse_no_file(system: System, path: str) -> None:
         )
 
 
-def _count(report: ReplayReport, path: str, source: LogSource, verdict: Verdict) -> None:
+def _count(report: ReplayReport, path: str, source: LogSource) -> None:
+    verdict = source.verdict
     totals = verdict.totals()
     report.replayed += len(verdict.replay)
     report.cancelled += totals.get("cancelled", 0)

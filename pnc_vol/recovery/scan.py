@@ -165,6 +165,22 @@ def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
     )
 
 
+class _Record(NamedTuple):
+    """One row of `COMMIT_LOG.dtype`."""
+
+    size: int
+    kind: int
+    meta_crc: int
+    sequence: int
+    request: int
+    epoch: int
+    meta_end: int
+    data_end: int
+    number: int
+    data_crc: int
+    crc: int
+
+
 class _Scan:
     """One log, one commit log, and what was found so far."""
 
@@ -198,12 +214,12 @@ class _Scan:
         flushes = self.records["meta_end"][kinds == FLUSHED]
         # A commit whose bytes are in the file need not be whole any more.
         self.flushed_end = int(flushes.max()) if flushes.size else 0
-        rows = self.records.tolist()
-        for i, row in enumerate(rows):
-            if not self._take(row):
-                later = sum(1 for kind in kinds[i + 1 :].tolist() if kind == COMMIT)
+        for i, row in enumerate(self.records.tolist()):
+            record = _Record(*row)
+            if not self._take(record):
+                later = int((kinds[i + 1 :] == COMMIT).sum())
                 if later:
-                    self._wrong(row[3], later, f"{later} commits stand after record {row[3]}")
+                    self._wrong(record, later, f"{later} commits stand after record {record.sequence}")
                 break
         state = self.state
         left = int((state == TORN).sum())
@@ -214,85 +230,77 @@ class _Scan:
         replay = np.flatnonzero(state == COMMITTED)
         return Verdict(state, replay, tuple(self.fills), self.request, self.epoch, self.damaged, tuple(self.findings))
 
-    def _take(self, row: tuple[int, ...]) -> bool:
+    def _take(self, record: _Record) -> bool:
         """One record; False if it, and all after it, does not count."""
-        _, kind, meta_crc, sequence, request, epoch, meta_end, data_end, number, data_crc, _ = row
-        if max(request, epoch, meta_end, data_end) > _MOST:
-            return self._wrong(sequence, max(row), "a field is too large for a file")
-        if kind == COMMIT:
-            return self._commit(sequence, request, epoch, meta_end, data_end, number, meta_crc, data_crc)
-        if kind == FILL:
-            if meta_end != self.meta_end:
-                return self._wrong(sequence, meta_end, f"a fill is at {meta_end}, commits end at {self.meta_end}")
-            every = -1 if number == WHOLE else min(number, _MOST)
-            self.fills.append(Fill(meta_crc, data_end, every, self.done, request, epoch))
+        end = record.meta_end
+        if max(record.request, record.epoch, end, record.data_end) > _MOST:
+            return self._wrong(record, max(record), "a field is too large for a file")
+        if record.kind == COMMIT:
+            return self._commit(record)
+        if record.kind == FILL:
+            if end != self.meta_end:
+                return self._wrong(record, end, f"a fill is at {end}, commits end at {self.meta_end}")
+            every = -1 if record.number == WHOLE else min(record.number, _MOST)
+            first = record.data_end
+            self.fills.append(Fill(record.meta_crc, first, every, self.done, record.request, record.epoch))
             return True
-        if meta_end > self.meta_end:
-            return self._wrong(sequence, meta_end, f"a record is for byte {meta_end}, commits end at {self.meta_end}")
-        if kind == FLUSHED:
-            n = bisect_right(self.ends, meta_end)
+        if end > self.meta_end:
+            return self._wrong(record, end, f"a record is for byte {end}, commits end at {self.meta_end}")
+        if record.kind == FLUSHED:
+            n = bisect_right(self.ends, end)
             self.state[:n] = np.where(self.state[:n] == CANCELLED, CANCELLED, DONE)
             self.fills = [fill for fill in self.fills if fill.before > n]
             return True
-        assert kind == TOMBSTONE
-        return self._cancel(sequence, meta_end)
+        assert record.kind == TOMBSTONE
+        return self._cancel(record)
 
-    def _commit(
-        self,
-        sequence: int,
-        request: int,
-        epoch: int,
-        meta_end: int,
-        data_end: int,
-        number: int,
-        meta_crc: int,
-        data_crc: int,
-    ) -> bool:
-        if meta_end < self.meta_end or data_end < self.data_end:
-            return self._wrong(sequence, meta_end, f"a commit ends at {meta_end}, before the previous one")
-        if meta_end > self.flushed_end and not self._whole(sequence, meta_end, data_end, meta_crc, data_crc):
+    def _commit(self, record: _Record) -> bool:
+        end = record.meta_end
+        if end < self.meta_end or record.data_end < self.data_end:
+            return self._wrong(record, end, f"a commit ends at {end}, before the previous one")
+        if end > self.flushed_end and not self._whole(record):
             return False
-        n = bisect_right(self.ends, meta_end)
-        if meta_end > self.flushed_end and (n - self.done != number or (n and self.ends[n - 1] != meta_end)):
-            text = f"a commit of {number} entries ends at byte {meta_end}, where {n - self.done} can be read"
-            return self._wrong(sequence, meta_end, text)
+        n = bisect_right(self.ends, end)
+        if end > self.flushed_end and (n - self.done != record.number or (n and self.ends[n - 1] != end)):
+            text = f"a commit of {record.number} entries ends at byte {end}, where {n - self.done} can be read"
+            return self._wrong(record, end, text)
         self.state[self.done : n] = COMMITTED
         if n > self.done:
-            self.request[self.done] = request
-        self.epoch[self.done : n] = epoch
-        self.done, self.meta_end, self.data_end = n, meta_end, data_end
+            self.request[self.done] = record.request
+        self.epoch[self.done : n] = record.epoch
+        self.done, self.meta_end, self.data_end = n, end, record.data_end
         return True
 
-    def _whole(self, sequence: int, meta_end: int, data_end: int, meta_crc: int, data_crc: int) -> bool:
+    def _whole(self, record: _Record) -> bool:
         """True if the bytes that the commit vouches for are those that were written."""
-        meta = self.meta[self.meta_end : meta_end]
-        if len(meta) != meta_end - self.meta_end or crc32(meta) != meta_crc:
-            return self._torn(sequence, self.meta_end, meta_end, "metadata")
-        if self.read_data is None:
+        meta = self.meta[self.meta_end : record.meta_end]
+        if len(meta) != record.meta_end - self.meta_end or crc32(meta) != record.meta_crc:
+            return self._torn(record, self.meta_end, record.meta_end, "metadata")
+        if self.read_data is None or crc_of_range(self.read_data, self.data_end, record.data_end) == record.data_crc:
             return True
-        whole = crc_of_range(self.read_data, self.data_end, data_end) == data_crc
-        return whole or self._torn(sequence, self.data_end, data_end, "data")
+        return self._torn(record, self.data_end, record.data_end, "data")
 
-    def _cancel(self, sequence: int, meta_end: int) -> bool:
-        if meta_end <= self.flushed_end and meta_end > (self.ends[-1] if self.ends else 0):
+    def _cancel(self, record: _Record) -> bool:
+        end = record.meta_end
+        if end <= self.flushed_end and end > (self.ends[-1] if self.ends else 0):
             # The writer was stopped while it cut the log: the entry is in the file's past, and its bytes are gone.
             return True
-        i = bisect_left(self.ends, meta_end)
-        if i >= self.done or self.ends[i] != meta_end:
-            return self._wrong(sequence, meta_end, f"no entry that can be cancelled ends at byte {meta_end}")
+        i = bisect_left(self.ends, end)
+        if i >= self.done or self.ends[i] != end:
+            return self._wrong(record, end, f"no entry that can be cancelled ends at byte {end}")
         if self.state[i] == DONE:
-            text = f"record {sequence} cancels entry {i}, which was already in the file"
-            self.findings.append(Finding("warning", meta_end, f"record[{sequence}]", i, text))
+            text = f"record {record.sequence} cancels entry {i}, which was already in the file"
+            self.findings.append(Finding("warning", end, f"record[{record.sequence}]", i, text))
         else:
             self.state[i] = CANCELLED
         return True
 
-    def _torn(self, sequence: int, begin: int, end: int, which: str) -> bool:
-        text = f"bytes {begin} to {end} of the {which} log do not match the CRC in record {sequence}"
-        self.findings.append(Finding("warning", begin, f"record[{sequence}]", end, text))
+    def _torn(self, record: _Record, begin: int, end: int, which: str) -> bool:
+        text = f"bytes {begin} to {end} of the {which} log do not match the CRC in record {record.sequence}"
+        self.findings.append(Finding("warning", begin, f"record[{record.sequence}]", end, text))
         return False
 
-    def _wrong(self, sequence: int, value: int, text: str) -> bool:
-        self.findings.append(Finding("error", value, f"record[{sequence}]", value, text))
+    def _wrong(self, record: _Record, value: int, text: str) -> bool:
+        self.findings.append(Finding("error", value, f"record[{record.sequence}]", value, text))
         self.damaged = True
         return False

@@ -203,6 +203,7 @@ class LogSource:
             self.defined: Definitions = read_definitions(told)
             self._told_end = len(told) - self.defined.torn_bytes
             self._flushed = False
+            self.verdict: Verdict
         except BaseException:
             self.close()
             raise
@@ -259,12 +260,17 @@ class LogSource:
         return bytes(view[:done])
 
     def judge(self, *, uncounted: bool = False) -> Verdict:
-        """Which entries are to be replayed: those that count and whose datasets the log explains."""
+        """Find for `verdict` which entries are to be replayed: those that count and whose datasets the log explains."""
         verdict = committed_entries(self.log, self.commit_log, self.read, uncounted=uncounted)
-        if self.commit_log is None:
-            return verdict
-        unknown = self._unexplained(verdict.replay)
-        return without_tail(verdict, self.log, unknown) if unknown >= 0 else verdict
+        if self.commit_log is not None and (unknown := self._unexplained(verdict.replay)) >= 0:
+            verdict = without_tail(verdict, self.log, unknown)
+        self.verdict = verdict
+        return verdict
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is to be replayed, as far as it was judged."""
+        return bool(len(self.verdict.replay) or self.verdict.fills)
 
     def _unexplained(self, entries: Int64) -> int:
         """The first entry whose dataset is not defined, or not in the length that it has there; -1 if there is none."""

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from log_entries import values_of
 
 from pnc_vol.append_log.shared_blocks import SHARED_BLOCK, shared_pieces
 from pnc_vol.errors import FormatError, LogError
-from pnc_vol.log.decoding import Log, count_channels, read_log, values_of
+from pnc_vol.log.decoding import Log, count_channels, read_log
 from pnc_vol.log.encoding import LogHeader, encode_header, encode_vara
 from pnc_vol.recovery.printing import log_text
 from pnc_vol.recovery.scan import committed_entries

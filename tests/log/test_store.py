@@ -181,7 +181,7 @@ def test_few_steps_and_many_make_the_same_log(
         f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_shared_logs=shared)
         queue = f.id.handle.session.posted.queue
         store = queue.store
-        store.records.log_id, store.records.seed, store.fast = bytes(16), 0, quick
+        store.commits.log_id, store.commits.seed, store.fast = bytes(16), 0, quick
         store.definitions.file.identity = bytes(16)
         sets = [
             f.create_dataset("a", (12,), "f8"), f.create_dataset("b", (12, 5), "i2"),
@@ -203,6 +203,6 @@ def test_few_steps_and_many_make_the_same_log(
         files[".commit"] = files[".commit"][store._begins[3][1] :]
         # The header has the path.
         files[".meta"] = files[".meta"][store._begins[0][1] :]
-        found.append((files, store.records.sequence, store.records.entries, queue.backlog.rows, queue.weight()))
+        found.append((files, store.commits.sequence, store.commits.entries, queue.backlog.rows, queue.weight()))
         f.close()
     assert found[0] == found[1]

@@ -22,7 +22,7 @@ def test_a_registered_store_takes_posts_until_it_is_full(path: pathlib.Path, mon
     made: list[Small] = []
 
     class Small(MemoryStore):
-        taken = settled_times = 0
+        taken = flushes = 0
 
         def put_run(self, *args: Any) -> bool:
             return self.taken < 2 and super().put_run(*args)
@@ -31,8 +31,8 @@ def test_a_registered_store_takes_posts_until_it_is_full(path: pathlib.Path, mon
             self.taken += 1
             return self.taken <= 2 and super().put(*args)
 
-        def settled(self) -> bool:
-            self.settled_times += 1
+        def after_flush(self) -> bool:
+            self.flushes += 1
             self.taken = 0
             return True
 
@@ -51,7 +51,7 @@ def test_a_registered_store_takes_posts_until_it_is_full(path: pathlib.Path, mon
         assert queue.stores == [made[0], queue.memory]
         assert x[...].tolist() == list(range(10))
         f.flush()
-        assert made[0].settled_times >= 1
+        assert made[0].flushes >= 1
     with pnc_vol.File(path) as f:
         assert f["x"][...].tolist() == list(range(10))
 
