@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
     Path = str | bytes | os.PathLike[str]
 
-__all__ = ["CALLS", "REAL", "System", "exists", "free_bytes", "is_folder", "scratch_folder", "temporary_directory"]
+__all__ = [
+    "CALLS", "REAL", "System", "exists", "free_bytes", "in_memory", "is_folder", "scratch_folder",
+    "temporary_directory",
+]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
 PAGE: int = mmap.ALLOCATIONGRANULARITY  # a window on a file begins at a multiple of it
 _LIBC, _HERE, _NO_REPLACE = ctypes.CDLL(None, use_errno=True), -100, 1  # AT_FDCWD, RENAME_NOREPLACE
+_IN_MEMORY = (0x01021994, 0x858458F6)
 
 
 class System:
@@ -236,6 +240,16 @@ def free_bytes(folder: Path) -> int:
     """Bytes that an ordinary user may still write on the file system of a folder."""
     there = os.statvfs(folder)
     return there.f_bavail * there.f_frsize
+
+
+def in_memory(folder: str) -> bool:
+    """Whether a folder is on a file system of Linux that keeps files in memory (tmpfs, ramfs)."""
+    call = getattr(_LIBC, "statfs", None)
+    found = ctypes.create_string_buffer(256)
+    if call is None or call(os.fsencode(folder), found) != 0:
+        return False
+    # the first field of the structure, a long
+    return ctypes.c_long.from_buffer(found).value in _IN_MEMORY
 
 
 def scratch_folder() -> str:

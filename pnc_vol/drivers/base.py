@@ -75,6 +75,8 @@ class OpenContext:
         A descriptor of the file, which stays the caller's, for a root that declares `takes_descriptor`; else -1.
     new : bool
         What is opened is to be empty, whatever is there; only for a root that does not declare `keeps_file`.
+    name : str
+        The path that the user knows, where `path` is another name that the file has for now; "" is `path`.
     """
 
     writable: bool = True
@@ -83,6 +85,7 @@ class OpenContext:
     hints: Mapping[str, str] = field(default_factory=dict)
     fd: int = -1
     new: bool = False
+    name: str = ""
 
 
 class Driver(Holds, abc.ABC):

@@ -46,6 +46,7 @@ Kind = Literal["root", "wrapper"]
 GROUP = "pnc_vol.drivers"
 
 _BUILTIN = {
+    "cache": "pnc_vol.drivers.cache.wrapper:CacheDriver",
     "memory": "pnc_vol.drivers.memory:MemoryDriver",
     "mpio": "pnc_vol.drivers.mpio:MpioDriver",
     "posix": "pnc_vol.drivers.posix:PosixDriver",

@@ -63,6 +63,8 @@ def open_together(
         with comm.errors_shared():
             if context.fd >= 0 and not stack_capabilities(spec).takes_descriptor:
                 context = replace(context, fd=-1)
+            if location is not None:
+                context = replace(context, name=location.path)
             driver = open_stack(spec, path, context)
             if inode and path is not None and context.fd < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.

@@ -1,6 +1,18 @@
 """A node-local write cache: writes go to a fast local file, and threads carry them to the global file meanwhile.
 
 ===================  ================================================================================================
+`wrapper`            the driver `CacheDriver`: the verbs
+`held_bytes`         what a process holds: to the cache, held for `release`, or through to the file; trouble
 `hints`              the hints of the cache: E10's words and ours, and the options of ``driver="cache(...) | posix"``
+`local_store`        what a process keeps on its node: the next two, and the order in which they are written
+`cache_file`         the cache file: sparse, with the offsets of the global file
+`extent_log`         the log beside it: which extents are to be carried, and the headers that are held back
+`ranges`             sets of bytes of a file, as arrays
+`queues`             the three queues, epochs, and what follows when an epoch is released
+`sync_threads`       the threads that empty them, and what becomes of their errors
+`global_file`        how bytes get from the cache file to the global file
+`overlay`            a read: what is held, laid over what the file has
+`locks`              coherent mode: byte-range locks on what is not in the global file yet
+`watch`              counts, seconds, and the observers of phases
 ===================  ================================================================================================
 """

@@ -1,0 +1,304 @@
+"""What one process holds: where a write goes, how it gets to the global file, and what if it does not.
+
+Knows: the cache file and its log, the queues and threads, the global file, locks; of the driver below that it writes.
+Does not know: reads, the rest of the driver protocol.
+
+A write goes to the cache; to what is held for `release`; or through to the global file, if the cache is full, in
+trouble, or off.
+
+Rules
+-----
+1. One write at a time: the log, the cache file and the queues change together.
+2. If the cache cannot take a write, the global file does, in order: what waits for these bytes is forgotten when, and
+   not before, they are in the file.
+3. A log that cannot tell of everything any more is ended, once all that waits is in the global file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import nullcontext, suppress
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver, Memory, OpenContext
+from pnc_vol.drivers.cache.extent_log import Subject, gathered
+from pnc_vol.drivers.cache.global_file import GlobalFile
+from pnc_vol.drivers.cache.hints import CacheHints
+from pnc_vol.drivers.cache.local_store import LocalStore
+from pnc_vol.drivers.cache.locks import RangeLocks
+from pnc_vol.drivers.cache.queues import Held, Lost
+from pnc_vol.drivers.cache.ranges import Ranges, ranges_of
+from pnc_vol.drivers.cache.sync_threads import SyncThreads
+from pnc_vol.drivers.cache.watch import Watch
+from pnc_vol.extents.model import Extents, before
+
+__all__ = ["HeldBytes"]
+
+_NOTHING = Extents(*np.zeros((3, 0), np.int64))
+
+
+class HeldBytes:
+    """The cache of one process.
+
+    Parameters
+    ----------
+    inner : Driver, over the global file.
+    hints : CacheHints
+    context : OpenContext, what `inner` was opened with.
+    job : str, a token that the ranks share.
+
+    Attributes
+    ----------
+    reason : str, why the cache is in trouble; "" if it is not.
+    off : bool, nothing new is held.
+    store : LocalStore or None
+    locks : RangeLocks or None
+    queue : SyncThreads
+    watch : Watch
+    """
+
+    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: str) -> None:
+        comm = context.comm
+        self.inner, self.hints = inner, hints
+        self.reason, self.off, self._closed = "", hints.mode == "disable", False
+        self.writing = RLock()
+        self.watch = Watch()
+        self.store: LocalStore | None = None
+        self.locks: RangeLocks | None = None
+        self.file = _global_file(inner, hints, context, self.watch)
+        try:
+            if hints.mode == "coherent" and inner.path is not None:
+                self.locks = RangeLocks(context.system, inner.path, writable=context.writable)
+            if context.writable and not self.off:
+                self._open_store(context, job)
+        except BaseException:
+            self.let_go(keep=False)
+            raise
+        self.queue = SyncThreads(
+            self._carry,
+            self._write_held,
+            self._idle,
+            threads=hints.threads if self.file.has_descriptor else 1,
+            immediate=hints.flush == "flush_immediate",
+            alone=comm is None or comm.size == 1,
+        )
+
+    def _open_store(self, context: OpenContext, job: str) -> None:
+        """Make the cache file and its log; if that fails there is trouble from the beginning."""
+        comm, path = context.comm, self.inner.path
+        rank, ranks = (0, 1) if comm is None else (comm.rank, comm.size)
+        inode = 0 if path is None else context.system.stat(path).st_ino
+        identity = b"inode\0\0\0" + (inode & (2**64 - 1)).to_bytes(8, "little")
+        subject = Subject(identity, rank, ranks, os.path.abspath(context.name or path or ""))
+        try:
+            self.store = LocalStore(context.system, self.hints.path, job, subject)
+        except OSError as error:
+            self.reason = f"{error.strerror or error} ({self.hints.path})"
+
+    # ---------------------------------------------------------------------------------------------- writes
+
+    def write(self, extents: Extents, memory: Memory) -> None:
+        """Take a write.
+
+        Raises
+        ------
+        OSError
+            Neither the cache nor the global file could take it.
+        """
+        ranges = ranges_of(extents.offset, extents.length)
+        if not ranges.start.size:
+            return
+        with self.writing:
+            if self.queue.ordered or any(held.covers(ranges) for held in self.queue.held()):
+                self._hold(extents, memory, ranges)
+            elif self.store is None or self.reason or self._over_bounds(ranges):
+                self._through(extents, memory, ranges)
+            else:
+                self._cache(extents, memory, ranges)
+
+    def _cache(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
+        assert self.store is not None
+        if self.locks is not None:
+            with self.watch.phase("waiting"):
+                self.locks.lock(ranges, self.queue.submit)
+        try:
+            with self.watch.phase("copy to cache", extents.nbytes):
+                self.store.write(extents, memory, self.queue.epoch)
+        except OSError as error:
+            self._trouble(error)
+            self._through(extents, memory, ranges)
+            return
+        self.queue.add(ranges)
+
+    def _over_bounds(self, ranges: Ranges) -> bool:
+        bound, capacity = self.hints.in_flight, self.hints.capacity
+        if bound and self.queue.nbytes + ranges.nbytes > bound:
+            return True
+        assert self.store is not None
+        return bool(capacity) and self.store.file.allocated() + ranges.nbytes > capacity
+
+    def _through(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
+        """Write to the global file, in the place of what waits for these bytes."""
+
+        def act() -> None:
+            with nullcontext() if self.locks is None else self.locks.held(ranges, self.queue.submit):
+                self.inner.write(extents, memory)
+            self.watch.wrote_through(extents.nbytes)
+            self._record(lambda store: store.through(ranges, self.queue.epoch))
+
+        self.queue.forget(ranges, act=act)
+        self._end_log()
+
+    def _hold(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
+        """Keep what follows the data of its epoch, or write it if it is released."""
+        epoch = self.queue.epoch
+        if epoch <= self.queue.released and not self.queue.held():
+            self._through(extents, memory, ranges)
+            return
+        data = np.array(gathered(extents, memory), copy=True)
+        self._keep(Held(epoch, Extents(extents.offset.copy(), extents.length.copy(), before(extents.length)), data))
+
+    def grow(self, nbytes: int) -> None:
+        """See `Driver.grow`."""
+        with self.writing:
+            if self.queue.epoch <= self.queue.released and not self.queue.held():
+                self.file.grow(nbytes)
+            else:
+                self._keep(Held(self.queue.epoch, _NOTHING, np.zeros(0, np.uint8), nbytes))
+
+    def _keep(self, held: Held) -> None:
+        self._record(lambda store: store.hold(held))
+        self.queue.hold(held)
+
+    def cut(self, nbytes: int) -> None:
+        """The global file is about to be cut, or made longer.
+
+        Raises
+        ------
+        OSError
+        """
+        self.queue.cut(nbytes)
+        self._record(lambda store: store.cut(nbytes, self.queue.epoch))
+
+    def end_epoch(self) -> None:
+        """The epoch ends."""
+        with self.writing:
+            ended, synced = self.queue.end_epoch(), self.queue.synced_epoch()
+            self._record(lambda store: store.ended(ended, synced))
+            self._end_log()
+
+    # --------------------------------------------------------------------------------------------- trouble
+
+    def _record(self, note: Any) -> None:
+        """Note something in the log; if that fails there is trouble."""
+        if self.store is not None and not self.reason:
+            try:
+                note(self.store)
+            except OSError as error:
+                self._trouble(error)
+
+    def _trouble(self, error: OSError) -> None:
+        where = self.hints.path if self.store is None else self.store.file.path
+        self.reason = self.reason or f"{error.strerror or error} ({where})"
+
+    def _end_log(self) -> None:
+        """After trouble: what waits goes to the file now, and the log ends, since it may lack something."""
+        if self.reason and self.store is not None and not self.queue.nbytes + bool(self.queue.drain()):
+            with suppress(OSError):
+                self.store.log.finish()
+
+    def stop(self, reason: str) -> list[Lost]:
+        """Hold nothing new from now on, and bring what waits to the global file; what could not be brought."""
+        with self.writing:
+            self.off, self.reason = True, self.reason or reason
+            with self.watch.phase("non-hidden sync"):
+                lost = self.queue.drain()
+            if not lost and self.store is not None:
+                with suppress(OSError):
+                    self.store.log.finish()
+                if not self.queue.held():
+                    store, self.store = self.store, None
+                    store.close(keep=False)
+        return lost
+
+    def error_of(self, lost: Lost) -> OSError:
+        """The error of a thread, with all that helps."""
+        ranges, error = lost
+        where = f"bytes {ranges.start[0]} to {ranges.end[-1]}" if ranges.start.size else "the header"
+        kept = f"the cache file {self.store.file.path}" if self.store is not None else "memory"
+        text = f"{where} could not be synchronised: {error.strerror or error}; the data stay in {kept}, "
+        made = type(error)(error.errno or errno.EIO, text + "and the next flush tries again", self.inner.path)
+        made.__cause__ = error
+        return made
+
+    # -------------------------------------------------------------------------------------------- threads
+
+    def _carry(self, ranges: Ranges, thread: int) -> None:
+        assert self.store is not None
+        self.file.carry(self.store.file, ranges, thread)
+        if self.locks is not None:
+            self.locks.unlock(self.queue.done_with(ranges, thread))
+
+    def _write_held(self, held: Held) -> None:
+        if held.reach:
+            self.file.grow(held.reach)
+        if held.extents.length.size:
+            self.file.write(held.extents, held.data)
+        if self.store is not None and not self.reason:
+            with suppress(OSError):
+                # Without the record a recovery writes the same bytes once more.
+                self.store.released(held.epoch)
+
+    def _idle(self) -> None:
+        """All data are in the global file: give space and locks back, unless the program writes again already."""
+        if not self.writing.acquire(blocking=False):
+            return
+        try:
+            if self._closed or self.store is None or self.reason or not self.hints.discard:
+                return
+            with self.queue.quiet() as quiet:
+                if quiet:
+                    with suppress(OSError):
+                        headers = bool(self.queue.held())
+                        self.store.emptied(self.queue.epoch, self.queue.ended, headers=headers)
+                    if self.locks is not None:
+                        self.locks.unlock_all()
+        finally:
+            self.writing.release()
+
+    # ---------------------------------------------------------------------------------------------- the end
+
+    def let_go(self, *, keep: bool) -> None:
+        """Close all files; the cache file and its log are removed unless they are to be kept.
+
+        Raises
+        ------
+        OSError
+            From the descriptor of the global file.
+        """
+        self._closed = True
+        if self.store is not None:
+            self.store.close(keep=keep)
+        if self.locks is not None:
+            self.locks.close()
+        self.file.close()
+
+    def forget(self) -> None:
+        """Close what a forked child got of this."""
+        self._closed = True
+        if self.store is not None:
+            self.store.forget()
+        self.file.forget()
+
+
+def _global_file(inner: Driver, hints: CacheHints, context: OpenContext, watch: Watch) -> GlobalFile:
+    fd, lent = -1, context.fd >= 0
+    if context.writable and inner.capabilities.keeps_file and inner.path is not None:
+        fd = context.fd if lent else context.system.open(inner.path, os.O_RDWR)
+    elif context.writable and inner.capabilities.collective:
+        raise ValueError(f"cache | {inner.describe()}: a collective driver without a file cannot be written by threads")
+    return GlobalFile(context.system, inner, fd, lent=lent, copy_size=hints.copy_size, watch=watch)

@@ -1,0 +1,148 @@
+"""What one process keeps on its node: the cache file and the extent log beside it.
+
+Knows: both files, and in which order they are written. Does not know: the global file, threads.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from pnc_vol.drivers.base import Memory
+from pnc_vol.drivers.byte_copy import joined
+from pnc_vol.drivers.cache.cache_file import CacheFile, folder_of
+from pnc_vol.drivers.cache.extent_log import (
+    CUT,
+    EPOCH,
+    GROW,
+    HEADER,
+    RELEASED,
+    SYNCED,
+    THROUGH,
+    WRITE,
+    ExtentLog,
+    Subject,
+    checksum,
+    gathered,
+)
+from pnc_vol.drivers.cache.queues import Held
+from pnc_vol.drivers.cache.ranges import Ranges
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.model import Extents, before
+from pnc_vol.system import System, in_memory
+
+__all__ = ["DATA", "LocalStore"]
+
+DATA = ".cache"
+"""Suffix of a cache file; those of its log are in `extent_log`."""
+_ROUND = 16 << 20
+"""Bytes of one record of the log at most."""
+_LOG_LIMIT = 1 << 20
+"""Bytes of a log from which on it is begun anew when all that it tells of is in the global file."""
+
+
+class LocalStore:
+    """The cache file and the log of one process.
+
+    Parameters
+    ----------
+    system : System
+    parent : str, the directory of the caches.
+    job : str, a token that the ranks of the job share.
+    subject : Subject
+
+    Attributes
+    ----------
+    file : CacheFile
+    log : ExtentLog
+
+    Raises
+    ------
+    OSError
+        The files cannot be made.
+    """
+
+    def __init__(self, system: System, parent: str, job: str, subject: Subject) -> None:
+        self.folder = folder_of(system, parent, subject.path, job)
+        stem = os.path.join(self.folder, str(subject.rank))
+        # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first.
+        self.file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
+        try:
+            self.log = ExtentLog(system, stem, subject)
+        except BaseException:
+            self.file.close(keep=False)
+            raise
+
+    def write(self, extents: Extents, memory: Memory, epoch: int) -> None:
+        """Record extents, and write them to the cache file.
+
+        Raises
+        ------
+        OSError
+            There is no room, or the device failed; which of the bytes were written is not known.
+        """
+        for part in rounds(extents, _ROUND):
+            data = gathered(part, memory)
+            offset, length = joined(part.offset, part.length)
+            packed = Extents(offset, length, before(length))
+            self.log.extents(WRITE, epoch, packed, checksum=checksum(data))
+            self.file.write(packed, data)
+
+    def through(self, ranges: Ranges, epoch: int) -> None:
+        """Record that ranges were written to the global file itself."""
+        self.log.extents(THROUGH, epoch, ranges.extents)
+
+    def hold(self, held: Held) -> None:
+        """Record what follows the data of its epoch."""
+        if held.reach:
+            self.log.note(GROW, held.epoch, held.reach)
+        if held.extents.length.size:
+            self.log.extents(HEADER, held.epoch, held.extents, checksum=checksum(held.data), data=held.data.tobytes())
+
+    def cut(self, nbytes: int, epoch: int) -> None:
+        """Record that the file was cut."""
+        self.log.note(CUT, epoch, nbytes)
+
+    def ended(self, epoch: int, synced: int) -> None:
+        """Record that an epoch ended, and of which ones the data are in the global file."""
+        if synced:
+            self.log.note(SYNCED, synced)
+        self.log.note(EPOCH, epoch)
+
+    def released(self, epoch: int) -> None:
+        """Record that what was held for epochs up to this one is in the global file."""
+        self.log.note(RELEASED, epoch)
+
+    def emptied(self, epoch: int, ended: int, *, headers: bool) -> None:
+        """All data are in the global file: give the space back.
+
+        Parameters
+        ----------
+        epoch, ended : int, the epoch that has not ended, and the last one that has.
+        headers : bool, something is held, so that the log is still needed.
+
+        Raises
+        ------
+        OSError
+            There is no room to record it; nothing is lost.
+        """
+        self.log.note(SYNCED, epoch)
+        self.file.empty()
+        if not headers and self.log.nbytes > _LOG_LIMIT:
+            self.log.restart(ended)
+
+    def sync(self) -> None:
+        """Bring both files to stable storage."""
+        self.file.sync()
+        self.log.sync()
+
+    def close(self, *, keep: bool) -> None:
+        """Let go of the files, and remove them and the folder unless they are to be kept."""
+        self.log.close(keep=keep)
+        self.file.close(keep=keep)
+
+    def forget(self) -> None:
+        """Close the descriptors that a forked child got."""
+        self.log.forget()
+        with suppress(OSError):
+            self.file.system.close(self.file.fd)

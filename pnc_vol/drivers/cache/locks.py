@@ -1,0 +1,168 @@
+"""Coherent mode: byte-range locks on the extents of the global file that are not in it yet.
+
+Knows: open file description locks, ranges. Does not know: the cache, threads.
+
+The locks are those of Linux (``F_OFD_SETLK``): they belong to an opening of the file, not to a process, so that they do
+not vanish when another descriptor of the file is closed, and hold between threads. A reader of another process that
+asks for the same bytes in coherent mode, or takes such locks itself, waits until they are in the file.
+
+Rules
+-----
+1. Writers and readers of one process use two openings: a lock for reading would replace one for writing of the same
+   opening.
+2. Nobody waits for a lock while what it holds itself waits for being submitted: two ranks could wait for each other.
+3. Where the file system has no locks, a warning says so once, at the open, and there are none.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from pnc_vol.drivers.cache.ranges import Ranges
+from pnc_vol.system import System
+from pnc_vol.warn import warn_once
+
+__all__ = ["RangeLocks"]
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
+_SETLK = getattr(fcntl, "F_OFD_SETLK", 0)
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+_MOST = 1024
+"""Ranges of one write that get a lock each; of more, the gaps between the closest are locked too."""
+_FIRST_NAP, _LONGEST_NAP = 0.0005, 0.02
+
+
+class RangeLocks:
+    """The locks of one process on one file.
+
+    Parameters
+    ----------
+    system : System
+    path : str, of the global file.
+    writable : bool
+    """
+
+    def __init__(self, system: System, path: str, *, writable: bool) -> None:
+        self._system, self._path = system, path
+        self._fds = [system.open(path, os.O_RDWR)] if writable else []
+        try:
+            self._fds.append(system.open(path, os.O_RDONLY))
+            self.works = self._try()
+        except BaseException:
+            self.close()
+            raise
+
+    def _try(self) -> bool:
+        try:
+            if not _SETLK:
+                raise OSError(errno.ENOSYS, "this system has no open file description locks")
+            # A lock where no file has bytes, and none that another lock could be in the way of.
+            self._system.record_lock(self._fds[-1], _SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            warn_once(
+                "no byte-range locks",
+                f"{self._path}: e10_cache=coherent needs byte-range locks, which are not to be had here "
+                f"({error.strerror}); readers of other processes may see old bytes until they are synchronised",
+            )
+            return False
+        return True
+
+    def lock(self, ranges: Ranges, ready: Callable[[], None]) -> Ranges:
+        """Lock ranges for writing, and wait for those who have some of them; what was locked.
+
+        Parameters
+        ----------
+        ready : callable
+            Called once before anybody is waited for: submits what holds locks of this process.
+        """
+        if not self.works:
+            return ranges
+        ranges = _fewer(ranges)
+        self._take(self._fds[0], fcntl.F_WRLCK, ranges, ready)
+        return ranges
+
+    def unlock(self, ranges: Ranges) -> None:
+        """Give back locks for writing."""
+        if self.works and ranges.start.size:
+            self._release(self._fds[0], ranges)
+
+    @contextmanager
+    def held(self, ranges: Ranges, ready: Callable[[], None]) -> Iterator[None]:
+        """Hold locks for writing while the block writes to the file itself."""
+        locked = self.lock(ranges, ready)
+        try:
+            yield
+        finally:
+            self.unlock(locked)
+
+    def unlock_all(self) -> None:
+        """Give back all locks for writing: nothing waits any more."""
+        if self.works:
+            with suppress(OSError):
+                # up to the end, however long the file is
+                self._system.record_lock(self._fds[0], _SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+
+    @contextmanager
+    def reading(self, ranges: Ranges, ready: Callable[[], None]) -> Iterator[None]:
+        """Hold locks for reading, after those who write there are through."""
+        if not self.works or not ranges.start.size:
+            yield
+            return
+        ranges = _fewer(ranges)
+        self._take(self._fds[-1], fcntl.F_RDLCK, ranges, ready)
+        try:
+            yield
+        finally:
+            self._release(self._fds[-1], ranges)
+
+    def _take(self, fd: int, kind: int, ranges: Ranges, ready: Callable[[], None]) -> None:
+        waited = False
+        for start, end in zip(ranges.start.tolist(), ranges.end.tolist(), strict=True):
+            nap = _FIRST_NAP
+            asked = _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0)
+            while True:
+                try:
+                    self._system.record_lock(fd, _SETLK, asked)
+                    break
+                except OSError as error:
+                    if error.errno not in _TAKEN:
+                        raise
+                if not waited:
+                    ready()
+                    waited = True
+                # A call that waits would keep this process from noticing a signal's handler, and from giving up.
+                time.sleep(nap)
+                nap = min(2 * nap, _LONGEST_NAP)
+
+    def _release(self, fd: int, ranges: Ranges) -> None:
+        for start, end in zip(ranges.start.tolist(), ranges.end.tolist(), strict=True):
+            with suppress(OSError):
+                self._system.record_lock(fd, _SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, end - start, 0))
+
+    def close(self) -> None:
+        """Give back all locks."""
+        fds, self._fds = self._fds, []
+        for fd in fds:
+            with suppress(OSError):
+                self._system.close(fd)
+
+
+def _fewer(ranges: Ranges) -> Ranges:
+    """At most `_MOST` ranges that cover these: the smallest gaps are covered too."""
+    if ranges.start.size <= _MOST:
+        return ranges
+    gaps = ranges.start[1:] - ranges.end[:-1]
+    kept = np.sort(np.argpartition(gaps, -(_MOST - 1))[-(_MOST - 1) :])
+    return Ranges(np.append(ranges.start[:1], ranges.start[kept + 1]), np.append(ranges.end[kept], ranges.end[-1:]))

@@ -1,0 +1,92 @@
+"""A read: what is held, laid over what the global file has.
+
+Knows: ranges, the cache file, what is held. Does not know: how bytes get to the global file.
+
+Rules
+-----
+1. What is held was asked for before the file is read: a byte that is carried meanwhile is read from the cache file,
+   which is not emptied while somebody reads.
+2. A hole that the file does not reach yet reads as zeros; what lies behind the end is left as it was.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver, Memory
+from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.cache.cache_file import CacheFile
+from pnc_vol.drivers.cache.queues import Held
+from pnc_vol.drivers.cache.ranges import Ranges
+from pnc_vol.extents.merge import intersect
+from pnc_vol.extents.model import Extents
+
+__all__ = ["read_over"]
+
+
+def read_over(
+    inner: Driver,
+    extents: Extents,
+    memory: Memory,
+    ranges: Ranges,
+    held: list[Held],
+    source: CacheFile | None,
+    collective: bool,
+    elsewhere: str,
+) -> int:
+    """As `Driver.read`.
+
+    Parameters
+    ----------
+    ranges : Ranges, what `source` has that may not be in the file.
+    held : list of Held, oldest first; newer than what `source` has.
+    elsewhere : str
+        Why other nodes hold bytes back; "" if they do not.
+
+    Raises
+    ------
+    NotSyncedError
+        Other nodes hold bytes back, and some of those asked for are not held here.
+    """
+    file_end = inner.size()
+    end = max((file_end, *ranges.end[-1:].tolist(), *(one.end for one in held)))
+    own = _parts(extents, ranges)
+    got = own.nbytes
+    if got < extents.nbytes or collective:
+        if end > file_end:
+            _clear(extents, memory, file_end, end)
+        got = inner.read(extents, memory, collective=collective)
+    if own.length.size:
+        assert source is not None
+        source.read(own, memory)
+    for one in held:
+        _lay(extents, memory, one)
+    if end > file_end:
+        got = max(got, int(np.clip(end - extents.offset, 0, extents.length).sum()))
+    return got
+
+
+def _parts(extents: Extents, ranges: Ranges) -> Extents:
+    """The parts of extents that are in a set; `offset` in the file, `place` in the memory of the extents."""
+    if not ranges.start.size:
+        return Extents(*np.zeros((3, 0), np.int64))
+    which, _, offset, length = intersect(extents.offset, extents.length, ranges.start, ranges.end - ranges.start)
+    return Extents(offset, length, extents.place[which] + offset - extents.offset[which])
+
+
+def _clear(extents: Extents, memory: Memory, first: int, end: int) -> None:
+    """Zeros for what lies between the end of the file and that of what is held."""
+    hole = _parts(extents, Ranges(np.array([first]), np.array([end])))
+    if hole.length.size:
+        zeros = np.zeros(int(hole.length.max()), np.uint8)
+        copy_pieces(memory, hole.place, zeros, np.zeros_like(hole.place), hole.length)
+
+
+def _lay(extents: Extents, memory: Memory, held: Held) -> None:
+    """Lay what is held over what was read."""
+    order = np.argsort(held.extents.offset, kind="stable")
+    offset, length, place = (column[order] for column in held.extents)
+    which, of, start, many = intersect(extents.offset, extents.length, offset, length)
+    if many.size:
+        into = extents.place[which] + start - extents.offset[which]
+        copy_pieces(memory, into, held.data, place[of] + start - offset[of], many)

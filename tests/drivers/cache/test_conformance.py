@@ -1,0 +1,76 @@
+"""The public suite over stacks with a cache."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.testing.driver_suite import DriverSuite
+
+
+class CacheSuite(DriverSuite):
+    """A stack whose cache is in a directory of the test."""
+
+    stack = "cache({}) | posix"
+    options = ""
+
+    @pytest.fixture(autouse=True)
+    def where(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "nvm"
+        self.folder.mkdir()
+
+    def make(self, path: str, *, writable: bool = True) -> Driver:
+        options = ", ".join(filter(None, (f"path='{self.folder}'", self.options)))
+        return open_stack(self.stack.format(options), path, writable=writable)
+
+    def test_nothing_is_left_of_the_cache(self, path: str) -> None:
+        with contextlib.closing(self.make(path)) as driver:
+            assert list(self.folder.iterdir())
+            driver.sync()
+        assert not list(self.folder.iterdir())
+
+
+class TestImmediate(CacheSuite):
+    pass
+
+
+class TestThreads(CacheSuite):
+    options = "threads=4, copy_size=1000"
+
+
+class TestAtTheClose(CacheSuite):
+    options = "flush=flush_onclose, threads=2"
+
+
+class TestCoherent(CacheSuite):
+    options = "mode=coherent, threads=3"
+
+
+class TestBounded(CacheSuite):
+    options = "in_flight=100, capacity=5000"
+
+
+class TestTraced(CacheSuite):
+    stack = "trace | cache({}) | posix"
+
+
+class TestMemory(CacheSuite):
+    stack = "cache({}) | memory"
+    persistent = False
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
+class TestMpio(CacheSuite):
+    stack = "cache({}) | mpio"
+    options = "threads=2"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
+class TestCoherentMpio(CacheSuite):
+    stack = "cache({}) | mpio"
+    options = "mode=coherent"
