@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from pnc_vol.system import Path
 
-__all__ = ["copy_all", "read_at", "read_whole", "write_all", "write_whole"]
+__all__ = ["NO_COPY_RANGE", "copy_all", "read_at", "read_whole", "write_all", "write_whole"]
 
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
 #: Interrupted calls in a row that are made again; Python itself does so unless a signal's handler raises.
 _PATIENCE = 1000
 #: What `System.copy_range` says where only reading and writing will do.
-_NO_COPY_RANGE = (
+NO_COPY_RANGE = (
     errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY,
 )  # fmt: skip
 
@@ -160,7 +160,7 @@ def copy_all(
         except InterruptedError:
             continue
         except OSError as error:
-            if error.errno not in _NO_COPY_RANGE:
+            if error.errno not in NO_COPY_RANGE:
                 raise
             break
         if done == 0:

@@ -26,14 +26,11 @@ from pnc_vol.drivers.cache.watch import Watch
 from pnc_vol.drivers.vectored_io import put_extents
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
-from pnc_vol.full_io import write_all
+from pnc_vol.full_io import NO_COPY_RANGE, write_all
 from pnc_vol.system import System
 
 __all__ = ["GlobalFile"]
 
-_NO_COPY_RANGE = (
-    errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY,
-)  # fmt: skip
 _LONG = 64 << 10
 """Mean bytes of ranges from which on a call for each is worth it."""
 
@@ -104,7 +101,7 @@ class GlobalFile:
                 except InterruptedError:
                     continue
                 except OSError as error:
-                    if error.errno not in _NO_COPY_RANGE:
+                    if error.errno not in NO_COPY_RANGE:
                         raise
                     moved = 0
                 if not moved:
