@@ -56,6 +56,7 @@ from pnc_vol.errors import (
     CollectiveTimeout,
     ConversionError,
     CorruptHeaderError,
+    DeferredCloseError,
     DefinitionError,
     DefinitionMismatchError,
     FlushError,
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.recovery import replay
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
     from pnc_vol.extents.decomposition import Decomposition
+    from pnc_vol.file.deferred import finalize
     from pnc_vol.interop.checking import check
     from pnc_vol.interop.repack import repack
     from pnc_vol.interop.report import LossError
@@ -138,6 +140,7 @@ __all__ = [
     "Dataset",
     "Datatype",
     "Decomposition",
+    "DeferredCloseError",
     "DefinitionError",
     "DefinitionMismatchError",
     "Empty",
@@ -197,6 +200,7 @@ __all__ = [
     "complex_compat_dtype",
     "enum_dtype",
     "filters",
+    "finalize",
     "get_config",
     "is_hdf5",
     "opaque_dtype",
@@ -220,6 +224,7 @@ _LATER = {
     "MultiBlockSlice": "api.blocks",
     "check": "interop.checking",
     "filters": "api.filters",
+    "finalize": "file.deferred",
     "patch": "api.patching",
     "repack": "interop.repack",
     "replay": "api.recovery",

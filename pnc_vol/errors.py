@@ -25,6 +25,7 @@ __all__ = [
     "CollectiveTimeout",
     "ConversionError",
     "CorruptHeaderError",
+    "DeferredCloseError",
     "DefinitionError",
     "DefinitionMismatchError",
     "FlushError",
@@ -358,6 +359,12 @@ class FlushError(PncVolError, OSError):
         super().__init__(message)
         self.errors = tuple(errors)
         self.errno = errno or (self.errors[0].errno if self.errors else 0)
+
+
+class DeferredCloseError(PncVolError, OSError):
+    """Files whose close was deferred could not be completed; `paths` names them."""
+
+    paths: Sequence[str] = ()
 
 
 class SyncError(PncVolError, OSError):

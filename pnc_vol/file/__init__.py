@@ -7,6 +7,7 @@
 --------------------  ----------------------------------------------------------------------------
 `registry`            which files this process has open; a second opening joins the session
 `forgotten`           files that nobody closed
+`deferred`            files that are closed later than their users closed them; times of all files
 `finding`             what rank 0 does at an opening: join, open or create
 `opening`             opening on all ranks together
 `driver_stack`        the stack of drivers of a file, a copy or a temporary file

@@ -27,6 +27,7 @@ from collections import deque
 from threading import get_ident
 from typing import Any, Protocol
 
+from pnc_vol.file.deferred import close_at_exit, holds
 from pnc_vol.file.session import Session
 from pnc_vol.warn import warn_outside
 
@@ -84,7 +85,7 @@ def close_forgotten() -> None:
 def _let_go(ref: SessionRef) -> None:
     path, _ = _held.pop(ref, ("", None))
     session = ref.session
-    if session.closed or session.comm.size == 1:
+    if session.closed or session.comm.size == 1 or holds(session):
         ref.release()
         return
     if not ref.last:
@@ -116,6 +117,8 @@ def _at_exit() -> None:
         except Exception:
             # One that cannot be closed does not keep the others from it.
             sys.excepthook(*sys.exc_info())
+    # Last: the ranks of a deferred close may wait in a call of a file that was let go above.
+    close_at_exit()
 
 
 def _forked() -> None:

@@ -21,7 +21,7 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
-from pnc_vol.file import post, registry, resizing
+from pnc_vol.file import deferred, post, registry, resizing
 from pnc_vol.file.cancelling import cancel
 from pnc_vol.file.closing import abort, close
 from pnc_vol.file.definitions import Definitions
@@ -186,7 +186,7 @@ class OpenFile(Session):
     def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
         """Carry out all that is posted (collective). See `flush.flush`."""
         close_forgotten()
-        with self.lock:
+        with self.lock, deferred.timed("close" if what == "close" else "write"):
             self.check_open()
             if not self.writable:
                 fetch.complete_posted(self)
@@ -269,15 +269,23 @@ def open_session(
             return _made(opened, options, comm)
         assert claim is not None
         session = claim.joined()
+        if not claim.joins:
+            deferred.close_before_open(comm, [session])
+            return open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
         assert isinstance(session, OpenFile)
         comm.close()
         return session
     except BaseException as error:
-        if comm.in_step(error):
-            comm.close()
-        else:
-            comm.abandon(f"{type(error).__name__}: {error}")
+        _leave(comm, error)
         raise
+
+
+def _leave(comm: Comm, error: BaseException) -> None:
+    """Let go of a communicator because of an error."""
+    if comm.in_step(error):
+        comm.close()
+    else:
+        comm.abandon(f"{type(error).__name__}: {error}")
 
 
 def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
@@ -341,23 +349,32 @@ def open_shared(
     Raises
     ------
     OSError
-        As `open_session`; or the file is open and cannot be opened in this way beside.
+        As `open_session`; the file is open and cannot be opened in this way beside; or the deferred close of another
+        file failed.
     ValueError
         It is open with another driver.
     """
     close_forgotten()
-    claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
-    while True:
+    if options.deferred_close:
         try:
-            # Ranks that wait for each other must hold nothing that their other threads may wait for.
-            with registry.lock if comm.size == 1 else contextlib.nullcontext():
-                session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                if claim is not None and claim.joins:
-                    entry = registry.found(claim.token)
-                else:
-                    entry = Entry(b"" if claim is None else claim.token, session, target)
-                    if claim is not None:
-                        registry.enter(entry)
-                return session, SessionRef(entry, writable=mode != "r")
-        except Closing as busy:
-            registry.wait_for(busy.session)
+            deferred.close_before_open(comm)
+        except BaseException as error:
+            _leave(comm, error)
+            raise
+    claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
+    with deferred.timed("open"):
+        while True:
+            try:
+                # Ranks that wait for each other must hold nothing that their other threads may wait for.
+                with registry.lock if comm.size == 1 else contextlib.nullcontext():
+                    session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
+                    if claim is not None and claim.joins:
+                        entry = registry.found(claim.token)
+                    else:
+                        entry = Entry(b"" if claim is None else claim.token, session, target)
+                        if claim is not None:
+                            registry.enter(entry)
+                    return session, SessionRef(entry, writable=mode != "r")
+            except Closing as busy:
+                deferred.close_held([busy.session])
+                registry.wait_for(busy.session)

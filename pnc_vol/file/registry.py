@@ -28,6 +28,7 @@ from typing import Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DefinitionError
+from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import stack_of
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session
@@ -157,8 +158,20 @@ class SessionRef:
                 session.disk.publish_at_flush()
                 session.flush()
             return
+        if (
+            session.options.deferred_close
+            and session.writable
+            and session.disk.location is not None
+            and not (session.closed or session.forked)
+        ):
+            deferred.hold(session, self._close)
+        else:
+            self._close()
+
+    def _close(self) -> None:
         try:
-            session.close()
+            with deferred.timed("close"):
+                self.session.close()
         finally:
             _leave(self._entry.token)
             # A handle that is closed keeps this entry, and must not keep the object that was the file.
@@ -200,7 +213,7 @@ class OpenAttempt:
         self.path, self.real, self.mode = path, real, mode
         self.options, self.comm, self.target = options, comm, target
         self.look_after = look_after
-        self.token = f"{os.getpid()}.{time.time_ns()}.{next(_numbers)}".encode()
+        self.token = self._new_token()
         self.key: tuple[int, int] | None = None
         self.joins = False
 
@@ -224,7 +237,11 @@ class OpenAttempt:
         for entry in _at(self.real or None, self.key, None if self.target is None else id(self.target)):
             session = entry.session
             if self._is_of(session, entry.target):
-                if not entry.refs:
+                if deferred.holds(session):
+                    if self._waits_for(session):
+                        self.token = entry.token
+                        return True
+                elif not entry.refs:
                     if self.comm.size == 1:
                         raise Closing(session)
                     wait_for(session)
@@ -234,6 +251,22 @@ class OpenAttempt:
                     self.token = entry.token
                     return True
         return False
+
+    def _waits_for(self, session: Session) -> bool:
+        """Whether all ranks of this opening can close a file whose close was deferred; False to open it beside."""
+        if session.comm.size == 1:
+            if self.comm.size == 1:
+                raise Closing(session)
+            deferred.close_held([session])
+            return False
+        if deferred.same_ranks(session.comm, self.comm):
+            return True
+        if self.mode == "r" and not session.disk.driver.capabilities.holds_back:
+            return False
+        raise self._refused(
+            f"has closed it on {session.comm.size} ranks, and the close is deferred; call pnc_vol.finalize() on all of "
+            "them first"
+        )
 
     def _is_of(self, session: Session, target: Any) -> bool:
         location = session.disk.location
@@ -260,7 +293,7 @@ class OpenAttempt:
             raise FileExistsError(errno.EEXIST, "the file exists, and this process has it open", self.path)
         if self.mode == "w":
             raise self._refused("has it open already: unable to truncate a file which is already open; close it first")
-        if not _same_ranks(session.comm, self.comm):
+        if not deferred.same_ranks(session.comm, self.comm):
             if self.mode == "r":
                 return False
             raise self._refused(
@@ -287,7 +320,12 @@ class OpenAttempt:
         if self.comm.rank == 0 or self.mode == "r" or not _open:
             return None
         for entry in _at(os.path.abspath(self.path)):
-            if entry.session.comm.size == 1:
+            if entry.session.comm.size == 1 and deferred.holds(entry.session):
+                try:
+                    deferred.close_held([entry.session])
+                except OSError as error:
+                    return error
+            elif entry.session.comm.size == 1:
                 return self._refused(f"has it open already by itself on rank {self.comm.rank}; close it first")
         return None
 
@@ -302,14 +340,22 @@ class OpenAttempt:
         entry = _open.get(self.token)
         session = None if entry is None else entry.session
         error = None
-        if session is None or session.closed or not _same_ranks(session.comm, self.comm):
+        if session is None or session.closed or not deferred.same_ranks(session.comm, self.comm):
             error = self._refused(f"has it open on other ranks, and not on rank {self.comm.rank}; close it there first")
         self.comm.exchange("open joined", error=error)
         assert session is not None
+        if deferred.holds(session):
+            # all ranks close it; then this attempt begins anew
+            self.token = self._new_token()
+            return session
         self.joins = True
         if self.comm.rank == 0:
             self._warn(session)
         return session
+
+    @staticmethod
+    def _new_token() -> bytes:
+        return f"{os.getpid()}.{time.time_ns()}.{next(_numbers)}".encode()
 
     def _unheeded(self, session: Session) -> dict[str, Any]:
         """The options that are other than those in force."""
@@ -342,11 +388,6 @@ def wait_for(session: Session) -> None:
         time.sleep(0.0005)
 
 
-def _same_ranks(one: Comm, other: Comm) -> bool:
-    # If this is so on each of them they are the same, since a token stands for one session.
-    return one.size == other.size and one.rank == other.rank
-
-
 def refuse_open(real: str, path: str, *, replaced: bool = False) -> None:
     """Complain if this process has the file open for writing, or at all if it is to be replaced.
 
@@ -355,6 +396,7 @@ def refuse_open(real: str, path: str, *, replaced: bool = False) -> None:
     OSError
     """
     close_forgotten()
+    deferred.close_held([entry.session for entry in _at(real) if entry.session.comm.size == 1])
     for entry in _at(real):
         session = entry.session
         if session.writable or replaced:

@@ -1,0 +1,207 @@
+"""Files whose close is deferred: `close` returned after a flush; all ranks close the file later, together.
+
+A hint file names such files (``Guardnames``, see `hint_files`). With a node-local cache the flush returns when the data
+are in the cache, so that the program computes while they are carried to the file.
+
+Knows: sessions, the clock. Does not know: users' objects, hint files, caches.
+
+Rules
+-----
+1. A file is held from its last `close` until a guarded file is opened by the same ranks, its path is opened, `finalize`
+   is called, or the interpreter exits. Held files are closed in the order in which they were given up, which is the
+   same on all ranks because `close` is collective.
+2. What fails then is a `DeferredCloseError` of the call that closed it; at exit it is printed.
+3. When a rank was lost in one close, nobody waits for it again: the other files of several ranks are abandoned.
+4. A forked child holds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from pnc_vol.comm import Comm, over
+from pnc_vol.errors import DeferredCloseError, RankError
+from pnc_vol.file.session import Session
+
+__all__ = [
+    "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "same_ranks", "timed",
+]  # fmt: skip
+
+_held: dict[Session, Callable[[], None]] = {}
+"""What was closed by its users and is open, with the function that closes it."""
+_began = time.perf_counter()
+_spent = {"open": 0.0, "write": 0.0, "close": 0.0}
+
+os.register_at_fork(after_in_child=_held.clear)
+
+
+class Times(NamedTuple):
+    """Seconds that this process spent in files, all of them together; of several ranks, of the slowest one in each.
+
+    open, close : float, in opening and in closing them, deferred closes included.
+    write : float, in `flush` and `wait_all`.
+    run : float, since the first file was opened.
+
+    Examples
+    --------
+    >>> print(Times(0.5, 2, 0.25, 60))
+    open,write,close,run
+    0.500000,2.000000,0.250000,60.000000
+    """
+
+    open: float
+    write: float
+    close: float
+    run: float
+
+    def __str__(self) -> str:
+        return f"{','.join(self._fields)}\n" + ",".join(f"{seconds:.6f}" for seconds in self)
+
+
+@contextmanager
+def timed(kind: str) -> Iterator[None]:
+    """Add the time of a block to the `Times` of this process."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        _spent[kind] += time.perf_counter() - start
+
+
+def same_ranks(one: Comm, other: Comm) -> bool:
+    """Whether two communicators have the same ranks, if this is so on each of them."""
+    return one.size == other.size and one.rank == other.rank
+
+
+def hold(session: Session, close: Callable[[], None]) -> None:
+    """Flush a file and keep it open for a later close (collective).
+
+    Parameters
+    ----------
+    close : callable
+        Closes it, whatever happens; may raise.
+    """
+    try:
+        session.disk.publish_at_flush()
+        session.flush(what="close")
+    except Exception:
+        # as an ordinary close: it tries again, and the file is closed in the end
+        close()
+        return
+    _held[session] = close
+
+
+def holds(session: Session) -> bool:
+    """Whether the close of a file is deferred."""
+    return session in _held
+
+
+def close_held(sessions: Iterable[Session] | None = None) -> None:
+    """Close held files: these, or all (collective).
+
+    Raises
+    ------
+    DeferredCloseError
+        Some could not be closed without an error; they are closed nevertheless.
+    """
+    failed: list[tuple[str, Exception]] = []
+    lost = False
+    for session in list(_held if sessions is None else sessions):
+        close = _held.pop(session, None)
+        if close is None:
+            continue
+        path = session.disk.path
+        if lost and session.comm.size > 1:
+            session.abort("a rank was lost when another file was closed")
+            failed.append((path, RankError("it was abandoned, because a rank was lost when another file was closed")))
+        try:
+            close()
+        except Exception as error:
+            lost |= isinstance(error, RankError)
+            failed.append((path, error))
+    if failed:
+        raise _error(failed) from failed[0][1]
+
+
+def _error(failed: list[tuple[str, Exception]]) -> DeferredCloseError:
+    told = "; ".join(f"{path!r}: {type(error).__name__}: {error}" for path, error in failed)
+    made = DeferredCloseError(f"files that were closed before could not be completed: {told}")
+    made.errno = getattr(failed[0][1], "errno", None)
+    made.paths = [path for path, _ in failed]
+    return made
+
+
+def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> None:
+    """Close held files before one is opened on `comm`: these, or all that have its ranks, or one rank (collective).
+
+    Raises
+    ------
+    DeferredCloseError
+        As of `close_held`, on all ranks.
+    """
+    if sessions is None:
+        sessions = [one for one in _held if one.comm.size == 1 or same_ranks(one.comm, comm)]
+    error = None
+    try:
+        close_held(sessions)
+    except DeferredCloseError as reason:
+        error = reason
+    comm.exchange("open deferred", error=error)
+
+
+def finalize(comm: Any = None) -> Times:
+    """Close the files whose close is deferred, on all ranks; files that are open stay open.
+
+    Without hint files that name such files (``Guardnames``) there is nothing to close. At the exit of the interpreter
+    it is done if it was not before.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        The ranks whose times count; each calls this. By default this process alone.
+
+    Returns
+    -------
+    Times
+        Seconds spent in opening, writing and closing files, and of the run; of the slowest rank of `comm`. As text it
+        is two lines of CSV.
+
+    Raises
+    ------
+    DeferredCloseError
+        Some files could not be completed.
+
+    Examples
+    --------
+    >>> times = pnc_vol.finalize()
+    >>> times.run >= times.open + times.write + times.close
+    True
+    """
+    error = None
+    try:
+        close_held()
+    except DeferredCloseError as reason:
+        error = reason
+    mine = Times(_spent["open"], _spent["write"], _spent["close"], time.perf_counter() - _began)
+    if comm is None:
+        if error is not None:
+            raise error
+        return mine
+    ranks = over(comm)
+    told = ranks.exchange("finalize", struct.pack("4d", *mine), error=error)
+    ranks.close()
+    return Times(*map(max, zip(*(struct.unpack("4d", one) for one in told), strict=True)))
+
+
+def close_at_exit() -> None:
+    """Close what is held; what fails is printed."""
+    try:
+        close_held()
+    except DeferredCloseError:
+        sys.excepthook(*sys.exc_info())
