@@ -115,6 +115,9 @@ class Comm:
         """Of each rank the lowest rank of its node, and the cores that it may use (collective)."""
         return [(0, cores())]
 
+    def limit(self, timeout: float | None) -> None:
+        """Wait at most `timeout` seconds for the other ranks from now on; None: without end."""
+
     def abandon(self, reason: str) -> None:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
 
@@ -188,7 +191,6 @@ class MpiComm(Comm):
         self._nodes: list[tuple[int, int]] | None = None
         self.rank = mpi.Get_rank()
         self.size = mpi.Get_size()
-        self.timeout = timeout
         self._calls = TimedWait(mpi, MPI, timeout)
         # A failed allocation in the middle of an exchange would leave the others waiting.
         self._record = bytearray(_RECORD_BYTES)
@@ -310,6 +312,14 @@ class MpiComm(Comm):
             ours.Free()
         self.mpi.Allgather(mine, told)
         return [(int(lowest), int(number)) for lowest, number in told]
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for the other ranks in one call."""
+        return self._calls.timeout
+
+    def limit(self, timeout: float | None) -> None:
+        self._calls.timeout = timeout
 
     def abandon(self, reason: str) -> None:
         self._calls.leave(reason)

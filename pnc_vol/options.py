@@ -359,6 +359,15 @@ def resolve(
     return options
 
 
+def collective_timeout(keywords: Mapping[str, Any], *, hints: Any = None, info: Any = None) -> float | None:
+    """Seconds to wait for other ranks; the default if arguments are wrong, as the others must be told of that, too."""
+    given = {name: value for name, value in keywords.items() if name == "collective_timeout"}
+    try:
+        return resolve({**given, "hints": hints}, info=info).collective_timeout
+    except (TypeError, ValueError, AttributeError):
+        return Options().collective_timeout
+
+
 _system: System = REAL
 
 

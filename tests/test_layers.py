@@ -21,7 +21,7 @@ PACKAGE = ROOT / "pnc_vol"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # The limits are what has been reached: they are lowered with the tree, and not raised.
-MOST_LINES = 413
+MOST_LINES = 400
 LONGEST_FUNCTION = 72
 LATE_IMPORTS = 24
 CYCLES_ACROSS_ROOMS = 0

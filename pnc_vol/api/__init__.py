@@ -1,7 +1,7 @@
 """What users hold: h5py's objects over a session.
 
 ===================  ==============================================================================
-`file`               `File`; `opening`: its keywords checked, a file opened; `hints`: those of a hint file, and in force
+`file`               `File`; `arguments`: what it was given, checked; `opening`: a file opened; `hints`: of a hint file
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
                      `copied_references`; `paths`: from a name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
 from pnc_vol.format.convert import to_file
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, plain_element
 from pnc_vol.mapping.encoding import decode, encode, numbers
@@ -202,7 +202,8 @@ def _known(options: Mapping[str, Any]) -> None:
             if value is not None:
                 raise NotYetError("external= (data in raw files) is not supported; copy the data into a dataset")
         elif name not in OPTIONS and name not in ("maxshape", "fillvalue"):
-            raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}")
+            near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue"))
+            raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}{near}")
 
 
 def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any], Element]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
@@ -31,16 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["File"]
 
-_FORMATS = {1: "CDF-1", 2: "CDF-2", 5: "CDF-5"}
-
 _in_memory = itertools.count()
 
 
 @stands_for("file")
 class File(Group):
     """A NetCDF file, with h5py's interface.
-
-    Other keywords are h5py's; they are checked, and most mean nothing for CDF.
 
     Parameters
     ----------
@@ -55,13 +50,11 @@ class File(Group):
         such as ``"trace | posix"``.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks that share the file; opening, flushing and closing are then collective.
-    info : mpi4py.MPI.Info or mapping, optional
+    info, hints : mpi4py.MPI.Info or mapping, optional
         Hints, as PnetCDF has them.
-    hints : mapping, optional
-        More of them.
     **kwds
-        Options: ``format`` ("CDF-5", "CDF-2", "CDF-1"), ``buffer_size``, ``header_reserve``, ``var_align``,
-        ``publish``, ``on_overflow``, ``durable``, ``ordered``, ``strict``, ...; see `pnc_vol.options.Options`.
+        h5py's other keywords, which are checked and mostly have no effect. Options: ``format`` ("CDF-5", "CDF-2",
+        "CDF-1"), ``buffer_size``, ``publish``, ``durable``, ``ordered``, ...; see `pnc_vol.options.Options`.
 
     Raises
     ------
@@ -117,22 +110,17 @@ class File(Group):
             super().__init__(FileID(name.handle, name.handle.session.defs.tree.root))
             return
         h5 = {
-            "libver": libver,
-            "userblock_size": userblock_size,
-            "swmr": swmr,
-            "rdcc_w0": rdcc_w0,
-            "fs_strategy": fs_strategy,
-            "locking": locking,
-            "alignment_interval": alignment_interval,
-            "track_times": track_times,
-            "track_order": track_order,
-        }
-        handle = _opening(comm).open_handle(name, mode, driver, comm, info, hints, h5, kwds)
+            "libver": libver, "userblock_size": userblock_size, "swmr": swmr, "rdcc_w0": rdcc_w0,
+            "fs_strategy": fs_strategy, "locking": locking, "alignment_interval": alignment_interval,
+            "track_times": track_times, "track_order": track_order,
+        }  # fmt: skip
+        opening = _opening(comm, keywords=kwds, hints=hints, info=info)
+        handle = opening.open_handle(opening.Given(name, mode, driver, comm, info, hints, h5, kwds))
         session = handle.session
         if session.disk.created and (get_config().track_order if track_order is None else track_order):
             session.defs.tree.root.order = {}
             session.defs.tree.touch()
-        super().__init__(FileID(handle, handle.session.defs.tree.root))
+        super().__init__(FileID(handle, session.defs.tree.root))
 
     @classmethod
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
@@ -227,7 +215,7 @@ class File(Group):
     @property
     def format(self) -> str:
         """``"CDF-5"``, ``"CDF-2"`` or ``"CDF-1"``."""
-        return _FORMATS[self._check().defs.version]
+        return f"CDF-{self._check().defs.version}"
 
     @property
     def numrecs(self) -> int:
@@ -238,8 +226,8 @@ class File(Group):
     def hints(self) -> dict[str, str]:
         """The hints in force: PnetCDF's, as far as they are known here, and those that MPI-IO gets.
 
-        Its attribute ``sources`` is a dict that says of each hint what set it: ``"default"``, ``"hints="``, ``"info"``,
-        an environment variable, a keyword argument, or a line of a hint file.
+        Its attribute ``sources`` says what set each one: ``"default"``, ``"hints="``, ``"info"``, an environment
+        variable, a keyword argument, or a line of a hint file.
         """
         return _opening().hints_in_force(self._check())  # type: ignore[no-any-return]
 
@@ -384,11 +372,10 @@ class File(Group):
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         handle = self._id.handle
-        session = handle.session
         if handle.closed:
             return
-        if kind is not None and session.comm.size > 1:
-            session.abort(f"{kind.__name__}: {error}")
+        if kind is not None and handle.session.comm.size > 1:
+            handle.session.abort(f"{kind.__name__}: {error}")
         else:
             handle.close()
 
@@ -398,7 +385,7 @@ class File(Group):
         return printable(f'<NetCDF file "{os.path.basename(self.filename)}" (mode {self.mode})>')
 
 
-def _opening(comm: Any = None) -> ModuleType:
+def _opening(comm: Any = None, **given: Any) -> Any:
     try:
         # Loaded with the first file: `import pnc_vol` reads few files, which counts on a cluster's file system.
         from pnc_vol.api import opening
@@ -406,7 +393,8 @@ def _opening(comm: Any = None) -> ModuleType:
         # The other ranks wait in the exchange that begins an open: they are told.
         if comm is not None:
             from pnc_vol import comm as communicators
+            from pnc_vol import options
 
-            communicators.over(comm, timeout=300.0).exchange("open", b"[]", error=error)
+            communicators.over(comm, timeout=options.collective_timeout(**given)).exchange("open", error=error)
         raise
     return opening

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
+from pnc_vol.api.arguments import refuse_remote
 from pnc_vol.api.file import File
-from pnc_vol.api.opening import refuse_remote
 from pnc_vol.disk import signature as recognise
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place, mode_of_new, name_new

@@ -76,6 +76,10 @@ def test_fields(f: pnc_vol.File) -> None:
         ("f.move('sea/recrod', 'r')", "record"),
         ("f.copy('sae', 'copy')", "sea"),
         ("pnc_vol.File('x.nc', bufer_size=1)", "buffer_size"),
+        ("pnc_vol.File('x.nc', lockng=True)", "locking"),
+        ("f.create_dataset('z', (2,), maxhape=(None,))", "maxshape"),
+        ("f.create_dataset('z', (2,), compresion='gzip')", "compression"),
+        ("f.require_dataset('z', (2,), 'f4', fillvalu=1)", "fillvalue"),
     ],
 )
 def test_an_unknown_name_offers_near_ones(f: pnc_vol.File, line: str, near: str) -> None:

@@ -1,0 +1,276 @@
+"""The arguments of ``File(...)``, checked.
+
+Knows: h5py's keywords and ours, names of drivers. Does not know: ranks, sessions, how a file is opened.
+
+Rules
+-----
+1. A keyword of h5py that means nothing for CDF is checked as h5py checks it and then accepted, so that a ported script
+   runs; what would change the file (a user block) is refused by name.
+2. A keyword of ours goes to `pnc_vol.options`; an unknown keyword raises `TypeError`.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pnc_vol import options
+from pnc_vol.api.hdf5_drivers import registered_drivers
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.fileobj import is_file_object
+from pnc_vol.drivers.stack import knows, stack_capabilities
+from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
+from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.hint_files import HintFile, Match
+
+__all__ = ["Checked", "Given", "check", "refuse_in_memory", "refuse_remote"]
+
+NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
+"""Keywords of `File` that `File.in_memory` does not take."""
+MODES = ("r", "r+", "w", "w-", "x", "a")
+LATEST = "v114"
+_LIBVER = ("earliest", "v108", "v110", "v112", "v114", "latest")
+_H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of `File` as they were given.
+
+    h5 : keywords of h5py.
+    others : all other keywords.
+    """
+
+    name: Any
+    mode: str
+    driver: Any
+    comm: Any
+    info: Any
+    hints: Any
+    h5: Mapping[str, Any]
+    others: Mapping[str, Any]
+
+    @property
+    def collective_timeout(self) -> float | None:
+        """Seconds to wait for other ranks, even if other arguments are wrong."""
+        return options.collective_timeout(self.others, hints=self.hints, info=self.info)
+
+    @property
+    def hints_file(self) -> str:
+        """The hint file to use, "" for none."""
+        if is_file_object(self.name) or "fileobj" in self.others or self.driver == "memory":
+            # there is no path to match
+            return ""
+        return options.hints_file(self.others.get("hints_file"))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The arguments of `File`, checked.
+
+    path : str, of the file, or how the object that is the file shows itself.
+    target : the object that is the file, or None.
+    driver : str, what `File.driver` shows.
+    real : str, the path without symbolic links; "" if there is no file that others can open.
+    """
+
+    path: str
+    target: Any
+    driver: str
+    real: str
+    libver: tuple[str, str]
+    options: options.Options
+    swmr: bool
+
+
+def check(given: Given, from_file: HintFile | None = None) -> Checked:
+    """Check all that `File` was given.
+
+    Parameters
+    ----------
+    given : Given
+    from_file : HintFile, optional
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError
+        As h5py does.
+    NotYetError
+        Something that CDF files, or this version, do not have.
+    """
+    mode, h5, others = given.mode, given.h5, dict(given.others)
+    others.pop("hints_file", None)
+    path, driver, target = _file_name(given.name, given.driver, others)
+    shown, stack = _driver_stack(driver, given.comm, others)
+    for key in others:
+        if key not in options.keyword_names():
+            near = did_you_mean(key, options.keyword_names(), h5, ("mode", "driver", "comm", "info"))
+            raise TypeError(f"{key!r} is an invalid keyword argument for File(){near}")
+    if mode not in MODES:
+        raise DefinitionError(f"Invalid mode {mode!r}; must be one of r, r+, w, w-, x, a")
+    libver = _libver(h5.get("libver"))
+    _check_h5(mode, h5)
+    resolved = _options(given, stack, others, None if from_file is None else from_file.match(path))
+    keeps_file = stack != "fileobj" and (not resolved.driver or stack_capabilities(resolved.driver).keeps_file)
+    real = resolved.system.realpath(os.path.abspath(path)) if keeps_file else ""
+    if h5.get("swmr") and mode != "r":
+        text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
+        warn_outside(text)
+    return Checked(path, target, shown, real, libver, resolved, bool(h5.get("swmr")) and mode == "r")
+
+
+def _options(given: Given, stack: str, others: dict[str, Any], matched: Match | None) -> options.Options:
+    # what was not given is left to a hint file
+    if stack:
+        others["driver"] = stack
+    if given.h5.get("locking") is not None:
+        others["locking"] = given.h5["locking"]
+    if given.h5.get("alignment_interval", 1) != 1:
+        others["alignment_interval"] = given.h5["alignment_interval"]
+    resolved = options.resolve({**others, "hints": given.hints}, info=given.info, from_file=matched)
+    # the environment may name another stack, for files
+    return replace(resolved, driver=stack) if stack in ("fileobj", "memory") else resolved
+
+
+def refuse_in_memory(file_image: Any, keywords: Mapping[str, Any]) -> None:
+    """Refuse what means nothing for a file that is kept in memory; see `File.in_memory`.
+
+    Raises
+    ------
+    TypeError
+    """
+    for key in keywords:
+        if key in NOT_IN_MEMORY or (file_image and key in ("track_order", "track_times", "fs_strategy")):
+            raise TypeError(f"File.in_memory() got an unexpected keyword argument {key!r}")
+
+
+def _file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, Any, Any]:
+    """The path, or how the object shows itself; the driver; the object, or None if there is a path.
+
+    ``fileobj`` is taken out of `keywords`.
+    """
+    if is_file_object(name):
+        if driver not in (None, "fileobj"):
+            raise DefinitionError("Driver must be 'fileobj' for file-like object if specified.")
+        if keywords.pop("fileobj", name) is not name:
+            raise DefinitionError("fileobj= and the file name are different objects; give one of them")
+        return repr(name).encode("ascii", "replace").decode(), "fileobj", name
+    target = keywords.pop("fileobj", None)
+    if target is not None and not isinstance(target, Driver) and driver != "fileobj":
+        raise TypeError("fileobj= is for driver='fileobj'")
+    if driver == "fileobj" and not is_file_object(target):
+        raise TypeError(f"driver='fileobj' needs an object with read() and seek(), not {target if target else name!r}")
+    path = os.fsdecode(name)
+    if target is None and not _takes_addresses(driver):
+        refuse_remote(path)
+    return path, driver, target
+
+
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def _takes_addresses(driver: Any) -> bool:
+    """Whether a path means something to this driver alone."""
+    if not isinstance(driver, str) or driver in ("core", "fileobj", "sec2", "stdio", *_H5PY_DRIVERS):
+        return False
+    try:
+        return stack_capabilities(driver).own_paths
+    except ValueError:
+        # `_driver_stack` raises it
+        return False
+
+
+def refuse_remote(path: str) -> None:
+    """Refuse the address of a file on another computer.
+
+    Raises
+    ------
+    NotYetError
+
+    Examples
+    --------
+    >>> refuse_remote("folder/file.nc")
+    """
+    found = _REMOTE.match(path)
+    if found is not None:
+        raise NotYetError(
+            f"{path}: remote files ({found.group()}...) are not supported; copy the file here, or open it with a "
+            "library for such addresses and give the file object to File()"
+        )
+
+
+def _driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str, str]:
+    """What `File.driver` shows, and the stack to open; the keywords of the core driver are taken out."""
+    if driver == "core":
+        block = _integer(keywords.pop("block_size", 1 << 16))
+        if not 0 <= block < 1 << 64:
+            raise OverflowError(f"block_size={block}: a number of bytes of at most 64 bits is needed")
+        # HDF5's core driver puts the file on disk at close unless told otherwise: the same file, by a shorter way
+        return "core", "posix" if _integer(keywords.pop("backing_store", True)) else "memory"
+    if driver == "fileobj":
+        if getattr(comm, "size", 1) > 1:
+            raise DefinitionError("a file-like object belongs to one process; several ranks cannot share it")
+        return "fileobj", "fileobj"
+    if driver is None:
+        return ("sec2", "") if comm is None else ("mpio", "")
+    if driver in ("sec2", "stdio"):
+        return driver, "posix"
+    if driver in _H5PY_DRIVERS:
+        raise NotYetError(f"driver {driver!r} of HDF5 is not supported; use None, 'memory' or 'mpio'")
+    if not isinstance(driver, str):
+        raise DefinitionError(f"Unknown driver type {driver!r}; a text such as 'posix' or 'trace | posix' is needed")
+    # To ask for all names is to read what every installed package says of itself.
+    if "|" not in driver and not knows(driver):
+        if driver in registered_drivers():
+            raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot open a CDF file; use None")
+        if driver.isidentifier():
+            raise DefinitionError(f"Unknown driver type {driver!r}")
+    if stack_capabilities(driver).collective and comm is None:
+        raise TypeError(f"driver={driver!r} needs comm=, such as mpi4py's MPI.COMM_WORLD")
+    return driver, driver
+
+
+def _integer(value: Any) -> int:
+    try:
+        return int(value) if not isinstance(value, (str, bytes)) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"an integer is required, not {value!r}") from None
+
+
+def _libver(libver: Any) -> tuple[str, str]:
+    low, high = (libver or "earliest", "latest") if not isinstance(libver, tuple) else libver
+    for word in (low, high):
+        if word not in _LIBVER:
+            raise NotFoundError(f"libver={libver!r}: {word!r} is not one of {', '.join(_LIBVER)}")
+    return (LATEST if low == "latest" else low, LATEST if high == "latest" else high)
+
+
+def _check_h5(mode: str, h5: Mapping[str, Any]) -> None:
+    strategy, block, locking = h5.get("fs_strategy"), h5.get("userblock_size"), h5.get("locking")
+    if strategy:
+        if mode not in ("w", "w-", "x"):
+            raise DefinitionError("Unable to set file space strategy of an existing file")
+        if strategy not in ("fsm", "page", "aggregate", "none"):
+            raise DefinitionError("Invalid file space strategy type")
+    if locking not in (None, True, False, "true", "false", "best-effort"):
+        raise DefinitionError(f"Unsupported locking value: {locking}")
+    if h5.get("track_times") not in (True, False, None):
+        raise TypeError("track_times must be either True or False")
+    if block is not None:
+        if mode in ("r", "r+"):
+            raise DefinitionError("User block may only be specified when creating a file")
+        try:
+            block = int(block)
+        except (TypeError, ValueError):
+            raise DefinitionError("User block size must be an integer") from None
+        if block:
+            raise NotYetError(f"userblock_size={block}: a CDF file begins with its header and has no user block")
+    weight = h5.get("rdcc_w0")
+    if weight is not None and not 0 <= weight <= 1:
+        raise DefinitionError("Raw data cache w0 value must be between 0.0 and 1.0 inclusive")
