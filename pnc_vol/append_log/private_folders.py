@@ -236,7 +236,12 @@ def note_folder(system: System, note: str, folder: str, *, durable: bool) -> Non
     OSError
         The note cannot be written.
     """
-    _write_note(system, note, [*_still_there(system, note), folder], durable=durable)
+    there = []
+    for other in noted_folders(system, note):
+        with suppress(OSError):
+            system.lstat(other)
+            there.append(other)
+    _write_note(system, note, [*there, folder], durable=durable)
 
 
 def forget_folder(system: System, note: str, folder: str) -> None:
@@ -247,15 +252,6 @@ def forget_folder(system: System, note: str, folder: str) -> None:
             # What others noted may be on another node.
             # what it named has gone: an older note does no harm, and a torn one must not lose the others
             _write_note(system, note, [other for other in noted if other != folder], durable=True)
-
-
-def _still_there(system: System, note: str) -> list[str]:
-    found = []
-    for folder in noted_folders(system, note):
-        with suppress(OSError):
-            system.lstat(folder)
-            found.append(folder)
-    return found
 
 
 def _write_note(system: System, note: str, folders: list[str], *, durable: bool) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -203,20 +204,10 @@ def _name(text: str, order: str, field: str) -> bytes:
     return Struct(f"{order}i").pack(len(data)) + data + bytes(-len(data) % 4)
 
 
-class _Packers(dict[int, Callable[..., bytes]]):
-    """By number of dimensions: what packs an entry with two rows of coordinates."""
-
-    def __missing__(self, ndims: int) -> Callable[..., bytes]:
-        pack = self[ndims] = Struct(f"{NATIVE}q4i2q{2 * ndims}q").pack
-        return pack
-
-
-_PACKERS = _Packers()
-
-
+@cache
 def vara_packer(ndims: int) -> Callable[..., bytes]:
     """What packs the fields of a ``vara`` entry of so many dimensions, for those who make many of one variable."""
-    return _PACKERS[ndims]
+    return Struct(f"{NATIVE}q4i2q{2 * ndims}q").pack
 
 
 def encode_vara(
@@ -230,7 +221,7 @@ def encode_vara(
     72
     """
     n = len(start)
-    return _PACKERS[n](40 + 16 * n, VARA, itype, varid, n, data_off, data_len, *start, *count)
+    return vara_packer(n)(40 + 16 * n, VARA, itype, varid, n, data_off, data_len, *start, *count)
 
 
 def encode_vars(

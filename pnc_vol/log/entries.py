@@ -78,6 +78,15 @@ class Rows:
     count: Int64
     stride: Int64 | None
 
+    @property
+    def reach(self) -> Int64:
+        """int64[n], how many indices along the first dimension each row needs; 0 without dimensions."""
+        if not self.start.shape[1]:
+            return np.zeros(len(self.entry), np.int64)
+        step = 1 if self.stride is None else self.stride[:, 0]
+        reach: Int64 = self.start[:, 0] + np.where(self.count[:, 0] > 0, (self.count[:, 0] - 1) * step + 1, 0)
+        return reach
+
 
 class Entries:
     """Entries of one log, as columns.
@@ -225,18 +234,14 @@ class Entries:
         # Kept: asked for entry by entry, it would cost the square of their number.
         self.whole = (kind == VAR) & ~two & (ndims > 0)
         room = np.maximum(data_size - self.data_off, 0)
+        outside = (self.data_off < FIRST_DATA) | (self.data_off > data_size)
         return [
             ("api_kind", kind, (kind < VARS) | (kind == 0), "is not a kind of request"),
             ("itype", self.itype, ~np.isin(self.itype, list(ITYPES)), "is no type"),
             ("varid", self.varid, (self.varid < 0) | (self.varid >= 2**31), "is no variable"),
             ("ndims", ndims, ndims != nd, "is not a number of dimensions"),
             ("esize", self.size, ~fits, "does not fit the kind and the dimensions of the entry"),
-            (
-                "data_off",
-                self.data_off,
-                (self.data_off < FIRST_DATA) | (self.data_off > data_size),
-                "is outside the data",
-            ),
+            ("data_off", self.data_off, outside, "is outside the data"),
             ("data_len", self.data_len, (self.data_len < 0) | (self.data_len > room), "reaches beyond the data log"),
         ]
 

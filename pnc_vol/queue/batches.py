@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Int64
 from pnc_vol.format.convert import swap_in_place
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
 
-__all__ = ["Batch", "MemoryBatch", "RowsOf", "UserArrayBatch", "posted", "without"]
+__all__ = ["Batch", "MemoryBatch", "RowsOf", "UserArrayBatch", "changed", "posted", "without"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -130,10 +130,11 @@ class RowsOf:
         raise NotImplementedError
 
     def change(self, rows: Mapping[int, Rows]) -> Batch:
-        return self.keep(_changed(self._rows, rows))
+        return self.keep(changed(self._rows, rows))
 
 
-def _changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
+def changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
+    """Rows by variable, with others of some; a variable that has none left is gone."""
     return {uid: found for uid, found in (dict(rows) | dict(others)).items() if len(found)}
 
 
@@ -175,7 +176,7 @@ class MemoryBatch(RowsOf):
 
     def change(self, rows: Mapping[int, Rows]) -> MemoryBatch:
         listed = {uid: found for uid, found in self.listed.items() if uid not in rows}
-        return MemoryBatch(_changed(self._rows, rows), self.arena, listed, self.store)
+        return MemoryBatch(changed(self._rows, rows), self.arena, listed, self.store)
 
     @property
     def whole(self) -> Tables | None:

@@ -109,32 +109,20 @@ class MemoryStore(Store):
         found: Runs | None,
         on_overflow: Overflow,
     ) -> bool:
-        element, itemsize, backlog = node.element, node.element.itemsize, self.backlog
-        nbytes = values.size * itemsize
+        backlog = self.backlog
         self._make_way(node.uid, found)
-        if one is not None and element.kind == "number" and values.dtype == element.dtype:
+        if one is not None and node.element.kind == "number" and values.dtype == node.element.dtype:
             return self.put_run(node, request, values, one[0])
-        before_it, as_list = self.position, one is None and self._as_list(node.uid, found)
-        if as_list:
-            assert found is not None
-            address = self._take(nbytes, 0, itemsize, backlog.lists.cost(found))
-        else:
-            address = self._take(nbytes, 1 if one is not None else len(found.start), itemsize)  # type: ignore[union-attr]
+        if found is not None and one is None and self._as_list(node.uid, found):
+            return self._put_list(node, request, found, values, on_overflow)
+        rows = len(found.start) if found is not None and one is None else 1
+        address = self._take_in(node, values, on_overflow, (backlog.rows + rows) * ROW_COST + backlog.lists.nbytes)
         if address < 0:
             return False
-        room = self.arena[address : address + nbytes]
-        try:
-            to_file(values, element.file_dtype, room, on_overflow=on_overflow, what=node.name)
-        except BaseException:
-            self.position = before_it
-            raise
         if one is not None:
-            backlog.post(node.uid, request, one[0], one[1], address, itemsize)
-        elif as_list:
-            assert found is not None
-            backlog.lists.add(node.uid, request, found, address, itemsize)
-        else:
-            backlog.post_runs(node.uid, request, found, address, itemsize)  # type: ignore[arg-type]
+            backlog.post(node.uid, request, one[0], one[1], address, node.element.itemsize)
+        elif found is not None:
+            backlog.post_runs(node.uid, request, found, address, node.element.itemsize)
         return True
 
     def put_parts(self, node: DatasetNode, request: int, parts: Parts, cost: int, on_overflow: Overflow) -> bool:
@@ -166,53 +154,51 @@ class MemoryStore(Store):
         position, count, charged = self.position, len(lists.open.get(uid, ())), lists.nbytes
         whole = False
         try:
-            whole = all(self._put_part(node, request, compact(found), values, on_overflow) for found, values in parts)
+            whole = all(self._put_list(node, request, compact(found), values, on_overflow) for found, values in parts)
         finally:
             if not whole:
                 self.position = position
                 lists.take_back(uid, count, charged)
         return whole
 
-    def _put_part(
+    def _put_list(
         self, node: DatasetNode, request: int, found: Runs, values: npt.NDArray[Any], on_overflow: Overflow
     ) -> bool:
-        element, itemsize, lists = node.element, node.element.itemsize, self.backlog.lists
-        nbytes = values.size * itemsize
-        address = self._take(nbytes, 0, itemsize, lists.cost(found))
+        lists = self.backlog.lists
+        charged = self.backlog.rows * ROW_COST + lists.nbytes + lists.cost(found)
+        address = self._take_in(node, values, on_overflow, charged)
         if address < 0:
             return False
-        to_file(
-            values,
-            element.file_dtype,
-            self.arena[address : address + nbytes],
-            on_overflow=on_overflow,
-            what=node.name,
-        )
-        lists.add(node.uid, request, found, address, itemsize)
+        lists.add(node.uid, request, found, address, node.element.itemsize)
         return True
 
-    def _take(self, nbytes: int, rows: int, itemsize: int, besides: int = 0) -> int:
-        """Room for `nbytes` in the arena, and for rows and some bytes besides.
+    def _take_in(self, node: DatasetNode, values: npt.NDArray[Any], on_overflow: Overflow, charged: int) -> int:
+        """Put values into the arena in file form; rows and lists are charged with some bytes then.
 
         Returns
         -------
         int
-            Address, a multiple of `itemsize` (whose power of two part is what matters); -1 if the budget is used up.
+            Address, a multiple of the item size (whose power of two part is what matters); -1 if the budget is used up.
         """
-        backlog = self.backlog
-        address = -(-self.position // itemsize) * itemsize if itemsize > 1 else self.position
-        charged = (backlog.rows + rows) * ROW_COST + backlog.lists.nbytes + besides
-        if address + nbytes + charged > backlog.budget:
+        element, before = node.element, self.position
+        itemsize = element.itemsize
+        address = -(-before // itemsize) * itemsize
+        end = address + values.size * itemsize
+        if end + charged > self.backlog.budget:
             return -1
-        self.position = address + nbytes
+        self.position = end
+        try:
+            to_file(values, element.file_dtype, self.arena[address:end], on_overflow=on_overflow, what=node.name)
+        except BaseException:
+            self.position = before
+            raise
         return address
 
     # ------------------------------------------------------------------------------- lists of runs
 
-    def _as_list(self, uid: int, found: Runs | None) -> bool:
-        if found is None or uid in self.backlog.tables:
-            return False
-        return len(found.start) >= LEAST_RUNS or uid in self.backlog.lists.open
+    def _as_list(self, uid: int, found: Runs) -> bool:
+        listed = len(found.start) >= LEAST_RUNS or uid in self.backlog.lists.open
+        return listed and uid not in self.backlog.tables
 
     def _make_way(self, uid: int, found: Runs | None) -> None:
         """Before a post of rows where there are lists, or the other way round."""

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, one_extent
-from pnc_vol.queue.batches import Batch, RowsOf
-from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows
+from pnc_vol.queue.batches import Batch, RowsOf, changed
+from pnc_vol.queue.rows import COLUMNS, Listed, Rows
 
-__all__ = ["SpillFile", "SpilledBatch", "SpilledSome"]
+__all__ = ["SpillFile", "SpilledBatch"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -95,52 +95,52 @@ class SpillFile:
             self._driver = None
 
 
-class SpilledBatch:
+class SpilledBatch(RowsOf):
     """Bytes and rows that were moved to the spill file.
 
     base : int, bytes from the start of the spill file to the batch.
     where : mapping of uid to (offset, rows) of its rows in the spill file.
+    rows : mapping of uid to rows, of variables of which some requests are done: these are in memory.
     """
 
-    drains = streamed = False
-    whole = None
+    drains = False
 
     def __init__(
-        self, store: SpillFile, spill: Driver, base: int, nbytes: int, where: Mapping[int, tuple[int, int]]
+        self,
+        store: SpillFile,
+        spill: Driver,
+        base: int,
+        nbytes: int,
+        where: Mapping[int, tuple[int, int]],
+        rows: Mapping[int, Rows] | None = None,
     ) -> None:
-        self.store = store
+        super().__init__(rows or {})
+        self.store: SpillFile = store
         self.spill = spill
         self.base = base
         self.size = nbytes
-        self.where = dict(where)
+        self.where = where
 
     def uids(self) -> list[int]:
-        return list(self.where)
+        return [*self.where, *super().uids()]
 
     def rows(self, uid: int) -> Rows:
-        offset, count = self.where.get(uid, (0, 0))
+        if uid not in self.where:
+            return super().rows(uid)
+        offset, count = self.where[uid]
         found = np.empty((count, COLUMNS), np.int64)
-        if count:
-            self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
+        self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
         return found
 
-    def items(self, uid: int) -> Sequence[Item]:
-        return [self.rows(uid)]
-
     def sizes(self, uid: int) -> list[int]:
-        return [self.where.get(uid, (0, 0))[1]]
+        return [self.where[uid][1]] if uid in self.where else super().sizes(uid)
 
-    def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        return SpilledSome(self, rows)
+    def keep(self, rows: Mapping[int, Rows]) -> SpilledBatch:
+        return SpilledBatch(self.store, self.spill, self.base, self.size, {}, rows)
 
-    def change(self, rows: Mapping[int, Rows]) -> Batch:
-        if any(map(len, rows.values())):
-            return self.keep({uid: found for uid, found in self._all(rows).items() if len(found)})
+    def change(self, rows: Mapping[int, Rows]) -> SpilledBatch:
         where = {uid: found for uid, found in self.where.items() if uid not in rows}
-        return SpilledBatch(self.store, self.spill, self.base, self.size, where)
-
-    def _all(self, rows: Mapping[int, Rows]) -> dict[int, Rows]:
-        return {uid: rows[uid] if uid in rows else self.rows(uid) for uid in self.where}
+        return SpilledBatch(self.store, self.spill, self.base, self.size, where, changed(self._rows, rows))
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.spill.read(Extents(address + self.base, nbytes, target_place), target)
@@ -149,24 +149,3 @@ class SpilledBatch:
         whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
         self.spill.read(one_extent(self.base, self.size), whole)
         return whole
-
-
-class SpilledSome(RowsOf):
-    """What is left of a spilled batch when some of its requests are done."""
-
-    drains = False
-
-    def __init__(self, before: SpilledBatch, rows: Mapping[int, Rows]) -> None:
-        super().__init__(rows)
-        self.before = before
-        self.store = before.store
-        self.size = before.size
-
-    def keep(self, rows: Mapping[int, Rows]) -> SpilledSome:
-        return SpilledSome(self.before, rows)
-
-    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        self.before.copy(uid, target, target_place, address, nbytes)
-
-    def load(self, room: Bytes) -> Bytes:
-        return self.before.load(room)

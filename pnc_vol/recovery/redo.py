@@ -138,14 +138,10 @@ class Redo:
         for source in self.sources:
             if source.commit_log is None:
                 for rows in source.log.entries.rows(source.verdict.replay):
-                    if not rows.start.shape[1]:
-                        continue
-                    step = 1 if rows.stride is None else rows.stride[:, 0]
-                    ends = rows.start[:, 0] + np.where(rows.count[:, 0] > 0, (rows.count[:, 0] - 1) * step + 1, 0)
                     for varid in np.unique(source.log.entries.varid[rows.entry]).tolist():
                         node = self.datasets.node(source, varid)
                         if node.is_record:
-                            most = int(ends[source.log.entries.varid[rows.entry] == varid].max())
+                            most = int(rows.reach[source.log.entries.varid[rows.entry] == varid].max())
                             need[varid] = max(need.get(varid, 0), most)
         for varid, most in need.items():
             if most > _MOST_RECORDS:

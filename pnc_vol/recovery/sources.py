@@ -282,11 +282,7 @@ class LogSource:
         first = len(columns)
         for rows in columns.rows(entries):
             most = np.array([longest.get(varid, -1) for varid in columns.varid[rows.entry].tolist()], np.int64)
-            reach = np.zeros(len(rows.entry), np.int64)
-            if rows.start.shape[1]:
-                step = 1 if rows.stride is None else rows.stride[:, 0]
-                reach = rows.start[:, 0] + (rows.count[:, 0] - 1) * step + 1
-            wrong = rows.entry[(most < 0) | (reach > most)]
+            wrong = rows.entry[(most < 0) | (rows.reach > most)]
             first = min(first, int(wrong.min(initial=first)))
         return first if first < len(columns) else -1
 
