@@ -9,6 +9,7 @@ Modules that tests import lie in ``tests/shared`` and, for programs on ranks, in
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 from typing import Any
@@ -27,11 +28,36 @@ settings.load_profile(os.environ.get("PNC_VOL_EXAMPLES", "same"))
 # What starts ranks, which want the cores for themselves.
 RANKS = (
     "tests/mpi/",
-    "tests/bench/",
+    "tests/bench/test_ranks.py",
     "tests/api/test_mpi.py",
     "tests/drivers/test_mpio.py",
     "tests/testing/test_mpi.py",
 )
+
+
+def pytest_collection_finish() -> None:
+    """What is there for the whole run is not searched for garbage again: a collection takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+# Files that take long, in seconds of one core: those that begin last must be short, or a worker waits for the other.
+LONG = {
+    "tests/mpi/test_burst.py": 110,
+    "tests/file/test_faults.py": 80,
+    "tests/mpi/test_identity.py": 75,
+    "tests/recovery/test_kills.py": 65,
+    "tests/parity/h5py_suite/test_suite.py": 60,
+    "tests/bench/test_ranks.py": 55,
+    "tests/mpi/test_faults.py": 50,
+    "tests/mpi/test_steps.py": 45,
+    "tests/mpi/test_logs.py": 40,
+    "tests/file/test_processes.py": 40,
+    "tests/bench/test_serial.py": 35,
+    "tests/mpi/test_semantics.py": 30,
+    "tests/cli/test_verbs.py": 27,
+    "tests/disk/test_locking.py": 22,
+}
 
 
 @pytest.fixture
@@ -44,11 +70,25 @@ def logs(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    """With ``pytest -n 2`` the tests of a file stay together, and so do all that start ranks."""
+    """With ``pytest -n 2`` the tests of a file stay together, and long files come first.
+
+    Of the files that start ranks one runs at a time, as long as there is another file to be run beside it.
+    """
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
-    class Together(LoadScopeScheduling):  # type: ignore[misc]
+    class Spread(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "ranks" if nodeid.startswith(RANKS) else nodeid.partition("::")[0]
+            return nodeid.partition("::")[0]
 
-    return Together(config, log)
+        def _assign_work_unit(self, node: Any) -> None:
+            others = (units for other, units in self.assigned_work.items() if other is not node)
+            running = {file for units in others for file, tests in units.items() if not all(tests.values())}
+            ranks = any(file.startswith(RANKS) for file in running)
+
+            def order(file: str) -> tuple[bool, int, int]:
+                return not (ranks and file.startswith(RANKS)), LONG.get(file, 0), len(self.workqueue[file])
+
+            self.workqueue.move_to_end(max(self.workqueue, key=order), last=False)
+            super()._assign_work_unit(node)
+
+    return Spread(config, log)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ranks_burst as ranks
+from scenarios import Launch
 
 import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
@@ -72,16 +73,28 @@ def test_what_overlaps_is_seen_by_its_own_rank_only(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- kills
 
 
-@pytest.fixture(scope="module", params=["private", "shared", "nodes"])
-def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a job of three ranks leaves that are killed."""
-    folder = tmp_path_factory.mktemp("killed") / "job"
-    folder.mkdir()
-    job = run_mpi(3, PROGRAM, "kill", folder, request.param, timeout=200, check=False)
-    assert job.returncode != 0
-    assert "Traceback" not in job.stderr, job.stderr
-    assert list(folder.glob("logs/**/pncbb-x.nc-*/*.meta*"))
-    return folder
+PLACES = ("private", "shared", "nodes")
+RECOVERING = (1, 2, 4)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What jobs of three ranks leave that are killed, by where their logs are."""
+    found = {}
+    for place in PLACES:
+        folder = found[place] = tmp_path_factory.mktemp("killed") / "job"
+        folder.mkdir()
+        job = run_mpi(3, PROGRAM, "kill", folder, place, timeout=200, check=False)
+        assert job.returncode != 0
+        assert "Traceback" not in job.stderr, job.stderr
+        assert list(folder.glob("logs/**/pncbb-x.nc-*/*.meta*"))
+    return found
+
+
+@pytest.fixture(params=PLACES)
+def killed(request: pytest.FixtureRequest, jobs: dict[str, Path]) -> Path:
+    """What one of these jobs leaves."""
+    return jobs[request.param]
 
 
 def copied(killed: Path, tmp_path: Path) -> Path:
@@ -91,34 +104,62 @@ def copied(killed: Path, tmp_path: Path) -> Path:
     return kept
 
 
-def test_ranks_of_any_number_recover_a_killed_job(killed: Path, tmp_path: Path) -> None:
-    kept, found = copied(killed, tmp_path), set()
-    for how in (0, 1, 2, 4):
-        shutil.rmtree(killed)
-        shutil.copytree(kept, killed)
-        if how:
-            told = json.loads(run_mpi(how, PROGRAM, "recover", killed, "replay", timeout=200).stdout)
-            logs, replayed, cancelled, whole, created = told
-        else:
-            report = pnc_vol.replay(killed / "x.nc")
-            logs, replayed, cancelled, whole, created = (
-                report.logs, report.replayed, report.cancelled, report.whole, report.created,
-            )  # fmt: skip
-            ranks.identity.check(str(killed / "x.nc"), ranks.state())
+def recovered(nprocs: int, how: str, jobs: dict[str, Path], kept: Path) -> tuple[Launch, dict[str, Path]]:
+    """All jobs recovered in turn by one job of ranks; what that leaves of each. The jobs are as before."""
+    for place, folder in jobs.items():
+        shutil.copytree(folder, kept / "before" / place)
+    launch, left = Launch(nprocs, PROGRAM, "recover", how, *jobs.values(), timeout=300), {}
+    for place, folder in jobs.items():
+        left[place] = kept / place
+        shutil.copytree(folder, left[place])
+        shutil.rmtree(folder)
+        shutil.copytree(kept / "before" / place, folder)
+    return launch, left
+
+
+@pytest.fixture(scope="module")
+def replays(
+    jobs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, tuple[Launch, dict[str, Path]]]:
+    return {n: recovered(n, "replay", jobs, tmp_path_factory.mktemp("replay")) for n in RECOVERING}
+
+
+@pytest.fixture(scope="module")
+def opens(jobs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return recovered(2, "open", jobs, tmp_path_factory.mktemp("open"))[0]
+
+
+def test_ranks_of_any_number_recover_a_killed_job(
+    killed: Path, replays: dict[int, tuple[Launch, dict[str, Path]]], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = request.node.callspec.params["killed"]
+    kept = copied(killed, tmp_path)
+    report = pnc_vol.replay(killed / "x.nc")
+    ranks.identity.check(str(killed / "x.nc"), ranks.state())
+    told = [(report.logs, report.replayed, report.cancelled, report.whole, report.created)]
+    found = {(killed / "x.nc").read_bytes()}
+    shutil.rmtree(killed)
+    shutil.copytree(kept, killed)
+    for launch, left in replays.values():
+        launch.check(str(killed), seconds=60)
+        reports = [json.loads(line) for line in launch.job.stdout.splitlines() if line.startswith("{")]
+        told += [report[str(killed)] for report in reports if str(killed) in report]
+        found.add((left[place] / "x.nc").read_bytes())
+    assert len(told) == 1 + len(RECOVERING)
+    for logs, replayed, cancelled, whole, created in told:
         assert (logs, cancelled, whole) == (3, 1, True)
         assert replayed > 60
         assert sorted(created) == ["/kept", "/late", "/names"]
-        found.add((killed / "x.nc").read_bytes())
     assert len(found) == 1, "the number of ranks is seen in the file"
-    shutil.rmtree(killed)
-    shutil.copytree(kept, killed)
 
 
-def test_ranks_recover_at_the_open(killed: Path, tmp_path: Path) -> None:
-    kept = copied(killed, tmp_path)
-    run_mpi(2, PROGRAM, "recover", killed, "open", timeout=200)
-    shutil.rmtree(killed)
-    shutil.copytree(kept, killed)
+def test_ranks_recover_at_the_open(killed: Path, opens: Launch) -> None:
+    opens.check(str(killed), seconds=60)
+
+
+def test_the_jobs_that_recover_end_in_order(replays: dict[int, tuple[Launch, dict[str, Path]]], opens: Launch) -> None:
+    for launch in [opens, *(launch for launch, _ in replays.values())]:
+        assert launch.job.returncode == 0, launch.job.stderr
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("PNC_VOL_MPI_KILLS", "3"))))
