@@ -29,7 +29,7 @@ from typing import Any
 import pnc_vol
 from pnc_vol.system import REAL
 
-__all__ = ["PATIENCE", "US", "Result", "Watch", "alternate", "memory_now", "take_turns", "timed", "warm_up"]
+__all__ = ["PATIENCE", "US", "Result", "Watch", "memory_now", "take_turns", "timed", "warm_up"]
 
 US = "pnc_vol"
 PATIENCE = 30.0
@@ -178,33 +178,3 @@ def take_turns(
                 slow.add(peer)
                 for phase in seconds:
                     results[phase].notes[peer] = f"1 round: it takes more than {PATIENCE:g} s"
-
-
-def alternate(
-    works: Mapping[str, Mapping[str, Callable[[], float]]], rounds: int, *, skip: Mapping[tuple[str, str], str]
-) -> list[Result]:
-    """Run each peer's part of each work, in turns.
-
-    Parameters
-    ----------
-    works : mapping of work to mapping of peer to function
-        The function does the work once and returns the seconds that count.
-    rounds : int
-    skip : mapping of (work, peer) to the reason
-
-    Returns
-    -------
-    list of Result
-    """
-    results = []
-    for work, peers in works.items():
-        result = Result(work, {peer: [] for peer in peers})
-        result.notes = {peer: skip[work, peer] for peer in peers if (work, peer) in skip}
-        results.append(result)
-        runs = {peer: _named(work, run) for peer, run in peers.items() if peer not in result.notes}
-        take_turns(runs, rounds, {work: result})
-    return results
-
-
-def _named(work: str, run: Callable[[], float]) -> Callable[[], Mapping[str, float]]:
-    return lambda: {work: run()}

@@ -22,7 +22,6 @@ from pnc_vol.system import REAL, exists
 __all__ = ["peers", "works"]
 
 Array = npt.NDArray[Any]
-Columns = Callable[[Any], list[Array]]
 
 VARIABLES = 20
 

@@ -42,9 +42,9 @@ def peers_of(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(peer for result in results for peer in [*result.seconds, *result.notes]))
 
 
-def print_table(results: Sequence[Result], peers: Sequence[str] | None = None) -> None:
+def print_table(results: Sequence[Result]) -> None:
     """Medians with their range, and the ratio of each peer to pnc_vol in brackets; then memory, bytes and requests."""
-    peers = peers_of(results) if peers is None else list(peers)
+    peers = peers_of(results)
     seconds = [[_seconds(result, peer) for peer in peers] for result in results]
     _print_columns([["seconds", *peers], *([r.work, *row] for r, row in zip(results, seconds, strict=True))])
     print("\nmedian (fastest-slowest) [peer / pnc_vol: above 1, pnc_vol is faster]\n")

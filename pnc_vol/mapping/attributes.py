@@ -26,12 +26,10 @@ from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.attribute_encoding import (
-    LITERAL,
     as_array,
     as_stored,
     from_attr,
     frozen,
-    literals,
     texts,
     to_attr,
 )
@@ -69,19 +67,6 @@ class Attribute:
     dtype: Dtype
     shape: tuple[int, ...] | None
     value: NDArray[Any] | None
-
-    def same_as(self, other: Attribute) -> bool:
-        """True if type (with its metadata), shape and values are the same, NaN being equal to NaN."""
-        if self.dtype != other.dtype or metadata_of(self.dtype) != metadata_of(other.dtype):
-            return False
-        if self.shape != other.shape:
-            return False
-        if self.value is None or other.value is None:
-            return self.value is other.value
-        if element_for(self.dtype).kind in LITERAL:
-            to_text = literals().to_text
-            return bool(to_text(self.value, self.dtype) == to_text(other.value, other.dtype))
-        return bool(np.array_equal(self.value, other.value, equal_nan=self.dtype.kind in "fc"))
 
 
 # ------------------------------------------------------------------------------------ from the user's value

@@ -88,10 +88,6 @@ class Element:
         metadata = metadata_of(self.dtype)
         return "utf-8" if metadata.get("vlen") is str or metadata.get("h5py_encoding") == "utf-8" else "ascii"
 
-    def same_as(self, other: Element) -> bool:
-        """Equality that also looks at the metadata of the dtype, which numpy's ``==`` does not."""
-        return self == other and metadata_of(self.dtype) == metadata_of(other.dtype)
-
     def widened(self, width: int) -> Element:
         """The same string element with room for `width` bytes."""
         width = max(1, width)

@@ -29,7 +29,6 @@ __all__ = [
     "met_before",
     "shown_plainly",
     "with_new",
-    "with_plain",
 ]
 
 Plain = str | float | int
@@ -130,27 +129,22 @@ def shown_plainly(attr: Attr) -> Any:
 
 
 def met_before(raw: tuple[Attr, ...], name: str, value: Any) -> tuple[Attr, ...] | None:
-    """What `with_plain` returned for the same arguments, if it remembers; `value` is of `PLAIN_TYPES`."""
+    """What `with_new` returned for the same arguments, if it remembers; `value` is of `PLAIN_TYPES`."""
     met = _more.get((id(raw), name, type(value), value))
     return None if met is None or met[0] is not raw else met[1]
 
 
-def with_plain(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
-    """The attributes with a plain one more, or in the place of that of its name; None if it is spelled otherwise.
+def with_new(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
+    """The attributes with one text or number more, or in the place of that of its name; None if it needs a marker.
+
+    Call `met_before` first, which knows what was made not long ago.
 
     Examples
     --------
-    >>> with_plain(with_plain((), "units", "K"), "units", "m") is with_plain((), "units", "m")
-    False
-    >>> with_plain((), "units", "K") is with_plain((), "units", "K"), with_plain((), "a/b", 1)
+    >>> made = with_new((), "units", "K")
+    >>> met_before((), "units", "K") is made, with_new((), "a/b", 1)
     (True, None)
     """
-    met = met_before(raw, name, value)
-    return with_new(raw, name, value) if met is None else met
-
-
-def with_new(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...] | None:
-    """As `with_plain`, for what `met_before` does not know."""
     if len(raw) >= _FEW or legal_name(name) != name or name in MARKERS:
         return None
     attr = encode_plain(name, value)
