@@ -154,7 +154,8 @@ class Options:
     collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
     durable : bool, every flush and close is ``durable=True``.
     separator : str, between the names of a path in a variable's name.
-    layout : str, where the elements of variables live: "canonical", or a layout of another package.
+    layout : str, where the elements of variables live: "canonical", or a layout of another package; by default what the
+        file says, and "canonical" for a new file.
     transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
     aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
     store : str, where posted data are kept until a flush: "memory", "log", or a store of another package.
@@ -190,7 +191,7 @@ class Options:
     collective_timeout: float | None = _option(300.0, _seconds, "pnc_collective_timeout")
     durable: bool = _option(False, _flag, "pnc_durable")
     separator: str = _option("_", _separator, "pnc_separator")
-    layout: str = _option("canonical", _text, "pnc_layout")
+    layout: str = _option("", _text, "pnc_layout")
     transport: str = _option("auto", _choice("auto", "collective", "independent", "aggregate"), "pnc_transport")
     aggrs_per_node: int = _option(0, _count, "nc_num_aggrs_per_node")
     store: str = _option("memory", _text, "pnc_store")

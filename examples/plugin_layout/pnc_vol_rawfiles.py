@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pnc_vol
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents, Runs, before
@@ -30,7 +30,7 @@ from pnc_vol.layout.registry import register
 from pnc_vol.layout.subfiles import SHIFT, Subfiles
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
-from pnc_vol.system import System, is_folder
+from pnc_vol.system import is_folder
 
 
 class RawMap(NamedTuple):
@@ -58,27 +58,29 @@ class RawFolder:
         self.names[number] = name
         return number
 
-    def begin(self, path: str, uids: tuple[int, ...], *, writable: bool, created: bool, system: System) -> None:
-        self.path, self.writable, self.system = path + ".raw", writable, system
+    def begin(self, path: str, uids: tuple[int, ...], stack: str, context: OpenContext, *, created: bool) -> None:
+        self.path, self.stack, self.context = path + ".raw", stack, context
         self.kept = {self.numbers[uid] for uid in uids}
+        system = context.system
         if created and is_folder(system, self.path):
             for name in system.listdir(self.path):
                 system.unlink(os.path.join(self.path, name))
-        elif writable and not is_folder(system, self.path):
+        elif context.writable and not is_folder(system, self.path):
             system.mkdir(self.path)
 
     def open(self, number: int) -> Driver | None:
         path = os.path.join(self.path, self.names[number])
         flags = os.O_RDONLY
-        if self.writable:
+        system, writable = self.context.system, self.context.writable
+        if writable:
             flags = os.O_RDWR | os.O_CREAT | (0 if number in self.kept else os.O_TRUNC)
         try:
-            self.system.close(self.system.open(path, flags))
+            system.close(system.open(path, flags))
         except FileNotFoundError:
-            if self.writable:
+            if writable:
                 raise
             return None
-        return open_stack("posix", path, writable=self.writable, system=self.system)
+        return open_stack(self.stack, path, self.context)
 
 
 class RawFiles(Layout):
@@ -112,9 +114,9 @@ class RawFiles(Layout):
             found[uid] = RawMap(self.folder.number(uid, var.name), itemsize, inner)
         return found
 
-    def over(self, driver: Driver, path: str, *, writable: bool, created: bool, system: System) -> Driver:
+    def over(self, driver: Driver, path: str, stack: str, context: OpenContext, *, created: bool) -> Driver:
         assert self.maps is not None  # all variables have numbers from here on
-        self.folder.begin(path, self.uids, writable=writable, created=created, system=system)
+        self.folder.begin(path, self.uids, stack, context, created=created)
         return Subfiles(driver, self.folder.open)
 
 
@@ -129,7 +131,7 @@ def main(path: str) -> None:
             steps[i] = 10 * i
     for name, dtype in (("x", ">f8"), ("steps", ">i4")):
         print(f"{path}.raw/{name}:", np.fromfile(os.path.join(path + ".raw", name), dtype).tolist())
-    with pnc_vol.File(path, layout="rawfiles") as f:
+    with pnc_vol.File(path) as f:  # the file says which layout it has
         print("x[:, 1]:", f["x"][:, 1].tolist(), "steps:", f["steps"][...].tolist())
 
 

@@ -25,6 +25,7 @@ from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.full_io import read_at
 from pnc_vol.interop.checking import with_header
+from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.system import REAL, System
 
 __all__ = ["StoredFile"]
@@ -58,6 +59,7 @@ class StoredFile:
         self.fd = system.open(path, os.O_RDONLY)
         try:
             self.decoded: Decoded = with_header(system, self.fd, partial(decode, tolerant_order=True))
+            refuse_other_layouts(os.fspath(path), self.decoded.header)
         except BaseException:
             system.close(self.fd)
             raise

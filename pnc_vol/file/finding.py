@@ -25,6 +25,7 @@ from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
+from pnc_vol.layout.registry import header_paths
 from pnc_vol.options import Options
 
 __all__ = ["Found", "Mine", "find"]
@@ -99,12 +100,13 @@ def find(
     mine: Mine,
 ) -> bytes:
     """Find the session to join, open the file, or make one; on rank 0."""
-    token = ""
+    token, asked = "", path
     for _ in range(ATTEMPTS):
         there: os.stat_result | None = None
         if root is None and path is not None:
-            with suppress(FileNotFoundError):
-                there = options.system.stat(path)
+            path, there = _standing(options, asked or path, mode)
+            if claim is not None and path != asked:
+                claim.real = options.system.realpath(path)
         if claim is not None:
             joins = claim.finds(there)
             token = claim.token.decode()
@@ -138,6 +140,16 @@ def find(
             found = replace(found, path=location.path, work=location.work)
         return found.packed()
     raise replaced_too_often(path or "")
+
+
+def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_result | None]:
+    """The file with the header, and what stands there: a layout may give it another name than the user's."""
+    # A new file of no stated layout has the user's name, whatever other layouts have beside it.
+    names = [path] if mode in ("w", "w-", "x") and not options.layout else header_paths(path, options.layout)
+    for name in names:
+        with suppress(FileNotFoundError):
+            return name, options.system.stat(name)
+    return names[0], None
 
 
 def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:

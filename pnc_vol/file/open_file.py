@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,6 +27,7 @@ from pnc_vol.file.cancelling import cancel
 from pnc_vol.file.closing import abort, close
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.drain import drain, write_out
+from pnc_vol.file.driver_stack import context_of, stack_of
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.opening import Opened, open_file, open_queue
@@ -33,7 +35,6 @@ from pnc_vol.file.reads import composite_values, contiguous, fetch
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import Session
-from pnc_vol.layout.registry import layout_class
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.request import Request, as_out
@@ -292,14 +293,19 @@ def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
     """The session of a file that was just opened (collective)."""
     tree = opened.tree
     defs = Definitions(tree, opened.header.version)
-    layout = layout_class(options.layout)(options)
+    options = replace(options, layout=opened.layout.name)
+    layout = opened.layout(options)
     layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
     layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
     tree.history.clear()
     disk = StoredFile(
         opened.path,
         layout.over(
-            opened.driver, opened.path, writable=opened.writable, created=opened.created, system=options.system
+            opened.driver,
+            opened.path,
+            stack_of(options, comm),
+            context_of(options, comm, writable=opened.writable),
+            created=opened.created,
         ),
         opened.location,
         layout,

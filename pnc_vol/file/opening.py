@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pnc_vol.comm import Comm, on_root, ranks_text
 from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
@@ -31,7 +31,8 @@ from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
-from pnc_vol.layout.registry import layout_class
+from pnc_vol.layout.base import Layout
+from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.log.beginning import missing_folder
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
@@ -74,6 +75,7 @@ class Opened:
         None for a driver that keeps no file.
     unwritten_reads_zero : bool, nothing lies behind the data that the header knows of.
     stale_gaps : bool, there is space between variables, of which nobody knows what is in it.
+    layout : class, of what the file says or, if it is new, the user.
     collective : bool, the driver's calls may be collective.
     """
 
@@ -88,6 +90,7 @@ class Opened:
     unwritten_reads_zero: bool
     stale_gaps: bool
     collective: bool
+    layout: type[Layout]
 
 
 def open_file(
@@ -114,7 +117,7 @@ def open_file(
         except BaseException:
             made.close()
             raise
-    _check_layout(options, comm)
+    _check_layout(layout_class(options.layout or CANONICAL), options, comm)
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
@@ -131,6 +134,11 @@ def open_file(
             location = None
         elif location is None:
             location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
+        try:
+            content = _content(path, found, mine, comm, options)
+        except BaseException:
+            mine.release()
+            raise
         driver = root
         if driver is None:
             opened_path = found.work if keeps_file else path
@@ -144,36 +152,55 @@ def open_file(
                 # the file is not open, or open by the driver's own descriptor
                 mine.release()
         if driver is not None:
-            return _opened(path, mode, found, mine, driver, location, comm, options)
+            return _opened(path, mode, found, content, driver, location, comm)
     raise comm.on_all(replaced_too_often(path or ""))
+
+
+class _Content(NamedTuple):
+    """What a file says: its header, what is odd in it, its objects, and the layout of its data."""
+
+    header: Header
+    findings: Sequence[Finding]
+    tree: Tree
+    layout: type[Layout]
+
+
+def _content(path: str | None, found: Found, mine: Mine, comm: Comm, options: Options) -> _Content:
+    """Decode what rank 0 told of the file, and refuse a layout that is not to be had; the same on all ranks."""
+    header = Header(options.version)
+    findings: Sequence[Finding] = ()
+    if not found.created:
+        decoded = mine.decoded or decode(found.header, file_size=found.size)
+        header, findings = decoded.header, decoded.findings
+    tree = from_header(header)
+    tree.separator = options.separator
+    try:
+        layout = layout_of(path or "", options.layout, tree.layout, empty=not header.vars)
+        _check_layout(layout, options, comm)
+    except (ValueError, ImportError) as error:
+        raise comm.on_all(error) from None
+    if layout.name != CANONICAL:
+        tree.layout = layout.name
+    return _Content(header, findings, tree, layout)
 
 
 def _opened(
     path: str | None,
     mode: str,
     found: Found,
-    mine: Mine,
+    content: _Content,
     driver: Driver,
     location: Location | None,
     comm: Comm,
-    options: Options,
 ) -> Opened:
     """The file, from what rank 0 told of it."""
-    first = found.header
-    findings: tuple[Finding, ...] = ()
+    first, (header, findings, tree, layout) = found.header, content
     if found.created:
-        header = Header(options.version)
         if location is None:
             driver.resize(0)
             write_bytes(driver, 0, first)
-    else:
-        decoded = mine.decoded or decode(first, file_size=found.size)
-        header, findings = decoded.header, decoded.findings
-    tree = from_header(header)
-    tree.separator = options.separator
-    if comm.rank == 0 and not found.created:
-        whole = layout_class(options.layout).self_contained
-        _warn(path or "", header, found.size if whole else data_end(header), findings, tree)
+    elif comm.rank == 0:
+        _warn(path or "", header, found.size if layout.self_contained else data_end(header), findings, tree)
     return Opened(
         path=path if path is not None else "<memory>",
         driver=driver,
@@ -186,6 +213,7 @@ def _opened(
         unwritten_reads_zero=found.size <= max(data_end(header), len(first)),
         stale_gaps=_has_gaps(header, len(first)),
         collective=comm.size > 1 and driver.capabilities.collective,
+        layout=layout,
     )
 
 
@@ -198,19 +226,18 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
     return records - max(ends, default=nbytes) >= _LEAST_GAP
 
 
-def _check_layout(options: Options, comm: Comm) -> None:
+def _check_layout(layout: type[Layout], options: Options, comm: Comm) -> None:
     """Refuse a layout that cannot be used.
 
     Raises
     ------
     ValueError
-        There is none of this name, or it does not go with another option or with several ranks; the same on all ranks.
+        It does not go with another option or with several ranks; the same on all ranks.
     """
-    layout = layout_class(options.layout)
     if comm.size > 1 and not layout.several_ranks:
-        raise ValueError(f"the ranks of a communicator cannot share a file with the layout {options.layout!r}")
+        raise ValueError(f"the ranks of a communicator cannot share a file with the layout {layout.name!r}")
     if options.burst_buf and not layout.self_contained:
-        raise ValueError(f"a file with the layout {options.layout!r} cannot have a burst buffer log (nc_burst_buf)")
+        raise ValueError(f"a file with the layout {layout.name!r} cannot have a burst buffer log (nc_burst_buf)")
 
 
 def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) -> None:

@@ -18,11 +18,12 @@ from functools import partial
 from pnc_vol.comm import on_root
 from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.publish import Location
-from pnc_vol.file.driver_stack import open_driver
+from pnc_vol.file.driver_stack import context_of, open_driver, stack_of
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
 from pnc_vol.full_io import read_at
+from pnc_vol.layout.registry import CANONICAL
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.mapping.unflatten import from_header
 
@@ -60,7 +61,16 @@ def refresh(session: Session) -> bool:
     else:
         raise session.comm.on_all(replaced_too_often(session.disk.path))
     header = decode(content, file_size=size).header
-    refresh_tree(session.defs.tree, from_header(header, separator=session.defs.tree.separator))
+    new = from_header(header, separator=session.defs.tree.separator)
+    if not header.vars:
+        new.layout = session.defs.tree.layout
+    elif new.layout != session.defs.tree.layout:
+        raise session.comm.on_all(
+            OSError(
+                f"{session.disk.path}: the file has another layout ({new.layout or CANONICAL!r}) now; open it again"
+            )
+        )
+    refresh_tree(session.defs.tree, new)
     layout = session.disk.layout.anew()
     layout.adopt(header, tuple(session.defs.tree.datasets), session.defs.tree.datasets)
     session.disk.use_layout(layout)
@@ -86,9 +96,9 @@ def _other(session: Session, found: list[Existing], inode: int) -> bool:
         return False
     session.disk.driver.close()
     session.disk.location.held.release()
-    system = session.options.system
-    over = session.disk.layout.over(driver, location.path, writable=False, created=False, system=system)
-    session.disk.use_file(over, location)
+    context = context_of(session.options, session.comm, writable=False)
+    stack = stack_of(session.options, session.comm)
+    session.disk.use_file(session.disk.layout.over(driver, session.disk.path, stack, context, created=False), location)
     return True
 
 

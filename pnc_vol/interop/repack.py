@@ -35,6 +35,7 @@ from pnc_vol.format.moving import Moves, moves
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
+from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.log.folders import find_logs
 from pnc_vol.mapping.flatten import numrecs_of
 from pnc_vol.mapping.old_marker import with_present_marker
@@ -175,6 +176,7 @@ def repack(
     held.keep(fd, existing.key)
     try:
         before = system.fstat(fd)
+        refuse_other_layouts(path, existing.decoded.header)
         job = _plan(existing.decoded, before.st_size, options, keep_version=format is None)
         better = bool(given) or job.renamed or job.after < job.before
         wanted = not dry_run and (target is not None or (better and not job.same))

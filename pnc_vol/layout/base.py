@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.format.model import Header
 from pnc_vol.format.moving import Moves
@@ -32,7 +32,6 @@ from pnc_vol.format.sizes import record_vars
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
-from pnc_vol.system import System
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -120,15 +119,21 @@ class Layout(abc.ABC):
     def made_maps(self) -> dict[int, Any]:
         """The `ElementMap` of each variable of `header`, by uid; `Places` if the layout declares `affine`."""
 
-    def over(self, driver: Driver, path: str, *, writable: bool, created: bool, system: System) -> Driver:
-        """The driver of the addresses of this layout, over that of the file with the header.
+    @classmethod
+    def header_path(cls, path: str) -> str:
+        """The name of the file with the header, of what a user opens as `path`."""
+        return path
+
+    def over(self, driver: Driver, path: str, stack: str, context: OpenContext, *, created: bool) -> Driver:
+        """The driver of the addresses of this layout, over that of the file with the header (collective).
 
         Parameters
         ----------
         driver : Driver, which is closed with the driver that is returned.
         path : str, what the file is called.
-        writable, created : bool, how it was opened.
-        system : System, for file calls.
+        stack : str, the stack of `driver`, for `open_stack` of other files.
+        context : OpenContext, the ranks among them, without a descriptor.
+        created : bool, the file did not exist.
         """
         return driver
 

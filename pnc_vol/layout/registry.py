@@ -4,24 +4,40 @@ Knows: names, entry points. Does not know: what a layout does.
 
 Rules
 -----
-1. A layout of another package is found by its entry point in the group ``pnc_vol.layouts``, which is searched only for
+1. A file that is not canonical says which layout it has (`mapping.tree.Tree.layout`). What a user asks for has to agree
+   with it: data are never looked for where they are not.
+2. A layout of another package is found by its entry point in the group ``pnc_vol.layouts``, which is searched only for
    a name that is not known yet.
-2. An entry point is a class derived from `Layout`.
+3. An entry point is a class derived from `Layout`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
+from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.canonical import CanonicalLayout
+from pnc_vol.mapping.markers import load_marker, marker_attr
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUP", "layout_class", "register", "registered"]
+__all__ = [
+    "CANONICAL",
+    "GROUP",
+    "header_paths",
+    "layout_class",
+    "layout_of",
+    "refuse_other_layouts",
+    "register",
+    "registered",
+]
 
 GROUP = "pnc_vol.layouts"
+
+CANONICAL = CanonicalLayout.name
 
 _known: dict[str, type[Layout]] = {CanonicalLayout.name: CanonicalLayout}
 
@@ -79,6 +95,65 @@ def layout_class(name: str) -> type[Layout]:
         register(name, points[name].load())
         found = _known[name]
     return found
+
+
+def layout_of(path: str, asked: str, stated: str, *, empty: bool) -> type[Layout]:
+    """The layout that a file is opened with.
+
+    Parameters
+    ----------
+    path : str, for messages.
+    asked : str, the option, or "".
+    stated : str, what the file says; "" if it says nothing.
+    empty : bool, it has no variables yet, so that it may have any layout if it says nothing.
+
+    Raises
+    ------
+    DefinitionError
+        The file has another layout than the user asked for.
+    MissingPackageError
+        It has one that is not installed.
+
+    Examples
+    --------
+    >>> layout_of("x.nc", "", "", empty=False).name
+    'canonical'
+    """
+    if asked and asked != (stated or CANONICAL) and (stated or not empty):
+        raise DefinitionError(
+            f"{path}: its data have the layout {(stated or CANONICAL)!r}, so it cannot be opened with "
+            f"layout={asked!r}; leave layout= out"
+        )
+    try:
+        return layout_class(asked or stated or CANONICAL)
+    except ValueError:
+        raise MissingPackageError(
+            f"{path}: its data have the layout {stated!r}, which no installed package provides (known: "
+            f"{', '.join(registered())}); install the one that registers {stated!r} under the entry points {GROUP!r}"
+        ) from None
+
+
+def refuse_other_layouts(path: str, header: Header) -> None:
+    """Refuse a file whose values are not where its header says, for programs that look for them there.
+
+    Raises
+    ------
+    NotYetError
+    """
+    marker = marker_attr(header.attrs)
+    layout = None if marker is None else load_marker(marker, path, []).get("layout")
+    if isinstance(layout, str):
+        raise NotYetError(
+            f"{path}: its values are where the layout {layout!r} has them, and not where the header says; this works "
+            "on ordinary NetCDF files: open it with pnc_vol.File and copy its objects to a new file"
+        )
+
+
+def header_paths(path: str, asked: str) -> list[str]:
+    """Names under which the header of `path` may be, in the order in which they are to be tried."""
+    if asked:
+        return [layout_class(asked).header_path(path)]
+    return list(dict.fromkeys(layout.header_path(path) for layout in _known.values()))
 
 
 def _entry_points() -> dict[str, EntryPoint]:

@@ -82,6 +82,8 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     orders = {group.path: list(group.order) for group in (tree.root, *groups) if group.order is not None}
     if orders:
         marker["listed"] = orders
+    if tree.layout:
+        marker["layout"] = tree.layout
     if marker:
         marker["version"] = 1
         written.append(dump_marker(marker, tree.marker))

@@ -30,7 +30,7 @@ VARIABLE_KEYS = frozenset((
     "path", "type", "dtype", "parts", "track", "loose", "part", "max", "encoding", "order", "enum", "own", "shape",
     "record", "null", "len", "scale", "labels", "scales", "fill", "attrs",
 ))  # fmt: skip
-FILE_KEYS = frozenset(("version", "groups", "attrs", "links", "listed"))
+FILE_KEYS = frozenset(("version", "groups", "attrs", "links", "listed", "layout"))
 ATTRIBUTE_KEYS = frozenset(
     ("name", "owner", "shape", "null", "type", "encoding", "enum", "order", "lengths", "width", "dtype")
 )

@@ -202,6 +202,8 @@ class Tree:
         """Dimensions of the header that the tree was read from: they keep their order."""
         self.loose: set[int] = set()
         """Datasets without a name, in no group: they are dropped when the file is closed."""
+        self.layout = ""
+        """The layout of the data, if they do not lie as the NetCDF classic format has them; see `layout.registry`."""
         self.marker = MARKER
         """What markers are called in the file: a file that has the former name keeps it."""
         self.spare_dims: frozenset[str] = frozenset()

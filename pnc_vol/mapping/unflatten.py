@@ -88,6 +88,11 @@ class _Reader:
         if marker and marker.get("version") != 1:
             self.findings.append(f"its marker has version {shown(marker.get('version'))}; this library knows version 1")
         self._read_groups(marker.get("groups", []))
+        if "layout" in marker:
+            if isinstance(marker["layout"], str):
+                tree.layout = marker["layout"]
+            else:
+                self.findings.append(f"the file: layout is {shown(marker['layout'])}, not a name; it is ignored")
         visible = self._read_variables()
         if self.composites or self.loose:
             for left in assemble(self.composites, self.loose, self.findings):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.cli.classic_file import StoredFile
 from pnc_vol.layout import registry
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.testing.layout_suite import LayoutSuite
@@ -54,6 +55,110 @@ class TestRawFiles(LayoutSuite):
     def test_a_log_is_refused(self) -> None:
         with pytest.raises(ValueError, match="'rawfiles' cannot have a burst buffer log"):
             self.open("w", burst_buf=True)
+
+
+class Elsewhere(example().RawFiles):  # type: ignore[misc]
+    """Raw files, with the header in a file of another name."""
+
+    name = "elsewhere"
+
+    @classmethod
+    def header_path(cls, path: str) -> str:
+        return path + ".head"
+
+
+class TestElsewhere(LayoutSuite):
+    layout = Elsewhere
+
+    def test_the_file_is_found_by_the_name_that_a_user_says(self, tmp_path: pathlib.Path) -> None:
+        path = tmp_path / "suite.nc"
+        with self.open("w") as f:
+            f["x"] = [1, 2]
+        assert sorted(found.name for found in tmp_path.iterdir()) == ["suite.nc.head", "suite.nc.raw"]
+        for mode in ("r", "r+", "a"):
+            with pnc_vol.File(path, mode) as f, pnc_vol.File(path, mode) as same:
+                assert f.filename == str(path)
+                assert f["x"][:].tolist() == [1, 2]
+                same["x"].file.flush()
+        with pytest.raises(FileExistsError):
+            self.open("x")
+        with pnc_vol.File(path, "w") as f:
+            f["x"] = [7]
+        with pnc_vol.File(path) as f:
+            assert f["x"][:].tolist() == [7], "a new file of no stated layout has the name itself"
+        with self.open() as f:
+            assert f["x"][:].tolist() == [1, 2]
+
+
+class TestWhatAFileSays:
+    """A file says which layout it has, unless it is the canonical one."""
+
+    @pytest.fixture
+    def path(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+        monkeypatch.setattr(registry, "_known", dict(registry._known))
+        registry.register("rawfiles", example().RawFiles)
+        with pnc_vol.File(tmp_path / "x.nc", "w", layout="rawfiles") as f:
+            f["x"] = np.arange(5)
+        return tmp_path / "x.nc"
+
+    def test_it_is_opened_without_a_name(self, path: pathlib.Path) -> None:
+        for mode in ("r", "r+", "a"):
+            with pnc_vol.File(path, mode) as f:
+                assert f["x"][:].tolist() == list(range(5))
+        with pnc_vol.File(path, "a") as f:
+            f["y"] = [8]
+            f.attrs["title"] = "more"
+        with pnc_vol.File(path, layout="rawfiles") as f:
+            assert f["y"][:].tolist() == [8]
+            assert list(f.attrs) == ["title"]
+        assert (path.parent / "x.nc.raw" / "y").stat().st_size == 8
+
+    def test_another_name_is_refused(self, path: pathlib.Path) -> None:
+        for mode in ("r", "r+", "a"):
+            with pytest.raises(pnc_vol.DefinitionError, match="'rawfiles', so it cannot be opened with layout='canon"):
+                pnc_vol.File(path, mode, layout="canonical")
+        with pnc_vol.File(path, "w") as f:
+            f["x"] = [1.5]
+        with pytest.raises(pnc_vol.DefinitionError, match="'canonical', so it cannot be opened with layout='rawfiles'"):
+            pnc_vol.File(path, layout="rawfiles")
+
+    def test_a_layout_that_is_not_installed(self, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delitem(registry._known, "rawfiles")
+        before = path.read_bytes()
+        for mode in ("r", "r+", "a"):
+            with pytest.raises(
+                pnc_vol.MissingPackageError, match=r"the layout 'rawfiles', which no installed .*install"
+            ):
+                pnc_vol.File(path, mode)
+        assert path.read_bytes() == before
+        with pnc_vol.File(path, "w") as f:
+            f["x"] = [1]
+
+    def test_a_reader_notices_another_layout(self, path: pathlib.Path) -> None:
+        with pnc_vol.File(path) as reader:
+            made = path.parent / "made.nc"
+            with pnc_vol.File(made, "w") as f:
+                f["x"] = np.arange(5)
+            made.rename(path)
+            with pytest.raises(OSError, match="another layout"):
+                reader["x"].refresh()
+
+    def test_tools_that_read_the_file_alone_refuse_it(self, path: pathlib.Path) -> None:
+        with pytest.raises(pnc_vol.NotYetError, match="rawfiles"):
+            StoredFile(path)
+        with pytest.raises(pnc_vol.NotYetError, match="rawfiles"):
+            pnc_vol.repack(path, path.parent / "whole.nc")
+        with pnc_vol.File(path) as source, pnc_vol.File(path.parent / "whole.nc", "w") as f:
+            source.copy("x", f)
+        with pnc_vol.File(path.parent / "whole.nc", layout="canonical") as f:
+            assert f["x"][:].tolist() == list(range(5))
+
+    def test_a_canonical_file_says_nothing(self, tmp_path: pathlib.Path) -> None:
+        for i, layout in enumerate(({}, {"layout": "canonical"})):
+            with pnc_vol.File(tmp_path / f"{i}.nc", "w", **layout) as f:
+                f["x"] = [1, 2]
+        assert (tmp_path / "0.nc").read_bytes() == (tmp_path / "1.nc").read_bytes()
+        assert b"layout" not in (tmp_path / "0.nc").read_bytes()
 
 
 def test_a_layout_that_nobody_registered(tmp_path: pathlib.Path) -> None:
