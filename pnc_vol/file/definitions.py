@@ -203,9 +203,11 @@ class Definitions:
             It cannot be laid out.
         """
         header, layout = self.lay_out(flat, disk, closing=closing), disk.layout
-        if header is layout.header and not layout.drained:
-            return layout
-        return layout.successor(header, flat.uids, self.tree.datasets)
+        if header is not layout.header or layout.drained:
+            layout = layout.successor(header, flat.uids, self.tree.datasets)
+            # Known by its identity the next time, where an equal one is in force.
+            self.with_begins = flat, layout.header
+        return layout
 
     # ------------------------------------------------------------------------------------- size limits
 

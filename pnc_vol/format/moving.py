@@ -103,12 +103,14 @@ def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
 def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
     """Whether any carried data lie elsewhere in a file of `new` than in a file of `old`."""
     steps = record_size(old), record_size(new)
+    # A dimension that both have, by the same number, and records of the same length.
+    same_dims = steps[0] == steps[1] and new.dims[: len(old.dims)] == old.dims
     known: dict[tuple[tuple[int, ...], tuple[int, ...], int, int], tuple[bool, bool]] = {}
     before, after = _NO_VAR, _NO_VAR
     none = spread = False
     for source, b in zip(origin, new.vars, strict=True):
         a = before if source is None else old.vars[source]
-        if source is None or a[4] < 0:
+        if source is None or a[4] < 0 or (same_dims and a[4] == b[4] and a[1] == b[1] and a[3] == b[3]):
             continue
         # Many variables have the dimensions and the type of the one before them.
         if a[1] is not before[1] or b[1] is not after[1] or a[3] != before[3] or b[3] != after[3]:

@@ -87,7 +87,7 @@ class Alignment:
             if value < 0:
                 raise ValueError(f"{field.name} is {value}; it counts bytes and cannot be negative.")
             least = 4 if field.name.endswith("_align") else 0
-            object.__setattr__(self, field.name, max(least, pad4(value)))
+            object.__setattr__(self, field.name, max(least, _align(value, 4)))
 
 
 def _align(offset: int, step: int) -> int:
@@ -237,6 +237,8 @@ class _Keeper:
         self.old, self.new, self.origin, self.how = old, new, origin, how
         self.sizes = inner_sizes(new)
         self.records = record_vars(new)
+        # A dimension that both have, by the same number, needs no second look.
+        self.same_dims = new.dims[: len(old.dims)] == old.dims
         self.same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         # New variables never eat into the header's region.
         self.start = max(need, region)
@@ -271,7 +273,7 @@ class _Keeper:
         key = var.dims, before.dims
         same = self.same.get(key)
         if same is None:
-            same = self.same[key] = (
+            same = self.same[key] = (self.same_dims and var.dims == before.dims) or (
                 len(var.dims) == len(before.dims)
                 and is_record(self.new, var) == is_record(self.old, before)
                 and shape(self.new, var)[1:] == shape(self.old, before)[1:]

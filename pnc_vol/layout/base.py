@@ -93,7 +93,6 @@ class Layout(abc.ABC):
         self.options = options
         self.unwritten_reads_zero = True
         self.stale_gaps = False
-        self.adopt(Header(options.version), (), {})
 
     # ------------------------------------------------------------------------- what a subclass answers
 
