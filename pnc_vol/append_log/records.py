@@ -25,6 +25,7 @@ import numpy.typing as npt
 from pnc_vol.errors import LogError
 
 __all__ = [
+    "CRC",
     "RECORD_BODY",
     "RECORD_BYTES",
     "Bytes",
@@ -46,7 +47,7 @@ ReadData = Callable[[int, int], Bytes]
 
 RECORD_BYTES = 64
 RECORD_BODY = Struct("<HHIQQQQQQI")
-_CRC = Struct("<I")
+CRC = Struct("<I")
 _HEADER = Struct("<8sII16s16sIIII")
 _VERSION = 1
 _MOST_PATH = 1 << 16
@@ -158,7 +159,7 @@ def encode_header(form: RecordFormat, header: RecordHeader) -> bytes:
     size = -(-(_HEADER.size + len(path) + 4) // RECORD_BYTES) * RECORD_BYTES
     ids = header.log_id, header.file, header.rank, header.num_ranks
     head = (_HEADER.pack(form.magic, _VERSION, size, *ids, len(path), RECORD_BYTES) + path).ljust(size - 4, b"\0")
-    return head + _CRC.pack(crc32(head))
+    return head + CRC.pack(crc32(head))
 
 
 def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int) -> bytes:
@@ -177,7 +178,7 @@ def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int)
     64
     """
     body = RECORD_BODY.pack(RECORD_BYTES, kind, first, sequence, *others)
-    return body + _CRC.pack(crc32(body, seed))
+    return body + CRC.pack(crc32(body, seed))
 
 
 class RecordWriter:
@@ -306,7 +307,7 @@ def _header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
     ):
         if not right:
             raise LogError(f"{what} of the {name} is {value!r}", offset=offset, field=what, value=value)
-    (crc,) = _CRC.unpack_from(data, size - 4)
+    (crc,) = CRC.unpack_from(data, size - 4)
     if crc32(memoryview(data)[: size - 4]) != crc:
         raise LogError(f"the header of the {name} has a wrong CRC", offset=size - 4, field="crc", value=crc)
     path = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "surrogateescape")

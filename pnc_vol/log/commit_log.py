@@ -14,8 +14,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
+from zlib import crc32
 
-from pnc_vol.append_log.records import RECORD_BYTES, RecordFormat, RecordWriter
+from pnc_vol.append_log.records import CRC, RECORD_BODY, RECORD_BYTES, RecordFormat, RecordWriter
 
 __all__ = ["COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "SUFFIX", "TOMBSTONE", "WHOLE", "CommitLog"]
 
@@ -82,7 +83,12 @@ class CommitLog(RecordWriter):
         OSError
             There is no room.
         """
-        self.add(COMMIT, meta_crc, request, self.epoch, meta_end, data_end, 1, data_crc)
+        # As `add`, for most posts.
+        sequence = self.sequence + 1
+        fields = meta_crc, sequence, request, self.epoch, meta_end, data_end, 1, data_crc
+        body = RECORD_BODY.pack(RECORD_BYTES, COMMIT, *fields)
+        self.append(body + CRC.pack(crc32(body, self.seed)))
+        self.sequence = sequence
 
     def added(self, request: int, meta_end: int) -> None:
         """The entry that ends there, and its commit, are in the log."""

@@ -66,11 +66,11 @@ class LoggedVariable:
 
     def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
         """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
-        if self.native.kind == "V":
+        if not self.plain and self.native.kind == "V":
             values = np.ascontiguousarray(values)
         if values.dtype == self.native and values.flags.c_contiguous:
             # Python's own view of simple types costs a quarter of numpy's.
-            if self.native.kind in "iuf":
+            if self.plain:
                 return values.data.cast("B")
             raw = values.reshape(-1).view(np.uint8)
             if self.element.kind == "array":
@@ -94,10 +94,11 @@ class LoggedVariable:
         trailing = self.element.trailing
         zeros = (0,) * len(trailing)
         if selection is not None and selection.index is None and selection.listed is None:
-            start, count = (*selection.start, *zeros), (*selection.count, *trailing)
-            if max(selection.stride, default=1) == 1:
+            start, count, stride = selection.start, selection.count, selection.stride
+            if trailing:
+                start, count, stride = (*start, *zeros), (*count, *trailing), (*stride, *(1 for _ in zeros))
+            if max(stride, default=1) == 1:
                 return encode_vara(self.itype, varid, start, count, at, nbytes)
-            stride = (*selection.stride, *(1 for _ in zeros))
             return encode_vars(self.itype, varid, start, count, stride, at, nbytes)
         if found is None:
             assert one is not None

@@ -20,7 +20,6 @@ import math
 import os
 import sys
 from contextlib import suppress
-from struct import Struct
 from typing import Any
 from zlib import crc32
 
@@ -28,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import forget_folder
-from pnc_vol.append_log.records import RECORD_BODY, RECORD_BYTES
+from pnc_vol.append_log.records import CRC, RECORD_BODY, RECORD_BYTES
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import FULL, LARGE
 from pnc_vol.errors import LogError
@@ -56,7 +55,7 @@ __all__ = ["LogStore"]
 
 LEAST_ROUND = 64 << 10
 _body = RECORD_BODY.pack
-_crc = Struct("<I").pack
+_crc = CRC.pack
 
 
 class LogStore(Store):

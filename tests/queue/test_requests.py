@@ -161,12 +161,12 @@ def test_many_subarrays_in_one_request(f: pnc_vol.File) -> None:
     assert x.iget_many(starts, counts).wait().tolist() == list(range(13))
 
 
-@pytest.mark.parametrize("lent", [1 << 40, 1])
+@pytest.mark.parametrize("uncopied", [1 << 40, 1])
 def test_subarrays_that_overlap_are_written_in_their_order(
-    path: pathlib.Path, lent: int, monkeypatch: pytest.MonkeyPatch
+    path: pathlib.Path, uncopied: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where they are more than the budget and go straight to the file."""
-    monkeypatch.setattr(post, "LEAST_LENT", lent)
+    monkeypatch.setattr(post, "LEAST_LENT", uncopied)
     n = 2_000_000
     starts, counts = [[i * 1000] for i in range(10)], [[n]] * 10
     values = np.repeat(np.arange(1.0, 11.0), n)
@@ -179,20 +179,20 @@ def test_subarrays_that_overlap_are_written_in_their_order(
         assert (x[:] == wanted).all()
 
 
-def test_an_array_that_was_lent_is_taken_at_the_flush(f: pnc_vol.File) -> None:
+def test_an_uncopied_array_is_taken_at_the_flush(f: pnc_vol.File) -> None:
     n = LEAST_LENT // 8
     x = f.create_dataset("x", (2 * n,), "f8")
-    lent, copied = np.full(n, 1.0), np.full(n, 2.0)
-    x.iput(slice(0, n), lent)
+    uncopied, copied = np.full(n, 1.0), np.full(n, 2.0)
+    x.iput(slice(0, n), uncopied)
     x[n:] = copied
-    copied[:] = lent[:] = 3
+    copied[:] = uncopied[:] = 3
     f.flush()
     assert (x[:n] == 3).all()
     assert (x[n:] == 2).all()
 
 
 @pytest.mark.parametrize("order", ["<f8", ">f8"])
-def test_lent_and_copied_posts_keep_their_order(f: pnc_vol.File, order: str) -> None:
+def test_uncopied_and_copied_posts_keep_their_order(f: pnc_vol.File, order: str) -> None:
     n = LEAST_LENT // 4
     x = f.create_dataset("x", (n,), "f8")
     r = f.create_dataset("r", (64, n // 64), "f8", maxshape=(None, n // 64))
@@ -248,16 +248,16 @@ def test_cancelling_all(f: pnc_vol.File) -> None:
     assert x[:].tolist() == [0, 0, 0, 0]
 
 
-def test_cancelling_what_was_lent_or_spilled(path: pathlib.Path) -> None:
+def test_cancelling_what_was_not_copied_or_was_spilled(path: pathlib.Path) -> None:
     with pnc_vol.File(path, "w", buffer_size=64 << 10) as f:
         r = f.create_dataset("r", (100, 50), "f8", maxshape=(None, 50), fillvalue=1)
         s = f.create_dataset("s", (LEAST_LENT // 8,), "f8")
         spilled = [r.iput(i, np.full(50, i)) for i in range(100)]
         for i in range(0, 100, 3):
             r[i] = -i
-        lent = s.iput(slice(None), np.ones(len(s)))
+        uncopied = s.iput(slice(None), np.ones(len(s)))
         assert f.statistics()["bytes_spilled"] > 0
-        for request in (*spilled[::2], lent):
+        for request in (*spilled[::2], uncopied):
             request.cancel()
         wanted = np.array([-i if i % 3 == 0 else i if i % 2 else 1 for i in range(100)])
         assert (r[:] == wanted[:, None]).all()
@@ -339,9 +339,9 @@ def test_every_failure_is_listed(path: pathlib.Path) -> None:
             assert f[name][:].tolist() == [0] * 5 + [5] * 5
 
 
-@pytest.mark.parametrize("lent", [False, True])
-def test_order_holds_when_the_earlier_of_two_that_overlap_succeeds_later(path: pathlib.Path, lent: bool) -> None:
-    n = LEAST_LENT // 8 if lent else 8
+@pytest.mark.parametrize("uncopied", [False, True])
+def test_order_holds_when_the_earlier_of_two_that_overlap_succeeds_later(path: pathlib.Path, uncopied: bool) -> None:
+    n = LEAST_LENT // 8 if uncopied else 8
     system = Forbidden()
     with pnc_vol.File(path, "w", system=system) as f:
         x = f.create_dataset("x", (n + 4,), "f8")
