@@ -5,7 +5,7 @@ Reads and writes are posted as requests and completed together at a flush, which
 A map of the package, in the order in which data pass through it:
 
 ================  ===================================================================================
-`api`             what users hold: files, groups, datasets, attributes, dimension scales
+`api`             the objects that users have: files, groups, datasets, attributes, dimension scales
 `queue`, `log`    what was posted and waits for a flush: in memory, or in a write-ahead log
 `flush`           the plan of a flush and its execution; how ranks write together
 `file`            one open file: definitions, what is on disk, requests; open, close, refresh, relocate

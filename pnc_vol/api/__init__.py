@@ -1,4 +1,4 @@
-"""What users hold: h5py's objects over a session.
+"""The objects that users have: h5py's, over a session.
 
 ===================  ==============================================================================
 `file`               `File`; `arguments`: what it was given, checked; `opening`: a file opened; `hints`: of a hint file

@@ -173,7 +173,7 @@ class AttributeManager(MutableMappingHDF5):
             self._id.node.tree.touch_attributes(self._id.node)
 
     def modify(self, name: str, value: Any) -> None:
-        """Change the value and keep the type; an attribute that is not there is made.
+        """Change the value and keep the type; a missing attribute is created.
 
         Parameters
         ----------

@@ -39,7 +39,7 @@ _USER_DEFINED = 2
 
 
 class Creating(HLObject, MutableMappingHDF5):
-    """The part of `Group` that makes things."""
+    """The part of `Group` that creates groups and datasets."""
 
     _id: GroupID
 

@@ -69,7 +69,7 @@ class DimensionProxy:
         yield from self.keys()
 
     def __getitem__(self, item: int | str | bytes) -> Dataset:
-        """A scale, by its place or by its name.
+        """A scale, by its index or by its name.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class DimensionProxy:
         raise NotFoundError(f"no scale of the name {name!r} is attached to axis {self._dimension}")
 
     def attach_scale(self, dset: Dataset) -> None:
-        """Attach a scale; a dataset that is none becomes one.
+        """Attach a scale; a dataset that is no dimension scale yet becomes one.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class DimensionProxy:
             mine.tree.touch()
 
     def detach_scale(self, dset: Dataset) -> None:
-        """Take a scale off this axis; it stays a scale.
+        """Detach a scale from this axis; it remains a dimension scale.
 
         Raises
         ------

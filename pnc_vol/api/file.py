@@ -124,7 +124,7 @@ class File(Group):
 
     @classmethod
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
-        """A file that is kept in memory and gone when it is closed.
+        """A file that exists in memory only and is discarded when it is closed.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class File(Group):
 
     @property
     def driver(self) -> str:
-        """The word, or the stack, that was given; ``"sec2"`` by default, as in h5py."""
+        """The driver name or stack that was given; ``"sec2"`` by default, as in h5py."""
         self._check()
         return self._id.handle.driver
 
@@ -236,7 +236,7 @@ class File(Group):
         return self._check().statistics()
 
     def plan(self) -> FlushPlan:
-        """What a flush would write now for this rank, by its own posts alone; nothing is written.
+        """What a flush would write for this rank now, going by its own requests; nothing is written.
 
         Returns
         -------
@@ -297,7 +297,7 @@ class File(Group):
         self._check().wait(None if requests is None else list(requests))
 
     def cancel(self, requests: Iterable[Request] | Request | None = None) -> None:
-        """Drop what this rank posted and what is not in the file yet; no other rank is needed.
+        """Discard requests of this rank that are not in the file yet; not collective.
 
         After a `FlushError` this is the way to go on without the requests that failed. Reads see the file again. What
         a full queue or an earlier flush wrote already stays, and so do definitions and shapes.

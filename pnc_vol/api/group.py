@@ -270,7 +270,7 @@ class Group(Creating, Visiting):
     # ------------------------------------------------------------------------------- moving and copying
 
     def move(self, source: str | bytes, dest: str | bytes) -> None:
-        """Give an object another path; groups on the way to it are made.
+        """Move an object to another path; missing groups on the way are created.
 
         Parameters
         ----------

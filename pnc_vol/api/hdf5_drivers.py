@@ -32,7 +32,7 @@ def register_driver(name: str, set_fapl: Any) -> None:
 
 
 def unregister_driver(name: str) -> None:
-    """Forget what `register_driver` noted.
+    """Remove a name that `register_driver` noted.
 
     Parameters
     ----------
@@ -47,5 +47,5 @@ def unregister_driver(name: str) -> None:
 
 
 def registered_drivers() -> frozenset[str]:
-    """The words that ``File(driver=...)`` takes, and those that were noted."""
+    """The driver names that ``File(driver=...)`` takes, and those that were registered."""
     return frozenset(registered()) | {"sec2", "stdio", "core"} | _foreign

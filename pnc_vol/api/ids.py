@@ -95,7 +95,7 @@ class Handle:
             )
 
     def close(self) -> None:
-        """Let go of the file; the last handle closes it (collective). A second call does nothing."""
+        """Release the file; the last handle closes it (collective). A second call does nothing."""
         try:
             self.ref.release()
         finally:
@@ -103,7 +103,7 @@ class Handle:
 
 
 class AttributeID(NamedTuple):
-    """What `AttributeManager.get_id` tells.
+    """What `AttributeManager.get_id` returns.
 
     name : str
     dtype : dtype, with h5py's metadata.
@@ -136,7 +136,7 @@ def attached(node: GroupNode | DatasetNode) -> bool:
 
 
 class ObjectID:
-    """Names an object of an open file; hashable, comparable, true while it can be used."""
+    """Identifies an object of an open file; hashable, comparable, true while it can be used."""
 
     __slots__ = ("handle", "node")
 
@@ -160,7 +160,7 @@ class ObjectID:
         return len(getattr(self.node, "shape", None) or ())
 
     def close(self) -> None:
-        """Let go of the object: this id, and what uses it, is false from then on; the file and the object stay."""
+        """Release this id: it and the objects that use it become false; the file and the object stay."""
         gone = copy.copy(self.node)
         # a node that no group has: as if it had been deleted, for this id alone
         gone.name, gone.parent = "", self.node.tree.root
@@ -213,7 +213,7 @@ class ObjectID:
 
 
 class GroupID(ObjectID):
-    """Names a group."""
+    """Identifies a group."""
 
     __slots__ = ()
 
@@ -233,12 +233,12 @@ class GroupID(ObjectID):
         return super().check_for_name()
 
     def get_create_plist(self) -> GroupProperties:
-        """How the group was made."""
+        """The creation properties of the group."""
         return _storage_info().GroupProperties(self.check_node().order is not None)  # type: ignore[no-any-return]
 
 
 class FileID(GroupID):
-    """Names a file, and its root group."""
+    """Identifies a file, and its root group."""
 
     __slots__ = ()
 
@@ -278,7 +278,7 @@ class FileID(GroupID):
 
 
 class TypeID(ObjectID):
-    """Names a named type."""
+    """Identifies a named type."""
 
     __slots__ = ()
 
@@ -295,7 +295,7 @@ class TypeID(ObjectID):
 
 
 class DatasetID(ObjectID):
-    """Names a dataset; says how it is stored."""
+    """Identifies a dataset; shows how it is stored."""
 
     __slots__ = ()
 
@@ -319,7 +319,7 @@ class DatasetID(ObjectID):
         return _storage_info().Space(node.shape, node.shape if node.maxshape is None else node.maxshape)  # type: ignore[no-any-return]
 
     def get_create_plist(self) -> CreationProperties:
-        """How the dataset was asked to be stored."""
+        """The creation properties that were given for the dataset."""
         return _storage_info().creation_properties(self.check_node())  # type: ignore[no-any-return]
 
     def get_storage_size(self) -> int:

@@ -91,7 +91,7 @@ class MutableMappingHDF5(MappingHDF5, MutableMapping[str, Any]):
 
 
 class Visiting:
-    """The part of `Group` that goes through everything below it."""
+    """The part of `Group` that visits everything below it."""
 
     _id: Any
     _wrap: Callable[[Any], Any]

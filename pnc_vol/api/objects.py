@@ -93,7 +93,7 @@ class HLObject:
 
     @property
     def id(self) -> ObjectID:
-        """Names the object; true while it can be used; ``Group(obj.id)`` makes another object for it."""
+        """Identifies the object; true while it can be used; ``Group(obj.id)`` makes another object for it."""
         return self._id
 
     @property

@@ -295,9 +295,9 @@ class Posting(HLObject):
         self._check().flush()
 
     def refresh(self) -> None:
-        """See what another process has flushed since the file was opened for reading (collective, as opening was).
+        """Read again what another process may have changed: definitions and the record count (collective, as opening).
 
-        It is the whole file that is looked at: new records, shapes, attributes and objects; what was deleted is false.
+        The whole file is read anew: records, shapes, attributes and objects; what was deleted is false.
         A handle that writes, or reads beside one of this process that does, sees everything already.
 
         Raises

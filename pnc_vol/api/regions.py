@@ -27,7 +27,7 @@ def reference(node: Any) -> Reference:
 
 
 class RegionProxy:
-    """Makes region references, and tells what they select.
+    """Makes region references, and shows what they select.
 
     Examples
     --------

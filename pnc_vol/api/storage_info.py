@@ -1,4 +1,4 @@
-"""What ``ds.id`` tells of a dataset as it is stored: type, space, creation properties. Read, never changed.
+"""What ``ds.id`` shows of how a dataset is stored: type, space, creation properties. Read, never changed.
 
 Knows: nodes of the tree, h5py's names for what is asked. Does not know: HDF5's objects; these are values.
 
@@ -162,7 +162,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class CreationProperties:
-    """How a dataset was asked to be stored; of filters CDF has none.
+    """The creation properties that were given for a dataset; CDF has no filters.
 
     chunks : tuple of int or None.
     filters : mapping of name to number, those that were asked for.
@@ -226,7 +226,7 @@ class CreationProperties:
 
 @dataclass(frozen=True, slots=True)
 class GroupProperties:
-    """How a group was made.
+    """The creation properties of a group.
 
     tracked : bool, whether its members and attributes are listed in the order in which they were made.
     """
@@ -241,7 +241,7 @@ class GroupProperties:
 
 
 def creation_properties(node: DatasetNode) -> CreationProperties:
-    """How a dataset was asked to be stored."""
+    """The creation properties that were given for a dataset."""
     return CreationProperties(
         chunks_of(node),
         dict(filters_of(node)),

@@ -16,13 +16,13 @@ __all__ = ["VERBS", "app"]
 VERBS = {
     "convert": "Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and report what was kept.",
     "dump": "Print a file as CDL, the text that ncgen reads, as ncdump does.",
-    "ls": "List what a file holds: names, shapes, types.",
-    "check": "Check files against the format, and for programs that will read them.",
+    "ls": "List the contents of a file: names, shapes, types.",
+    "check": "Check files against the format, and whether other programs can read them.",
     "diff": "Compare objects, attributes, dimensions and values of two files.",
-    "repack": "Give back the space of deleted and moved datasets.",
+    "repack": "Free the space of deleted and moved datasets.",
     "log": "Print burst-buffer logs: header, entries, sizes, states.",
-    "replay": "Write what burst-buffer logs of a killed job hold into its file.",
-    "run": "Run a script with pnc_vol in the place of h5py.",
+    "replay": "Write the burst-buffer logs of a killed job into its file.",
+    "run": "Run a script with pnc_vol instead of h5py.",
     "plan": "Run a script, and print what each flush writes.",
     "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
 }

@@ -23,11 +23,11 @@ def command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="NetCDF classic files.", show_default=False)],
     readers: Annotated[
         list[str] | None,
-        typer.Option("--for", metavar="PROGRAM", help="Say whether a program reads the files: gdal, scipy, netcdf4..."),
+        typer.Option("--for", metavar="PROGRAM", help="Report whether a program can read the files: gdal, scipy..."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing of files that are valid.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing about files that are valid.")] = False,
 ) -> None:
-    """Check files against the format, and for programs that will read them.
+    """Check files against the format, and whether other programs can read them.
 
     Exit code: 0 all are valid and readable, 1 some are not, 2 some cannot be read.
     """

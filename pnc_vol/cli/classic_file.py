@@ -5,7 +5,7 @@ Knows: the file's bytes through `system`, headers through `format`. Does not kno
 Rules
 -----
 1. A block has at most `BLOCK_BYTES` bytes and `BLOCK_VALUES` values, whatever the variable is.
-2. What the header claims beyond the end of the file reads as zeros, as with the NetCDF libraries.
+2. What the header declares beyond the end of the file reads as zeros, as with the NetCDF libraries.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ def command(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help="Of a NetCDF file: CDF-1, CDF-2 or CDF-5 (the default).")
+        str | None, typer.Option("--format", help="For a NetCDF file: CDF-1, CDF-2 or CDF-5 (default).")
     ] = None,
-    compression: Annotated[str | None, typer.Option("--compression", help="Of an HDF5 file: gzip, lzf.")] = None,
+    compression: Annotated[str | None, typer.Option("--compression", help="For an HDF5 file: gzip or lzf.")] = None,
     follow_external: FollowExternal = False,
     allow_sparse: AllowSparse = False,
-    block: Annotated[int, typer.Option("--block-mib", min=1, help="MiB of values held at once.")] = 16,
+    block: Annotated[int, typer.Option("--block-mib", min=1, help="Memory for values, in MiB.")] = 16,
 ) -> None:
     """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and report what was kept."""
     from rich.console import Console

@@ -13,22 +13,22 @@ from pnc_vol.cli.comparing import Comparison
 from pnc_vol.cli.shared_options import AllowSparse, FollowExternal
 from pnc_vol.cli.show import expected, fail, safe
 from pnc_vol.interop.hdf5 import open_either
-from pnc_vol.interop.space import claim_of, refuse_sparse
+from pnc_vol.interop.space import declared_by, refuse_sparse
 
 __all__ = ["command"]
 
 
 def command(
     first: Annotated[str, typer.Argument(metavar="A", help="A NetCDF classic or HDF5 file.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
-    header: Annotated[bool, typer.Option("-h", "--header", help="Compare no values.")] = False,
+    second: Annotated[str, typer.Argument(metavar="B", help="The file to compare it with.", show_default=False)],
+    header: Annotated[bool, typer.Option("-h", "--header", help="Compare the headers only, no values.")] = False,
     tolerance: Annotated[
         str | None,
-        typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Equal: |a-b| <= ABS, or <= REL*max(|a|,|b|)."),
+        typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Allow |a-b| <= ABS, or <= REL*max(|a|,|b|)."),
     ] = None,
     follow_external: FollowExternal = False,
     allow_sparse: AllowSparse = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; the exit code tells.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing, only set the exit code.")] = False,
 ) -> None:
     """Compare objects, attributes, dimensions and values.
 
@@ -39,7 +39,7 @@ def command(
     count = 0
     with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
         for path, opened in ((first, a), (second, b)) if not header else ():
-            refuse_sparse(path, claim_of(opened, follow_external=follow_external), allowed=allow_sparse)
+            refuse_sparse(path, declared_by(opened, follow_external=follow_external), allowed=allow_sparse)
         comparison = Comparison(
             a, b, values=not header, absolute=absolute, relative=relative, follow_external=follow_external
         )

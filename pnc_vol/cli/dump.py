@@ -18,7 +18,7 @@ from pnc_vol.cli.shared_options import AllowSparse
 from pnc_vol.cli.show import FAILED, expected, fail
 from pnc_vol.format import sizes
 from pnc_vol.format.types import CHAR
-from pnc_vol.interop.space import claim_of_header, refuse_sparse
+from pnc_vol.interop.space import declared_by_header, refuse_sparse
 
 __all__ = ["command"]
 
@@ -38,9 +38,10 @@ def _escaped(character: str) -> str:
 
 def command(
     file: Annotated[str, typer.Argument(help="A NetCDF classic file (CDF-1, CDF-2, CDF-5).", show_default=False)],
-    header: Annotated[bool, typer.Option("-h", "--header", help="The header only, no data.")] = False,
+    header: Annotated[bool, typer.Option("-h", "--header", help="Print the header only, no data.")] = False,
     variables: Annotated[
-        str | None, typer.Option("-v", "--variables", metavar="NAME,...", help="Data of these variables only.")
+        str | None,
+        typer.Option("-v", "--variables", metavar="NAME,...", help="Print data of these variables only."),
     ] = None,
     allow_sparse: AllowSparse = False,
 ) -> None:
@@ -53,7 +54,7 @@ def command(
             if name not in known:
                 fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
         if not header:
-            refuse_sparse(file, claim_of_header(stored.header, stored.nbytes), allowed=allow_sparse)
+            refuse_sparse(file, declared_by_header(stored.header, stored.nbytes), allowed=allow_sparse)
         name = re.split(r"/", file)[-1]
         stem = name.rpartition(".")[0] if "." in name else name
         sections = None if header else _sections(stored, wanted)

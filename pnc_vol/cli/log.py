@@ -23,9 +23,9 @@ LEFT, DAMAGED = 1, 2
 def command(
     logs: Annotated[
         list[str],
-        typer.Argument(metavar="LOGS...", help="Metadata logs (NAME.meta), or folders of them.", show_default=False),
+        typer.Argument(metavar="LOGS...", help="Metadata logs (NAME.meta), or folders with them.", show_default=False),
     ],
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Entries to show of each log; 0 is all.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Entries to print of each log; 0 for all.")] = 50,
 ) -> None:
     """Print burst-buffer logs: header, entries, sizes, states. Exit code: 0; 2 if one is damaged or cannot be read."""
     code = 0

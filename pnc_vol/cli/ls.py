@@ -30,12 +30,12 @@ def command(
             metavar="FILE[/PATH]", help="A NetCDF classic or HDF5 file, and a path in it.", show_default=False
         ),
     ],
-    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="All that is below, with full paths.")] = False,
+    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="List everything below, by path.")] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Attributes, dimensions and fill values too.")
+        bool, typer.Option("-v", "--verbose", help="Also list attributes, dimensions and fill values.")
     ] = False,
 ) -> None:
-    """List what a file holds: names, shapes, types."""
+    """List the contents of a file: names, shapes, types."""
 
     path, inner = split(file)
     with expected(path, code=FAILED), open_either(path) as opened:

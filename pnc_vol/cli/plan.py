@@ -28,13 +28,13 @@ _PHASES = ("agree", "layout", "fill", "data", "header")
 def command(
     script: Annotated[str, typer.Argument(help="A Python script that imports h5py.", show_default=False)],
     args: Annotated[
-        list[str] | None, typer.Argument(help="Its arguments, options included.", show_default=False)
+        list[str] | None, typer.Argument(help="Arguments of the script, options included.", show_default=False)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write to copies, which are removed at the end: no file changes.")
+        bool, typer.Option("--dry-run", help="Write to copies, which are removed at the end, so that no file changes.")
     ] = False,
 ) -> None:
-    """Run a script with pnc_vol in the place of h5py, and say of every flush what became of what was posted.
+    """Run a script with pnc_vol instead of h5py, and print what each flush does with the requests.
 
     Runs are what was posted, extents what was written, joined where they adjoin. The times are in milliseconds.
     """

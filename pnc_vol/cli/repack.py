@@ -25,23 +25,26 @@ def command(
         str | None, typer.Argument(metavar="[TARGET]", help="The file to write.", show_default=False)
     ] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", "-i", help="Put the new file in the place of FILE, when it is whole.")
+        bool, typer.Option("--in-place", "-i", help="Replace FILE by the new file when that is complete.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would be gained.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print how much space would be freed.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace TARGET if it exists.")] = False,
-    format: Annotated[str | None, typer.Option("--format", help="CDF-1, CDF-2 or CDF-5; by default as FILE.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="CDF-1, CDF-2 or CDF-5; default: that of FILE.")
+    ] = None,
     header_reserve: Annotated[
-        int | None, typer.Option("--header-reserve", min=0, help="Bytes kept free behind the header.")
+        int | None, typer.Option("--header-reserve", min=0, help="Bytes to keep free behind the header.")
     ] = None,
     var_align: Annotated[
-        int | None, typer.Option("--var-align", min=1, help="The data begin at a multiple of so many bytes.")
+        int | None, typer.Option("--var-align", min=1, help="Align the data to multiples of so many bytes.")
     ] = None,
     record_align: Annotated[
-        int | None, typer.Option("--record-align", min=1, help="The records begin at a multiple of so many bytes.")
+        int | None,
+        typer.Option("--record-align", min=1, help="Align the records to multiples of so many bytes."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Give back the space of deleted and relaid datasets, dropped records and headers, and say how much it was."""
+    """Free the space of deleted and moved datasets, dropped records and headers, and print how much it was."""
     from rich.console import Console
 
     if (target is not None) + in_place > 1:

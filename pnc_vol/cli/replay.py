@@ -37,18 +37,19 @@ def command(
         ),
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Replay the logs of some ranks without the others.")
+        bool, typer.Option("--partial", help="Replay the logs of some ranks if those of others are missing.")
     ] = False,
-    salvage: Annotated[bool, typer.Option("--salvage", help="Replay what is good of a damaged log.")] = False,
+    salvage: Annotated[bool, typer.Option("--salvage", help="Replay the intact entries of a damaged log.")] = False,
     any_file: Annotated[
         bool,
-        typer.Option("--any-file", help="Also logs of another file, such as one that had this name and was replaced."),
+        typer.Option("--any-file", help="Also replay logs of another file that had this name before."),
     ] = False,
     uncounted: Annotated[
-        bool, typer.Option("--uncounted", help="Also entries beyond the count of a log of the C library.")
+        bool,
+        typer.Option("--uncounted", help="Also replay entries beyond the count in a log of the C library."),
     ] = False,
 ) -> None:
-    """Put what burst-buffer logs hold into a file. Started by mpiexec, its processes do one replay together.
+    """Write the contents of burst-buffer logs into a file. Started by mpiexec, its processes do one replay together.
 
     Exit code: 0 all of it is in the file (or there was nothing), 1 something was dropped and reported, 2 a log is
     damaged or cannot be read, 3 refused.

@@ -23,10 +23,10 @@ __all__ = ["command"]
 def command(
     script: Annotated[str, typer.Argument(help="A Python script that imports h5py.", show_default=False)],
     args: Annotated[
-        list[str] | None, typer.Argument(help="Its arguments, options included.", show_default=False)
+        list[str] | None, typer.Argument(help="Arguments of the script, options included.", show_default=False)
     ] = None,
 ) -> None:
-    """Run a script with pnc_vol in the place of h5py, also in the Python processes that it starts.
+    """Run a script with pnc_vol instead of h5py, also in the Python processes that it starts.
 
     Its exit code is passed on.
     """

@@ -15,5 +15,5 @@ FollowExternal = Annotated[
     bool, typer.Option("--follow-external", help="Also read the values that an HDF5 file keeps in other files.")
 ]
 AllowSparse = Annotated[
-    bool, typer.Option("--allow-sparse", help="Accept a file that claims far more values than it holds.")
+    bool, typer.Option("--allow-sparse", help="Accept a file whose header declares far more values than it holds.")
 ]

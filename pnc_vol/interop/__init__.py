@@ -7,7 +7,7 @@
 `writing_hdf5`      values written to HDF5 exactly as they are
 `inspect_hdf5`      questions about objects of h5py or of ours
 `other_files`       which values of an HDF5 file are in other files
-`space`             what a file claims to hold, against what it holds and what there is room for
+`space`             the size that a file declares, against what it holds and what there is room for
 `notes`, `report`   what a conversion reports
 `optional`          h5py imported, or the message that names the extra which installs it
 `checking`          ``check``: a file against the format and its own markers

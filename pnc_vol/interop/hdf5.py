@@ -184,8 +184,8 @@ def convert(
         Copy values that an HDF5 source keeps in other files: external storage, and virtual datasets of other files.
         Otherwise such a dataset is among the lost, and no other file is opened.
     allow_sparse : bool
-        Convert a file that claims far more values than it holds: by more than 64 MiB and four times its size. They are
-        written to the target as fill values.
+        Convert a file that declares far more values than it holds (by more than 64 MiB and four times its size). They
+        are written to the target as fill values.
     system : System
         The calls of the operating system, for the target; an HDF5 target is written by the HDF5 library.
     **options
@@ -208,7 +208,7 @@ def convert(
     LossError
         Something cannot be kept and `strict` is True.
     LimitError
-        The source claims far more than it holds, and `allow_sparse` is False.
+        The source declares far more than it holds, and `allow_sparse` is False.
     OSError
         The target's file system has no room for the values; reading or writing failed. There is no target then, or the
         old one.
@@ -281,12 +281,12 @@ def convert(
 
 @contextlib.contextmanager
 def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool, packed: bool) -> Iterator[Any]:
-    """The open source, if what it claims is there, and the target has room for it."""
+    """The open source, if what it declares is there, and the target has room for it."""
     with open_either(source, kind=kind) as reader:
-        claim = space.claim_of(reader, follow_external=follow)
-        space.refuse_sparse(source, claim, allowed=allow)
+        size = space.declared_by(reader, follow_external=follow)
+        space.refuse_sparse(source, size, allowed=allow)
         if not packed:
-            space.refuse_full(os.path.dirname(REAL.realpath(target)), claim.claimed)
+            space.refuse_full(os.path.dirname(REAL.realpath(target)), size.declared)
         yield reader
 
 

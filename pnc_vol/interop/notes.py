@@ -1,4 +1,4 @@
-"""What a conversion says of content that the target spells otherwise, or keeps in part.
+"""What a conversion says of content that the target represents in another way, or keeps in part.
 
 Knows: both files' objects, the ledger. Does not know: how anything is copied.
 """

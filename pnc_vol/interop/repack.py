@@ -274,7 +274,7 @@ def _records(header: Header) -> int:
 
 
 def _whole(header: Header, nbytes: int) -> Header:
-    """The header without records that begin behind the end of the file, however many it claims."""
+    """The header without records that begin behind the end of the file, however many it declares."""
     start, step = begin_rec(header), record_size(header)
     if start is None or not step:
         return header

@@ -6,7 +6,7 @@ Rules
 -----
 1. `Report.lost` is content: objects, values, attributes, links that the target does not have.
 2. `Report.dropped` is storage only: chunks, compression and the like. Every value is in the target.
-3. `Report.by_convention` is content that the target has, spelled otherwise.
+3. `Report.by_convention` is content that the target represents in another way.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from pnc_vol.errors import DefinitionError
 
-__all__ = ["Dropped", "Ledger", "Loss", "LossError", "Report", "Spelled"]
+__all__ = ["Dropped", "Ledger", "Loss", "LossError", "Report", "Represented"]
 
 
-class Spelled(NamedTuple):
-    """Content that the target spells otherwise.
+class Represented(NamedTuple):
+    """Content that the target represents in another way.
 
     path : str, in the source.
     what : str, e.g. ``"group path -> variable name A_B"``.
@@ -64,7 +64,7 @@ class Report:
     bytes : int, bytes of values read.
     seconds : float
     peak_bytes : int, the largest resident memory that this process ever had.
-    by_convention : tuple of Spelled
+    by_convention : tuple of Represented
     dropped : tuple of Dropped
     lost : tuple of Loss
     """
@@ -78,7 +78,7 @@ class Report:
     bytes: int
     seconds: float
     peak_bytes: int
-    by_convention: tuple[Spelled, ...] = ()
+    by_convention: tuple[Represented, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     lost: tuple[Loss, ...] = ()
 
@@ -109,16 +109,16 @@ class Ledger:
     datasets: int = 0
     attributes: int = 0
     bytes: int = 0
-    by_convention: list[Spelled] = field(default_factory=list)
+    by_convention: list[Represented] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     lost: list[Loss] = field(default_factory=list)
 
     def spell(self, path: str, what: str) -> None:
-        """Note that content is spelled otherwise."""
-        self.by_convention.append(Spelled(path, what))
+        """Note that content is represented in another way."""
+        self.by_convention.append(Represented(path, what))
 
     def drop(self, path: str, what: str) -> None:
-        """Note a storage option that is gone."""
+        """Note a storage option that is lost."""
         self.dropped.append(Dropped(path, what))
 
     def lose(self, path: str, what: str, why: object) -> None:

@@ -1,13 +1,13 @@
-"""What a file claims to hold, against what it does hold and what there is room for.
+"""The size of the values that a file declares, against what it holds and what there is room for.
 
 Knows: sizes of datasets, stored bytes, free space. Does not know: values, conversions.
 
 Rules
 -----
-1. A header of some bytes can claim terabytes: nothing is read or written in full before the claim is compared with
+1. A header of some bytes can declare terabytes: nothing is read or written in full before that is compared with
    what is stored.
-2. A claim is sparse if what it adds to the stored values is above `LEAST` bytes and above `TIMES` the size of the file.
-   Honest files are: those of which little was written yet. So the user may allow it.
+2. A file is sparse if what it declares besides the stored values is above `LEAST` bytes and above `TIMES` the size of
+   the file. A file of which little was written yet is sparse, too, so the user may allow it.
 3. What does not fit the free space is refused before the first byte is written.
 """
 
@@ -27,7 +27,16 @@ from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.other_files import outside
 from pnc_vol.system import free_bytes
 
-__all__ = ["LEAST", "TIMES", "Claim", "claim_of", "claim_of_header", "refuse_full", "refuse_sparse", "refuse_wide"]
+__all__ = [
+    "LEAST",
+    "TIMES",
+    "DeclaredSize",
+    "declared_by",
+    "declared_by_header",
+    "refuse_full",
+    "refuse_sparse",
+    "refuse_wide",
+]
 
 LEAST = 64 << 20
 TIMES = 4
@@ -37,40 +46,40 @@ _MOST_PACKED = 1100
 """How many times smaller than its values a stored chunk may be: deflate's limit is 1,032."""
 
 
-class Claim(NamedTuple):
+class DeclaredSize(NamedTuple):
     """Bytes of values.
 
-    claimed : int, that there should be.
+    declared : int, that there should be.
     held : int, of these, that are stored.
     nbytes : int, size of the file.
     largest : str, the object that lacks most.
     """
 
-    claimed: int
+    declared: int
     held: int
     nbytes: int
     largest: str
 
 
-def claim_of_header(header: Header, nbytes: int) -> Claim:
-    """What the header of a classic file of `nbytes` bytes claims.
+def declared_by_header(header: Header, nbytes: int) -> DeclaredSize:
+    """What the header of a classic file of `nbytes` bytes declares.
 
     Examples
     --------
     >>> from pnc_vol.format.model import Dim, Var
-    >>> claim_of_header(Header(5, dims=(Dim("x", 10),), vars=(Var("a", (0,), (), 4, 100),)), 120)
-    Claim(claimed=40, held=20, nbytes=120, largest='a')
+    >>> declared_by_header(Header(5, dims=(Dim("x", 10),), vars=(Var("a", (0,), (), 4, 100),)), 120)
+    DeclaredSize(declared=40, held=20, nbytes=120, largest='a')
     """
     records = set(record_vars(header))
     sizes = inner_sizes(header)
-    claimed = sum(size * (header.numrecs if i in records else 1) for i, size in enumerate(sizes))
+    declared = sum(size * (header.numrecs if i in records else 1) for i, size in enumerate(sizes))
     missing = short_data(header, nbytes)
     largest = max(missing, key=lambda entry: entry[1], default=("", 0))[0]
-    return Claim(claimed, claimed - sum(count for _, count in missing), nbytes, largest)
+    return DeclaredSize(declared, declared - sum(count for _, count in missing), nbytes, largest)
 
 
-def claim_of(file: Any, *, follow_external: bool = False) -> Claim:
-    """What an open file, of h5py or of ours, claims.
+def declared_by(file: Any, *, follow_external: bool = False) -> DeclaredSize:
+    """What an open file, of h5py or of ours, declares.
 
     Parameters
     ----------
@@ -79,18 +88,18 @@ def claim_of(file: Any, *, follow_external: bool = False) -> Claim:
     """
     if not inspect_hdf5.is_hdf5(file):
         session = file.id.handle.session
-        return claim_of_header(session.disk.header, session.disk.driver.size())
+        return declared_by_header(session.disk.header, session.disk.driver.size())
     nbytes = int(file.id.get_filesize())
-    claimed = held = most = 0
+    declared = held = most = 0
     largest = ""
     for path, dataset in _datasets(file):
         if not follow_external and outside(dataset):
             continue
         wanted, there = _of_dataset(dataset)
-        claimed, held = claimed + wanted, held + there
+        declared, held = declared + wanted, held + there
         if wanted - there > most:
             most, largest = wanted - there, path
-    return Claim(claimed, held, nbytes, largest)
+    return DeclaredSize(declared, held, nbytes, largest)
 
 
 def _datasets(file: Any) -> Iterator[tuple[str, Any]]:
@@ -106,32 +115,32 @@ def _of_dataset(dataset: Any) -> tuple[int, int]:
     if inspect_hdf5.bare_dimension(dataset) or dataset.shape is None:
         return 0, 0
     itemsize = int(dataset.id.get_type().get_size())
-    claimed = prod(dataset.shape) * itemsize
+    declared = prod(dataset.shape) * itemsize
     stored = int(dataset.id.get_storage_size())
     if dataset.chunks is not None and dataset.id.get_create_plist().get_nfilters():
         chunks = int(dataset.id.get_num_chunks()) * prod(dataset.chunks) * itemsize
         stored = min(chunks, _MOST_PACKED * stored)
-    return claimed, min(stored, claimed)
+    return declared, min(stored, declared)
 
 
-def refuse_sparse(path: str, claim: Claim, *, allowed: bool) -> None:
-    """Refuse a file that claims far more than it holds.
+def refuse_sparse(path: str, size: DeclaredSize, *, allowed: bool) -> None:
+    """Refuse a file that declares far more than it holds.
 
     Raises
     ------
     LimitError
         With the numbers, and what allows it.
     """
-    packed = max(claim.nbytes, claim.held)
-    missing = claim.claimed - min(claim.held, packed)
-    if allowed or missing <= LEAST or missing <= TIMES * claim.nbytes:
+    packed = max(size.nbytes, size.held)
+    missing = size.declared - min(size.held, packed)
+    if allowed or missing <= LEAST or missing <= TIMES * size.nbytes:
         return
     raise LimitError(
-        f"{path}: it claims {claim.claimed} bytes of values, and the file has {claim.nbytes}; {missing} are not "
-        f"stored, most of them of {claim.largest!r}. If that is meant (they read as fill values), allow it: "
+        f"{path}: it claims {size.declared} bytes of values, and the file has {size.nbytes}; {missing} are not "
+        f"stored, most of them of {size.largest!r}. If that is meant (they read as fill values), allow it: "
         "--allow-sparse, or allow_sparse=True",
-        field=claim.largest,
-        value=claim.claimed,
+        field=size.largest,
+        value=size.declared,
     )
 
 

@@ -19,7 +19,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `conventions`         what a variable's element means: NetCDF's conventions first, then our marker
 `describe`            data types as JSON, for markers
 `literals`            values that NetCDF attributes cannot have, as JSON
-`markers`             the reserved attribute: JSON text with what NetCDF has no words for
+`markers`             the reserved attribute: JSON text with what NetCDF cannot express
 `marker_check`        whether markers fit the header, for who checks a file
 `old_marker`          headers with the marker's former name, rewritten with the present one
 `attributes`          attributes of one object: typed, shaped values, read when they are asked for

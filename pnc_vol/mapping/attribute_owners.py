@@ -28,7 +28,7 @@ __all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs
 Marker = Mapping[str, Any]
 
 WIDEST_FILL = 1 << 16
-"""Bytes of the longest fill value that is made from a single value: the width is only a claim of the header."""
+"""Bytes of the longest fill value that is made from a single value: the header may declare any width."""
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -150,7 +150,7 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
 
 
 def shown_attrs(var: Var, element: Element, marker: Marker, findings: Sink) -> Attributes:
-    """The attributes of a variable without those that only spell its type."""
+    """The attributes of a variable without those that only express its type."""
     own = marker.get("own", [])
     if not isinstance(own, list):
         findings.append(f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored")

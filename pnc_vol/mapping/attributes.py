@@ -1,7 +1,7 @@
-"""Attributes: h5py's typed, shaped values, and how they are spelled in a header.
+"""Attributes: h5py's typed, shaped values, and how they are stored in a header.
 
 Knows: h5py's rules for making an attribute from a value, NetCDF attributes, the marker of one attribute. Does
-not know: who owns an attribute, how its name is spelled in the file (`mapping.names`), headers.
+not know: who owns an attribute, what its name is in the file (`mapping.names`), headers.
 
 Rules
 -----
@@ -169,7 +169,7 @@ def _of_plain(value: Plain) -> Attribute:
 
 
 def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, Any] | None]:
-    """Spell an attribute for the header.
+    """Encode an attribute for the header.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ----------
     raw : attributes as in the header, those that are shown
     markers : marker of each attribute that has one, by its name in the header
-    renamed : true name of each attribute that is spelled otherwise in the header
+    renamed : true name of each attribute that has another name in the header
     findings : list that gets a sentence for every marker that does not fit
 
     Examples
@@ -259,7 +259,7 @@ class Attributes(MutableMapping[str, Attribute]):
         return self._raw
 
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
-        """Take the header's spelling of these same attributes in place of the values, so that it is made only once."""
+        """Take the encoded form of these same attributes in place of the values, so that it is made only once."""
         renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker} if markers else {}
         self._raw, self._entries, self.shown = raw, None, None
         self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
@@ -304,7 +304,7 @@ class Attributes(MutableMapping[str, Attribute]):
         return decode_attribute(entry, self.markers.get(entry.name), self._findings)
 
     def plain(self, name: str) -> Any:
-        """The value as a user sees it, if it is spelled in the header as one text or number; else None."""
+        """The value as a user sees it, if the header has it as one text or number; else None."""
         shown = self.shown
         if shown is not None:
             found = shown.get(name)

@@ -29,7 +29,7 @@ MAX_RANK = 32
 def assemble(
     composites: list[tuple[DatasetNode, Marker]], loose: dict[str, DatasetNode], findings: list[str]
 ) -> list[DatasetNode]:
-    """Give each dataset of `composites` its parts; returns the parts that belong to nobody.
+    """Give each dataset of `composites` its parts; returns the parts that belong to no dataset.
 
     Parameters
     ----------

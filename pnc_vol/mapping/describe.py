@@ -6,7 +6,7 @@ Rules
 -----
 1. A plain type is numpy's own text (``"<f8"``), everything else an object with one leading key: ``string``, ``enum``,
    ``opaque``, ``vlen``, ``ref``, ``base`` (of an array type) or ``fields`` (of a compound).
-2. What is read is a claim of a file: `undescribe` gives None for whatever is not a type, and allocates nothing.
+2. What is read is not trusted: `undescribe` gives None for whatever is not a type, and allocates nothing.
 """
 
 from __future__ import annotations

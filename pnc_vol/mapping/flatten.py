@@ -61,7 +61,7 @@ def numrecs_of(tree: Tree) -> int:
 
 
 def to_header(tree: Tree, *, version: int = 5) -> Flat:
-    """Spell a tree as a header; variables that have no name yet get one (`DatasetNode.cdf_name`).
+    """Make a header of a tree; variables that have no name yet get one (`DatasetNode.cdf_name`).
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]
             marker: dict[str, Any] = {}
             raw = named_attrs(attrs, marker)
             if marker:
-                # What `_spelled` has to say in a marker, it says again.
+                # `variable_of` encodes the attributes again, with the marker.
                 put(variable_of(node, book, numrecs))
                 continue
         put(_make(Var, (name, dims, raw, code, -1)))
@@ -299,7 +299,7 @@ def _variable_attrs(
     node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any]
 ) -> tuple[Attr, ...]:
     """All attributes of a variable; what they do not say of its type goes to the marker."""
-    spelled = written = named_attrs(node.attrs, marker)
+    own_attrs = written = named_attrs(node.attrs, marker)
     if node.owner is not None:
         written = _with_samples(node, written, book)
     generated = generated_attrs(element)
@@ -310,7 +310,7 @@ def _variable_attrs(
             marker["own"] = own
         written += tuple(attr for attr in generated if attr.name not in present)
     code = element.nc_type
-    if element.is_string and element.trailing and not any(attr.name == "_Encoding" for attr in spelled):
+    if element.is_string and element.trailing and not any(attr.name == "_Encoding" for attr in own_attrs):
         # What `derive` says of a string without asking it: most variables with a marker are strings.
         if (element.kind == "vlen_string") != (element.encoding == "utf-8"):
             marker["type"] = element.kind

@@ -114,7 +114,7 @@ def dump_links(tree: Tree) -> dict[str, Any]:
 
 
 def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
-    """Hang the links that a file says it has into the tree."""
+    """Add the links that a file has to the tree."""
     if not isinstance(said, dict):
         findings.append("the file: links of its marker is not an object; it is ignored")
         return

@@ -8,7 +8,7 @@ Rules
    text is text.
    Bytes that are no text, long doubles and opaque data are hexadecimal, dates integers, references ``[path]`` or
    ``[path, region]``.
-2. What is read is a claim of a file: anything that does not fit is a `ValueError` or a `TypeError`, and what is
+2. What is read is not trusted: anything that does not fit is a `ValueError` or a `TypeError`, and what is
    allocated is what the text itself takes.
 """
 

@@ -69,7 +69,7 @@ def _nodes(tree: Tree) -> Iterator[Node]:
 
 
 def _odd_keys(header: Header) -> Iterator[str]:
-    """Keys that nobody knows, that are there twice, or that name attributes that are not there."""
+    """Unknown keys, keys that are there twice, or that name attributes that are not there."""
     owners = [("the file", header.attrs, FILE_KEYS)]
     owners += [(f"variable {shown(var.name)}", var.attrs, VARIABLE_KEYS) for var in header.vars]
     for where, attrs, known in owners:

@@ -1,4 +1,4 @@
-"""The reserved attribute (`names.MARKER`): JSON text with what NetCDF has no words for.
+"""The reserved attribute (`names.MARKER`): JSON text with what NetCDF cannot express.
 
 Knows: how a marker is written and how one is read without trusting it. Does not know: what its keys mean.
 

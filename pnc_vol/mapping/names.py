@@ -1,4 +1,4 @@
-"""How paths and attribute names of HDF5 are spelled as names of NetCDF, and back.
+"""Paths and attribute names of HDF5 as names of NetCDF, and back.
 
 Knows: which names each side allows, how a name is bent to fit, how collisions are told apart. Does not know: trees,
 headers, markers; who calls puts the true name into a marker wherever `dataset_name` would not give it back.

@@ -1,4 +1,4 @@
-"""Plain attributes: one text, one number, as most are. How they are spelled, shown and looked up in few steps.
+"""Plain attributes: one text, one number, as most are. How they are encoded, shown and looked up in few steps.
 
 Knows: NetCDF attributes. Does not know: `Attribute`, markers, owners.
 
@@ -97,7 +97,7 @@ _SCALARS: dict[int, tuple[Callable[[bytes], tuple[Any]], type[np.generic]]] = {
 
 
 def encode_plain(name: str, value: Plain) -> Attr:
-    """Spell a plain value for the header; it never needs a marker.
+    """Encode a plain value for the header; it never needs a marker.
 
     Examples
     --------

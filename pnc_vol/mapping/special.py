@@ -298,7 +298,7 @@ def complex_compat_dtype(dt: DTypeLike) -> Dtype:
 
 
 def special_dtype(**kwds: Any) -> Dtype:
-    """A special dtype, as older programs for h5py ask for it.
+    """A special dtype, by the function of older versions of h5py.
 
     Parameters
     ----------

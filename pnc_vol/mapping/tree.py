@@ -7,7 +7,7 @@ Rules
 -----
 1. A node is reached from its parent's `children`; `path` is derived, never stored.
 2. `Tree.datasets` keeps creation order: that is the order of the variables in the header.
-3. Whoever changes anything calls `Tree.touch()`, or `Tree.touch_attributes()` if it is only the attributes of one
+3. Code that changes anything calls `Tree.touch()`, or `Tree.touch_attributes()` if it is only the attributes of one
    object: the next flush compares `version` with what it wrote.
 """
 
@@ -162,7 +162,7 @@ class DatasetNode(Node):
         self.parts[name] = part
 
     def seen_axes(self) -> list[Axis]:
-        """The axes for one look: changes are lost if nobody asked for `axes` before."""
+        """The axes, for reading: changes are lost unless `axes` was used before."""
         return self.made_axes or [Axis(label, [], name) for label, name in self.names]
 
     @property
@@ -228,7 +228,7 @@ class Tree:
         return node.name if self.marker == MARKER else ""
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
-        """Hang a new, empty group below `parent`; the caller has checked the name.
+        """Add a new, empty group below `parent`; the caller has checked the name.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class Tree:
         maxshape: tuple[int | None, ...] | None = None,
         fillvalue: bytes | None = None,
     ) -> DatasetNode:
-        """Hang a new dataset below `parent`, or nowhere; the caller has checked name, shape and type."""
+        """Add a new dataset below `parent`, or to no group; the caller has checked name, shape and type."""
         node = self._new(parent, name, element, shape, maxshape, fillvalue)
         if parent is None:
             self.loose.add(node.uid)
@@ -368,7 +368,7 @@ class Tree:
         self.touch()
 
     def move(self, node: GroupNode | DatasetNode, parent: GroupNode, name: str) -> None:
-        """Hang `node` below another group, under another name, or anywhere at all; its variable is renamed."""
+        """Move `node` to another group or name; its variable is renamed."""
         if node.parent is not None:
             del node.parent.children[node.name]
         elif isinstance(node, DatasetNode):

@@ -150,7 +150,7 @@ class _Reader:
         return group
 
     def _read_variables(self) -> list[tuple[int, ...]]:
-        """Hang a dataset for each variable into the tree; return the dimensions of their axes.
+        """Add a dataset for each variable to the tree; return the dimensions of their axes.
 
         Most are like the one before them and need no closer look.
         """
@@ -192,7 +192,7 @@ class _Reader:
         return found
 
     def _read_variable(self, var: Var) -> tuple[int, ...]:
-        """Hang a dataset for `var` into the tree; return the dimensions of its axes."""
+        """Add a dataset for `var` to the tree; return the dimensions of its axes."""
         name, dims, attrs, code, _ = var
         tree = self.tree
         marker: Marker = NO_MARKERS
@@ -247,7 +247,7 @@ class _Reader:
         return visible  # type: ignore[no-any-return]
 
     def _hang_or_keep(self, node: DatasetNode, marker: Marker) -> None:
-        """Hang a dataset into the tree, unless it is a part of another one."""
+        """Add a dataset to the tree, unless it is a part of another one."""
         if marker.get("loose") is True:
             self.tree.loose.add(node.uid)
         elif "part" in marker and node.cdf_name not in self.loose:

@@ -92,9 +92,9 @@ def test_honest_files_are_not_refused(tmp_path: Path) -> None:
         # packed a thousand times, half written, and small but empty
         f.create_dataset("packed", data=np.zeros(12 << 20, "f8"), chunks=(1 << 20,), compression="gzip")
         f.create_dataset("later", (7 << 20,), "f8", chunks=(1 << 16,))
-        assert space.claim_of(f).held == 96 << 20
+        assert space.declared_by(f).held == 96 << 20
     with h5py.File(tmp_path / "a.h5") as f:
-        space.refuse_sparse("a.h5", space.claim_of(f), allowed=False)
+        space.refuse_sparse("a.h5", space.declared_by(f), allowed=False)
     (tmp_path / "a.h5").unlink()
 
 
