@@ -15,6 +15,7 @@ from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.log.folders import remove_logs
 from pnc_vol.options import Options, resolve
+from pnc_vol.recovery.caches import is_cache_folder, replay_caches
 from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.replay import ReplayReport, replay_into
 from pnc_vol.recovery.sources import metas_of, named_logs
@@ -35,7 +36,7 @@ def replay(
     any_file: bool = False,
     **options: Any,
 ) -> ReplayReport:
-    """Put what burst-buffer logs hold into a file (collective if there is a communicator).
+    """Put what burst-buffer logs and node-local caches hold into a file (collective if there is a communicator).
 
     Parameters
     ----------
@@ -44,7 +45,8 @@ def replay(
     logs : path-like, sequence of them, or None
         Metadata logs (``NAME.meta``) and folders of logs, of pnc_vol or of the C library, or ``nc_burst_buf_dirname``,
         for those of this file in it. They are kept, those of pnc_vol marked as done. None: those that killed jobs left
-        of this file, beside it, in ``burst_buf_dirname`` or where they noted it; these are removed afterwards.
+        of this file, beside it, in ``burst_buf_dirname`` or where they noted it; these are removed afterwards. Folders
+        of caches may be named too; by default they are found where the hint ``e10_cache_path`` or a note says.
     comm : mpi4py communicator, optional
         Ranks that share the work. Any number, whatever number wrote.
     salvage : bool
@@ -86,6 +88,10 @@ def replay(
     real = resolved.system.realpath(os.path.abspath(target))
     refuse_open(real, target)
     ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=resolved.collective_timeout)
+    given = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs or ())
+    names = [os.fspath(name) for name in given]
+    cache_folders = [name for name in names if is_cache_folder(resolved.system, name)]
+    log_names = [name for name in names if name not in cache_folders]
     left: list[str] = []
     closed: list[str] = []
 
@@ -93,9 +99,16 @@ def replay(
         if logs is None:
             left.extend(_left(real, resolved, closed, any_file=any_file))
             return json.dumps(metas_of(resolved.system, left)).encode()
-        names = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
-        return json.dumps(named_logs(resolved.system, [os.fspath(name) for name in names], real)).encode()
+        return json.dumps(named_logs(resolved.system, log_names, real) if log_names else []).encode()
 
+    flags = {"salvage": salvage, "partial": partial, "any_file": any_file}
+
+    def carry() -> bytes:
+        """Caches first: they hold the header that logs are replayed upon."""
+        carried = replay_caches(real, cache_folders if logs is not None else None, options=resolved, **flags)
+        return json.dumps([carried.caches, carried.nbytes, carried.headers, carried.messages]).encode()
+
+    caches, carried, headers, told = json.loads(communicators.on_root(ranks, "replay caches", carry))
     found = json.loads(communicators.on_root(ranks, "replay find", find))
     first = ranks.rank == 0
     report = replay_into(
@@ -108,6 +121,8 @@ def replay(
         uncounted=uncounted,
         any_file=any_file,
     )
+    report.caches, report.carried, report.headers = caches, carried, headers
+    report.messages += told
     report.closed += closed
     if first:
         _remove(real, resolved, left)

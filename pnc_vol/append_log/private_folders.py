@@ -19,6 +19,7 @@ import hashlib
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from pnc_vol.system import System, exists
 
 __all__ = [
     "Found",
+    "cut_name",
     "find_folders",
     "folders_named",
     "forget_folder",
@@ -35,6 +37,7 @@ __all__ = [
     "join_folder",
     "make_folder",
     "name_of_folders",
+    "neighbour",
     "note_folder",
     "noted_folders",
     "remove_folder",
@@ -42,6 +45,8 @@ __all__ = [
 ]
 
 _MOST_NOTES = 64 << 10
+_LONGEST = 240
+"""Bytes of a name that takes a dot and a suffix besides."""
 
 
 def stem_of(path: str) -> str:
@@ -268,3 +273,24 @@ def _write_note(system: System, note: str, folders: list[str], *, durable: bool)
         with suppress(OSError):
             system.unlink(made)
         raise
+
+
+def neighbour(path: str, suffix: str) -> str:
+    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
+
+    Examples
+    --------
+    >>> neighbour("folder/out.nc", "pncj")
+    'folder/.out.nc.pncj'
+    """
+    head, tail = os.path.split(path)
+    raw = os.fsencode(tail)
+    if len(raw) > _LONGEST:
+        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
+        tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
+    return os.path.join(head, f".{tail}.{suffix}")
+
+
+def cut_name(name: bytes, nbytes: int) -> str:
+    """The start of a name, without half a character at its end."""
+    return name[:nbytes].decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""``pnc-vol log``: burst-buffer logs as text.
+"""``pnc-vol log``: burst-buffer logs, and the logs of node-local caches, as text.
 
 Knows: exit codes, options. Does not know: the bytes (`log`).
 """
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.show import TROUBLE, expected, safe
+from pnc_vol.recovery.caches import cache_text, is_cache_folder
 from pnc_vol.recovery.printing import log_text
 from pnc_vol.recovery.sources import named_logs, sources_of
 from pnc_vol.system import REAL
@@ -43,6 +44,10 @@ def _all_of(name: str, limit: int | None, *, first: bool) -> int:
     """Print what is under one name; the exit code."""
 
     code = 0
+    if is_cache_folder(REAL, name):
+        for line in cache_text(REAL, name):
+            print(safe(line))
+        return code
     for path in named_logs(REAL, [name]):
         sources = sources_of(REAL, path, lock=False)
         if not sources:

@@ -81,7 +81,11 @@ def _rank_0_prints(comm: Any) -> Iterator[None]:
 def lines(file: str, report: ReplayReport) -> Iterator[str]:
     """What a replay did, for people."""
     logs = "1 log" if report.logs == 1 else f"{report.logs} logs"
-    if not report.logs:
+    if report.caches:
+        yield f"{safe(file)}: {report.carried} bytes and {report.headers} headers carried from {report.caches} caches"
+    if not report.logs and report.caches:
+        pass
+    elif not report.logs:
         yield f"{safe(file)}: no job left a log of this file{' that may be looked into' if report.closed else ''}"
     elif report.uncounted and not report.replayed:
         # What the C library leaves after each flush, so also at the end of every run.

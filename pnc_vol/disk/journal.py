@@ -30,18 +30,17 @@ from typing import Literal
 
 import numpy as np
 
+from pnc_vol.append_log.private_folders import neighbour
 from pnc_vol.format.decode import MAX_HEADER_BYTES
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
 
-__all__ = ["content_of", "forget_journal", "journal_path", "neighbour", "recover"]
+__all__ = ["content_of", "forget_journal", "journal_path", "recover"]
 
 _HEAD = struct.Struct("<8sQQQI")
 """Magic, inode of the file, bytes of the old and of the new header, CRC-32 of both."""
 _MAGIC = b"PNCJ0001"
-_LONGEST = 240
-"""Bytes of a name that takes a dot and a suffix besides."""
 _LOOKS = 100
 """Looks at a journal that a writer at work replaces again and again."""
 _BLOCK = 1 << 20
@@ -57,27 +56,6 @@ _UNREADABLE = {
 def journal_path(path: str) -> str:
     """The name of a file's journal."""
     return neighbour(path, "pncj")
-
-
-def neighbour(path: str, suffix: str) -> str:
-    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
-
-    Examples
-    --------
-    >>> neighbour("folder/out.nc", "pncj")
-    'folder/.out.nc.pncj'
-    """
-    head, tail = os.path.split(path)
-    raw = os.fsencode(tail)
-    if len(raw) > _LONGEST:
-        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
-        tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
-    return os.path.join(head, f".{tail}.{suffix}")
-
-
-def cut_name(name: bytes, nbytes: int) -> str:
-    """The start of a name, without half a character at its end."""
-    return name[:nbytes].decode("utf-8", "ignore")
 
 
 def content_of(inode: int, old: bytes, new: bytes) -> bytes:

@@ -26,7 +26,8 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from pnc_vol.disk.journal import content_of, cut_name, forget_journal, journal_path
+from pnc_vol.append_log.private_folders import cut_name
+from pnc_vol.disk.journal import content_of, forget_journal, journal_path
 from pnc_vol.disk.likeness import make_alike
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import mode_of_new, name_new

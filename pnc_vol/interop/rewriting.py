@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pnc_vol.disk.journal import neighbour
+from pnc_vol.append_log.private_folders import neighbour
 from pnc_vol.disk.likeness import own
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import mode_of_new

@@ -16,10 +16,10 @@ from pnc_vol.append_log.private_folders import (
     join_folder,
     make_folder,
     name_of_folders,
+    neighbour,
     noted_folders,
     remove_folder,
 )
-from pnc_vol.disk.journal import neighbour
 from pnc_vol.system import System
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Recovery: logs that killed jobs left are found, checked and replayed into their files.
+"""Recovery: logs and caches that killed jobs left are found, checked and replayed into their files.
 
 ===============  =====================================================================================
 module           what it does
@@ -12,6 +12,7 @@ module           what it does
 `redo`           posts the entries of all ranks of a job again
 `replay`         replays logs into a file: refusals, order of jobs, the report
 `printing`       a log as text
+`caches`         carries what the node-local caches of killed jobs hold to their file
 ===============  =====================================================================================
 
 Knows: logs, open files. Does not know: how a log is written while its job runs (`pnc_vol.log`).

@@ -22,6 +22,7 @@ from pnc_vol.errors import LogRefusedError
 from pnc_vol.log.beginning import parent_of
 from pnc_vol.log.folders import find_logs, folder_for, note_of, remove_logs
 from pnc_vol.options import Options
+from pnc_vol.recovery.caches import look_after_caches
 from pnc_vol.recovery.ownership import mark_replaced, owner_of, owns
 from pnc_vol.recovery.replay import ReplayReport, replay_into
 from pnc_vol.recovery.sources import holds_posts, metas_of
@@ -95,6 +96,7 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
     """
     system = options.system
     real = system.realpath(path)
+    look_after_caches(real, options, writable=writable, replaced=replaced)
     parent = parent_of(real, options)
     if options.burst_buf and writable and (options.burst_buf_dirname or is_folder(system, parent)):
         # Before the file is touched: one that cannot have a log is not made, and replaces none.

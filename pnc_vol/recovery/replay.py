@@ -57,6 +57,8 @@ class ReplayReport:
         What a person should know.
     closed : list of str
         Folders of logs that were not looked into, each with the reason and what to do.
+    caches, carried, headers : int
+        Node-local caches, bytes of data and headers that were carried from them to the file.
     damaged : bool
         Something is wrong with a log that no crash of its job explains; what was good of it was replayed (`salvage`).
     """
@@ -69,6 +71,9 @@ class ReplayReport:
     uncounted: int = 0
     failed: int = 0
     torn_bytes: int = 0
+    caches: int = 0
+    carried: int = 0
+    headers: int = 0
     created: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)

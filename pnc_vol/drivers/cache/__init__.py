@@ -7,6 +7,7 @@
 `local_store`        what a process keeps on its node: the next two, and the order in which they are written
 `cache_file`         the cache file: sparse, with the offsets of the global file
 `extent_log`         the log beside it: which extents are to be carried, and the headers that are held back
+`cache_log`          reading that log: what of a cache file is not known to be in the global file
 `ranges`             sets of bytes of a file, as arrays
 `queues`             the three queues, epochs, and what follows when an epoch is released
 `sync_threads`       the threads that empty them, and what becomes of their errors

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.append_log.private_folders import join_folder, name_of_folders
+from pnc_vol.append_log.private_folders import join_folder, name_of_folders, neighbour
 from pnc_vol.append_log.tail import create_private
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.cache.ranges import Ranges, ranges_of
@@ -24,7 +24,7 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import PAGE, System
 
-__all__ = ["PREFIX", "CacheFile", "folder_of"]
+__all__ = ["PREFIX", "CacheFile", "folder_of", "note_of"]
 
 PREFIX = "pnccache-"
 _MOST_RESERVED = 256
@@ -50,6 +50,11 @@ def folder_of(system: System, parent: str, path: str, job: str) -> str:
     )
     join_folder(system, folder, advice)
     return folder
+
+
+def note_of(path: str) -> str:
+    """The name of the note beside a file that says where its caches are."""
+    return neighbour(path, "pncc")
 
 
 class CacheFile:

@@ -98,6 +98,9 @@ class HeldBytes:
             self.store = LocalStore(context.system, self.hints.path, job, subject)
         except OSError as error:
             self.reason = f"{error.strerror or error} ({self.hints.path})"
+            return
+        if rank == 0 and path is not None:
+            self.store.note()
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -250,8 +253,8 @@ class HeldBytes:
             self.file.write(held.extents, held.data)
         if self.store is not None and not self.reason:
             with suppress(OSError):
-                # Without the record a recovery writes the same bytes once more.
-                self.store.released(held.epoch)
+                # More may be held for this epoch; what a recovery writes once more does no harm.
+                self.store.released(held.epoch - 1)
 
     def _idle(self) -> None:
         """All data are in the global file: give space and locks back, unless the program writes again already."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from pnc_vol.append_log.private_folders import forget_folder, note_folder
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.byte_copy import joined
-from pnc_vol.drivers.cache.cache_file import CacheFile, folder_of
+from pnc_vol.drivers.cache.cache_file import CacheFile, folder_of, note_of
 from pnc_vol.drivers.cache.extent_log import (
     CUT,
     EPOCH,
@@ -63,6 +64,7 @@ class LocalStore:
     """
 
     def __init__(self, system: System, parent: str, job: str, subject: Subject) -> None:
+        self._subject, self._noted = subject, ""
         self.folder = folder_of(system, parent, subject.path, job)
         stem = os.path.join(self.folder, str(subject.rank))
         # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first.
@@ -72,6 +74,13 @@ class LocalStore:
         except BaseException:
             self.file.close(keep=False)
             raise
+
+    def note(self) -> None:
+        """Say beside the global file where its caches are, so that a recovery finds them."""
+        self._noted = note_of(self._subject.path)
+        with suppress(OSError):
+            # Without the note a recovery has to be told the directory.
+            note_folder(self.file.system, self._noted, self.folder, durable=False)
 
     def write(self, extents: Extents, memory: Memory, epoch: int) -> None:
         """Record extents, and write them to the cache file.
@@ -140,6 +149,8 @@ class LocalStore:
         """Let go of the files, and remove them and the folder unless they are to be kept."""
         self.log.close(keep=keep)
         self.file.close(keep=keep)
+        if self._noted and not keep:
+            forget_folder(self.file.system, self._noted, self.folder)
 
     def forget(self) -> None:
         """Close the descriptors that a forked child got."""
