@@ -16,6 +16,7 @@ import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from pnc_vol.drivers.cache.queues import HEADERS, Held, Lost, Queues, SyncRequest
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges
@@ -261,24 +262,17 @@ class SyncThreads:
                 assert work is not None
                 request, ranges = work
                 held = self._queues.held[0] if request is None else None
-            error: BaseException | None = None
-            try:
-                if held is not None:
-                    self._write_held(held)
-                else:
-                    self._carry(ranges, number)
-            except BaseException as caught:
-                error = caught
-            if self._through(number, request, ranges, error):
-                self._idle()
-            if error is not None and not isinstance(error, OSError):
+            call = partial(self._carry, ranges, number) if held is None else partial(self._write_held, held)
+            error = _error_of(call)
+            if self._through(number, request, ranges, error) and (failed := _error_of(self._idle)) is not None:
+                with self._changed:
+                    self._lost.append(Lost(EMPTY, failed))
+            if error is not None and error.__cause__ is not None:
                 return
 
-    def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: BaseException | None) -> bool:
+    def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> bool:
         """A thread has done its part, or failed; whether all data are in the global file now."""
         with self._changed:
-            if error is not None and not isinstance(error, OSError):
-                error = OSError(errno.EIO, f"a sync thread ended with {type(error).__name__}: {error}")
             if error is not None:
                 self._lost.append(Lost(ranges, error))
                 self._halted = True
@@ -302,3 +296,17 @@ class SyncThreads:
             self._lost.append(Lost(EMPTY, error))
             self._halted = True
             return
+
+
+def _error_of(call: Callable[[], None]) -> OSError | None:
+    """What a call raised; an error that is not the file's ends the thread, and is the cause of this one."""
+    try:
+        call()
+    except OSError as error:
+        error.__cause__ = None
+        return error
+    except BaseException as error:
+        made = OSError(errno.EIO, f"a sync thread ended with {type(error).__name__}: {error}")
+        made.__cause__ = error
+        return made
+    return None

@@ -1,0 +1,184 @@
+"""Caches of killed jobs: what a flush had promised is in the file after the recovery."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES
+from pnc_vol.drivers.cache.local_store import DATA
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
+from pnc_vol.extents.model import one_extent
+from pnc_vol.options import resolve
+from pnc_vol.recovery.caches import cache_text, carry_caches
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import Stopped, StopSystem
+
+WRITER = """
+import os, sys, pnc_vol
+path, nvm, options = sys.argv[1:4]
+with pnc_vol.File(path, "w", driver=f"cache(path='{nvm}'{options}) | posix") as f:
+    r = f.create_dataset("r", (0, 5000), maxshape=(None, 5000), dtype="f8")
+    g = f.create_dataset("g", (4000,), dtype="i4")
+    for k in range(40):
+        r.resize((k + 1, 5000))
+        r[k] = g[:] = k
+        f.attrs["k"] = k
+        f.flush()
+        os.write(1, b"%d\\n" % k)
+"""
+
+
+@pytest.fixture
+def nvm(tmp_path: Path) -> Path:
+    folder = tmp_path / "nvm"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("options", ["", ", flush=flush_onclose", ", threads=3"])
+@pytest.mark.parametrize("flushes", [1, 9, 23])
+def test_a_killed_writer(tmp_path: Path, nvm: Path, options: str, flushes: int) -> None:
+    path = str(tmp_path / "x.nc")
+    child = subprocess.Popen([sys.executable, "-c", WRITER, path, str(nvm), options], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    last = [int(child.stdout.readline()) for _ in range(flushes)][-1]
+    os.kill(child.pid, signal.SIGKILL)
+    last = max([last, *map(int, child.stdout.read().split())])
+    child.wait()
+    child.stdout.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        with pnc_vol.File(path) as f:
+            there = f["r"].shape[0] if "r" in f else 0
+            assert there <= last + 2
+            for k in range(there):
+                assert (f["r"][k] == k).all(), "the header never gets ahead of the data"
+    report = pnc_vol.replay(path)
+    assert not list(nvm.iterdir())
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")], "no note is left"
+    with pnc_vol.File(path) as f:
+        assert f["r"].shape[0] in (last + 1, last + 2)
+        for k in range(last + 1):
+            assert (f["r"][k] == k).all(), (k, report)
+        assert set(f["g"][:].tolist()) <= {last, last + 1}
+        assert f.attrs["k"] in (last, last + 1)
+
+
+def test_stopped_at_every_call(tmp_path: Path, nvm: Path) -> None:
+    """From some call on nothing happens any more; then the file is opened with ``recover=True``."""
+    stop_at, fired, path = 0, True, str(tmp_path / "x.nc")
+    while fired:
+        stop_at += 1
+        system = StopSystem(REAL, stop_at=stop_at, torn=stop_at % 7)
+        promised = 0
+        driver = f"cache(path='{nvm}', flush=flush_onclose) | posix"
+        try:
+            with pnc_vol.File(path, "w", driver=driver, system=system, durable=False) as f:
+                x = f.create_dataset("x", (0, 50), maxshape=(None, 50), dtype="i4")
+                for k in range(1, 4):
+                    x.resize((k, 50))
+                    x[:] = k
+                    f.flush()
+                    promised = k
+        except (Stopped, OSError, RuntimeError):
+            pass
+        fired = system.fired
+        system.bury()
+        if not os.path.exists(path):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PncVolWarning)
+            with pnc_vol.File(path, "r+", recover=True, hints={"e10_cache_path": str(nvm)}) as f:
+                if promised:
+                    assert f["x"].shape[0] >= promised
+                    assert (f["x"][:promised] >= promised).all(), stop_at
+        os.unlink(path)
+        assert stop_at < 300
+    assert stop_at > 20
+
+
+def leave(path: Path, nvm: Path) -> Path:
+    """A cache as a killed process leaves it: one epoch of data, its header, and one that was not complete."""
+    path.write_bytes(bytes(100))
+    driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path))
+    driver.write(one_extent(50, 40), np.full(40, 1, np.uint8))
+    driver.order()
+    driver.write(one_extent(0, 8), np.full(8, 2, np.uint8))
+    driver.end_flush()
+    driver.write(one_extent(92, 8), np.full(8, 3, np.uint8))
+    driver._bytes.forget()  # type: ignore[attr-defined]
+    driver.forget()  # type: ignore[attr-defined]
+    (stem,) = nvm.glob(f"*/*{DATA}")
+    return stem.with_suffix("")
+
+
+def test_what_no_flush_had_promised_is_not_carried(tmp_path: Path, nvm: Path) -> None:
+    stem = leave(tmp_path / "x", nvm)
+    done = carry_caches(str(tmp_path / "x"), [str(stem.parent)], options=resolve({}))
+    assert (tmp_path / "x").read_bytes() == b"\2" * 8 + bytes(42) + b"\1" * 40 + bytes(10)
+    assert (done.caches, done.nbytes, done.headers, done.epoch, done.dropped) == (1, 40, 1, 1, 8)
+
+
+@pytest.mark.parametrize("suffix", [DATA, SUFFIX, TABLES])
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_file_that_was_cut_or_flipped_is_never_carried_in_silence(
+    tmp_path: Path, nvm: Path, suffix: str, cut: bool
+) -> None:
+    path = tmp_path / "x"
+    stem = leave(path, nvm)
+    target = stem.with_suffix(suffix)
+    whole, before = target.read_bytes(), path.read_bytes()
+    step = 1 if suffix == DATA else 7
+    used = {DATA: range(50, 90), SUFFIX: range(64 * 8), TABLES: range(70)}[suffix]
+    noticed = 0
+    for at in used[::step]:
+        data = bytearray(whole[:at] if cut else whole)
+        if not cut:
+            data[at] ^= 16
+        target.write_bytes(data)
+        path.write_bytes(before)
+        try:
+            done = carry_caches(str(path), [str(stem.parent)], options=resolve({}))
+        except LogError:
+            noticed += 1
+            assert path.read_bytes() == before, "nothing is changed"
+        else:
+            right = b"\2" * 8 + bytes(42) + b"\1" * 40 + bytes(10)
+            found = path.read_bytes()
+            # Of a log that is torn as a kill tears it, an earlier state of the file is what it tells of.
+            assert found in (right, before) or done.messages or suffix == SUFFIX, (at, done)
+            assert found[50:90] in (right[50:90], before[50:90])
+    assert noticed
+
+
+def test_a_missing_rank_is_named_and_nothing_is_done(tmp_path: Path, nvm: Path) -> None:
+    from pnc_vol.drivers.cache.extent_log import EPOCH, ExtentLog, Subject
+
+    path = tmp_path / "x"
+    path.write_bytes(bytes(10))
+    folder = nvm / "job"
+    folder.mkdir()
+    inode = b"inode\0\0\0" + path.stat().st_ino.to_bytes(8, "little")
+    log = ExtentLog(REAL, str(folder / "2"), Subject(inode, 2, 4, str(path)))
+    log.note(EPOCH, 5)
+    log.close(keep=True)
+    with pytest.raises(LogRefusedError, match=r"of 4 ranks the caches of ranks 0, 1, 3 are not there.*up to flush 5"):
+        carry_caches(str(path), [str(folder)], options=resolve({}))
+    assert carry_caches(str(path), [str(folder)], options=resolve({}), partial=True).caches == 1
+
+
+def test_a_cache_as_text(tmp_path: Path, nvm: Path) -> None:
+    stem = leave(tmp_path / "x", nvm)
+    printed = "\n".join(cache_text(REAL, str(stem.parent)))
+    assert "epoch 1: 40 bytes in 1 extents" in printed
+    assert "header of epoch 1: 8 bytes" in printed
