@@ -243,7 +243,8 @@ def _sync_here(comm: Comm, disk: StoredFile, counts: Counts) -> None:
     if comm.size == 1 or location is None:
         disk.driver.sync()
         return
-    # A driver of several ranks is synced by all of them together.
+    # A driver of several ranks is synced by all of them together; what it holds back of this rank's it passes on alone.
+    disk.driver.drain()
     # the descriptor that rank 0 holds, which stands for the file whatever its name has become
     fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
     try:
