@@ -83,10 +83,12 @@ def open_together(
 
 
 def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) -> Driver:
-    """The driver of a file whose path means something to the driver alone (`Capabilities.own_paths`); by one rank.
+    """The driver of a file whose path means something to the driver alone, `Capabilities.own_paths` (collective).
 
     Raises
     ------
+    ValueError
+        There is no path; or there are several ranks, and the driver does not say that they can share the file.
     FileNotFoundError, FileExistsError
         As `mode` says.
     OSError
@@ -95,15 +97,41 @@ def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) 
     spec = stack_of(options, comm)
     if path is None:
         raise ValueError(f"the driver {spec!r} needs a path")
-    context = context_of(options, comm, writable=mode != "r")
-    there = stack_exists(spec, path, context)
-    if mode in ("r", "r+") and not there:
-        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
-    if mode in ("w-", "x") and there:
-        raise FileExistsError(
-            errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", path
+    able = stack_capabilities(spec)
+    if comm.size > 1 and not able.several_processes:
+        raise ValueError(
+            f"{path}: the driver {spec!r} does not declare several_processes: {comm.size} ranks cannot share the file; "
+            "open it on one rank, without comm="
         )
-    return open_stack(spec, path, replace(context, new=not there or mode in ("w", "w-", "x")))
+    context = context_of(options, comm, writable=mode != "r")
+
+    def is_new() -> bytes:
+        there = stack_exists(spec, path, context)
+        if mode in ("r", "r+") and not there:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
+        if mode in ("w-", "x") and there:
+            text = "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'"
+            raise FileExistsError(errno.EEXIST, text, path)
+        return b"new" if not there or mode in ("w", "w-", "x") else b""
+
+    new = on_root(comm, "open path", is_new) == b"new"
+    driver: Driver | None = None
+    try:
+        with comm.errors_shared():
+            if not able.collective:
+                # The others open what rank 0 has made.
+                if comm.rank == 0:
+                    driver = open_stack(spec, path, replace(context, new=new))
+                comm.exchange("open path made")
+                new = False
+            if driver is None:
+                driver = open_stack(spec, path, replace(context, new=new))
+            comm.exchange("open path opened")
+    except BaseException:
+        if driver is not None and not able.collective:
+            driver.close()
+        raise
+    return driver
 
 
 def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:

@@ -59,11 +59,14 @@ def copied(
     stays = layout.same_places(target) or not layout.needs_move(target, tree)
     if stays and not _harms(tree, disk, target, lost):
         return None
-    if not layout.relocates:
+    if not layout.relocates or (disk.location is None and comm.size > 1):
+        what = (
+            f"the layout {layout.name!r}" if not layout.relocates else "a driver with paths of its own on several ranks"
+        )
         raise comm.on_all(
             DefinitionError(
-                f"{disk.path}: these changes of definitions need data to be moved, which the layout "
-                f"{layout.name!r} cannot do; write the datasets to a new file"
+                f"{disk.path}: these changes of definitions need data to be moved, which {what} cannot do; "
+                "write the datasets to a new file"
             )
         )
     if disk.location is None:
