@@ -220,6 +220,8 @@ class HeldBytes:
             self.off, self.reason = True, self.reason or reason
             with self.watch.phase("non-hidden sync"):
                 lost = self.queue.drain()
+                if not lost:
+                    self.queue.release_alone()
             if not lost and self.store is not None:
                 with suppress(OSError):
                     self.store.log.finish()

@@ -28,13 +28,15 @@ import numpy.typing as npt
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
 
-__all__ = ["HEADERS", "Held", "Lost", "Queues", "SyncRequest"]
+__all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Queues", "SyncRequest"]
 
 SLICE = 8 << 20
 """Bytes that a thread takes at once, about."""
 _MOST_RANGES = 1 << 16
 _FOLD = 256
-_NO_EPOCH = 1 << 62
+NO_EPOCH = 1 << 62
+_ATOMIC = 8
+"""Bytes of a record count: they lie in one page, so that no kill leaves a part of them in the file."""
 HEADERS = -1
 """In the place of a thread's number: somebody writes what was held."""
 
@@ -126,6 +128,7 @@ class Queues:
 
     Attributes
     ----------
+    alone : bool, no other rank has data.
     submitted, wait : lists of SyncRequest
     busy : dict of int to (int, Ranges)
         Who is at which bytes, of which epoch: a thread by its number, from 1 on; others by numbers below `HEADERS`.
@@ -135,7 +138,7 @@ class Queues:
     """
 
     def __init__(self, *, alone: bool) -> None:
-        self._alone = alone
+        self.alone = alone
         self._pending: dict[int, Pending] = {}
         self._union: Ranges | None = EMPTY
         self.submitted: deque[SyncRequest] = deque()
@@ -205,13 +208,19 @@ class Queues:
                 *(request.epoch for request in self.submitted),
                 *(epoch for epoch, _ in self.busy.values()),
             ),
-            default=_NO_EPOCH,
+            default=NO_EPOCH,
         )
         return min(self.ended + self.ordered, lowest - 1)
 
     def releasable(self) -> bool:
-        """Whether the first of what is held may follow."""
-        return bool(self.held) and self.held[0].epoch <= (self.synced() if self._alone else self.released)
+        """Whether the first of what is held may follow by itself.
+
+        That is a record count of a process that is alone: a longer header may have to be replaced with a journal, which
+        is the business of who calls `release`.
+        """
+        if not self.held or not self.alone:
+            return False
+        return self.held[0].epoch <= self.synced() and self.held[0].extents.nbytes <= _ATOMIC
 
     def submit(self) -> None:
         """Move what is pending to the submitted queue, the oldest epoch first."""
@@ -226,7 +235,7 @@ class Queues:
     def take(self, thread: int) -> tuple[SyncRequest | None, Ranges] | None:
         """What a thread does next: a part of a request, or the first of what is held; None if there is nothing now."""
         if HEADERS not in self.busy and self.releasable():
-            self.busy[HEADERS] = _NO_EPOCH, EMPTY
+            self.busy[HEADERS] = NO_EPOCH, EMPTY
             return None, EMPTY
         for request in self.submitted:
             head, rest = request.left.split(SLICE, _MOST_RANGES)

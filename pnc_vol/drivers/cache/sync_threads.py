@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from pnc_vol.drivers.cache.queues import HEADERS, Held, Lost, Queues, SyncRequest
+from pnc_vol.drivers.cache.queues import HEADERS, NO_EPOCH, Held, Lost, Queues, SyncRequest
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges
 
 __all__ = ["SyncThreads"]
@@ -42,7 +42,7 @@ class SyncThreads:
     immediate : bool
         Pending ranges are submitted as soon as a thread has nothing to do.
     alone : bool
-        No other rank has data: an epoch is released when this process's data are in the file.
+        No other rank has data: a record count follows as soon as this process's data are in the file.
     """
 
     def __init__(
@@ -124,10 +124,40 @@ class SyncThreads:
             return list(self._queues.held)
 
     def release(self, epoch: int) -> None:
-        """All ranks' data of epochs up to this one are in the global file."""
+        """All ranks' data of epochs up to this one are in the global file: write what is held for these.
+
+        Raises
+        ------
+        OSError
+            It could not be written, and is still held.
+        """
+        queues = self._queues
         with self._changed:
-            self._queues.released = max(self._queues.released, epoch)
-            self._wake()
+            queues.released = max(queues.released, epoch)
+        while (held := self._begin_header(epoch)) is not None:
+            done = False
+            try:
+                self._write_held(held)
+                done = True
+            finally:
+                with self._changed:
+                    queues.give_back(HEADERS, None, EMPTY, None if done else OSError())
+                    self._changed.notify_all()
+
+    def _begin_header(self, epoch: int) -> Held | None:
+        """The first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
+        queues = self._queues
+        with self._changed:
+            self._await(lambda: HEADERS not in queues.busy)
+            if not queues.held or queues.held[0].epoch > epoch:
+                return None
+            queues.busy[HEADERS] = NO_EPOCH, EMPTY
+            return queues.held[0]
+
+    def release_alone(self) -> None:
+        """As `release`, for all epochs that are in the file, if no other rank has data of them."""
+        if self._queues.alone:
+            self.release(self.synced_epoch())
 
     def submit(self) -> None:
         """Give all that is pending to the threads, without waiting."""

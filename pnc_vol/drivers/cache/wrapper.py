@@ -34,7 +34,8 @@ from pnc_vol.drivers.byte_copy import check
 from pnc_vol.drivers.cache.held_bytes import HeldBytes
 from pnc_vol.drivers.cache.hints import CacheHints, cache_hints, hints_when_off
 from pnc_vol.drivers.cache.overlay import read_over
-from pnc_vol.drivers.cache.ranges import ranges_of
+from pnc_vol.drivers.cache.queues import Lost
+from pnc_vol.drivers.cache.ranges import EMPTY, ranges_of
 from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.holding import Phase, Unwritten
 from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError
@@ -196,6 +197,7 @@ class CacheDriver(Wrapper):
         error: OSError | None = None
         try:
             self.drain()
+            self._queue.release_alone()
         except OSError as caught:
             error = caught
         try:
@@ -213,6 +215,7 @@ class CacheDriver(Wrapper):
         if self._hints.flush != "flush_none" or self._bytes.off:
             try:
                 self.drain()
+                self._queue.release_alone()
             except OSError as caught:
                 error = caught
         self._closed = True
@@ -238,7 +241,10 @@ class CacheDriver(Wrapper):
         return self._queue.synced_epoch()
 
     def release(self, epoch: int) -> None:
-        self._queue.release(epoch)
+        try:
+            self._queue.release(epoch)
+        except OSError as error:
+            raise self._bytes.error_of(Lost(EMPTY, error)) from error
 
     def drain(self) -> None:
         self._check()
@@ -297,7 +303,8 @@ class CacheDriver(Wrapper):
         """Bring all to the file before the interpreter ends; what cannot be brought stays in the cache file."""
         if not self._closed and self._system.getpid() == self._pid and self._hints.flush != "flush_none":
             with suppress(Exception):
-                self._queue.drain()
+                if not self._queue.drain():
+                    self._queue.release_alone()
 
     def forget(self) -> None:
         """Close what a forked child got of this."""
