@@ -20,7 +20,8 @@ __all__ = [
     "CollectiveMismatchError", "CollectiveTimeout", "ConversionError", "CorruptHeaderError", "DeferredCloseError",
     "DefinitionError", "DefinitionMismatchError", "FlushError", "ForkedFileError", "FormatError", "FormatWarning",
     "HintsFileError", "LimitError", "LinkExistsError", "LockedError", "LogError", "LogRefusedError",
-    "MissingPackageError", "NameExistsError", "NotCDFError", "NotFoundError", "NotYetError", "OperationError",
+    "MissingPackageError", "NameExistsError", "NotCDFError", "NotFoundError", "NotSyncedError", "NotYetError",
+    "OperationError",
     "PncVolError", "PncVolWarning", "RangeError", "RankError", "ReadOnlyError", "ReadOnlyKeyError",
     "RequestPendingError", "SelectionError", "SelectionIndexError", "SelectionTypeError", "SelectionValueError",
     "ShortFileError", "ShortFileWarning", "SyncError", "TruncatedHeaderError",
@@ -332,6 +333,13 @@ class DeferredCloseError(PncVolError, OSError):
 
 class SyncError(PncVolError, OSError):
     """An fsync failed: what it could not write may be lost, and no later fsync of the file object would tell."""
+
+
+class NotSyncedError(PncVolError, OSError):
+    """Another node holds flushed data in its cache, and what is read may be among them: the file has older bytes.
+
+    `File.sync` brings the data of all nodes to the file, and so does a collective read.
+    """
 
 
 class RankError(PncVolError, RuntimeError):

@@ -24,6 +24,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.fileobj import is_file_object
 from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
+from pnc_vol.file.driver_stack import cached
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -134,8 +135,10 @@ def _options(given: Given, stack: str, others: dict[str, Any], matched: Match | 
     if given.h5.get("alignment_interval", 1) != 1:
         others["alignment_interval"] = given.h5["alignment_interval"]
     resolved = options.resolve({**others, "hints": given.hints}, info=given.info, from_file=matched)
-    # the environment may name another stack, for files
-    return replace(resolved, driver=stack) if stack in ("fileobj", "memory") else resolved
+    if stack in ("fileobj", "memory"):
+        # the environment may name another stack, for files
+        return replace(resolved, driver=stack)
+    return cached(resolved, shared=given.comm is not None, writable=given.mode != "r")
 
 
 def refuse_in_memory(file_image: Any, keywords: Mapping[str, Any]) -> None:

@@ -264,7 +264,7 @@ class File(Group):
 
         session = self._check()
         with session.lock:
-            return planned(session.defs, session.disk, session.posted)
+            return planned(session)
 
     @property
     def requests(self) -> dict[int, Request]:
@@ -348,6 +348,32 @@ class File(Group):
         24
         """
         self._check().flush(durable=durable)
+
+    def sync(self) -> None:
+        """Flush, and return when all data of all ranks are in the file itself; collective with several ranks.
+
+        Without a node-local cache (``e10_cache``) this is a flush. With one, a flush returns when the data are in the
+        caches of the nodes, and the file follows; after `sync`, every node and every other process reads them.
+        The data need not be on stable storage: that is ``flush(durable=True)``.
+
+        Raises
+        ------
+        FlushError
+            Requests failed, or a cache could not be written to the file. Nothing of it is lost, and `sync` may be
+            called again.
+        RankError
+            As `flush`.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("sync.nc", "w", hints={"e10_cache_path": "."}) as f:
+        ...     f["x"] = [1, 2, 3]
+        ...     f.sync()
+        ...     with open("sync.nc", "rb") as disk, pnc_vol.File(disk) as other:
+        ...         other["x"][:].tolist()
+        [1, 2, 3]
+        """
+        self._check().flush(what="sync", carried=True)
 
     def close(self) -> None:
         """Flush and close (collective with several ranks); every object of the file is false from then on.

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pnc_vol.comm import Comm, on_root
-from pnc_vol.drivers.cache.hints import CHECKS
+from pnc_vol.drivers.cache.hints import CHECKS, hints_when_off
 from pnc_vol.errors import HintsFileError
 from pnc_vol.full_io import read_whole
 from pnc_vol.hint_files import HintFile
@@ -56,6 +56,7 @@ def hints_in_force(session: OpenFile) -> Hints:
         "pnc_buffer_size": given.buffer_size,
     }
     told = {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
+    told |= hints_when_off() | session.disk.driver.hints()
     others = {name: hint_text(given, name) for name in given.sources if name not in told}
     return Hints({**told, **others}, given.sources)
 

@@ -253,7 +253,7 @@ class FileID(GroupID):
         session = self.check()
         with session.lock:
             # Compared between ranks: one that sets it differently, or flushes instead, is noticed.
-            session.flush(what=f"atomic {bool(atomicity)}")
+            session.flush(what=f"atomic {bool(atomicity)}", carried=True)
             session.posted.write_at_once(bool(atomicity))
 
     def get_mpi_atomicity(self) -> bool:
@@ -270,7 +270,7 @@ class FileID(GroupID):
         """
         session = self.check()
         with session.lock:
-            session.flush()
+            session.flush(carried=True)
             memory = np.zeros(session.disk.driver.size(), np.uint8)
             if memory.nbytes:
                 session.disk.driver.read_one(memory, 0)

@@ -263,36 +263,64 @@ class Location:
             The header in the file is the old one, or, if even that could not be put back, the journal is kept
             and the next open completes it.
         """
-        if not self.published:
-            write_bytes(driver, 0, new)
-            return
-        there = self._there()
+        try:
+            with self.journalled(old, new, sync=sync):
+                write_bytes(driver, 0, new)
+        except OSError:
+            # What failed first says more; what cannot be restored now is, before the next header.
+            with suppress(OSError):
+                self.restore_header(driver)
+            raise
+
+    @contextmanager
+    def journalled(self, old: bytes, new: bytes, *, sync: Callable[[], None] | None = None) -> Iterator[None]:
+        """Keep a journal beside the file while `new` takes the place of `old` inside, by whatever way.
+
+        If that fails the journal stays, and so does `torn`: then the same is to be tried again, which uses the same
+        journal, or `restore_header` puts the old one back.
+
+        Raises
+        ------
+        OSError
+            The journal cannot be written, and nothing inside has begun; or what was raised inside.
+        """
+        # Without a name nobody can open the file, and so nobody needs a journal of it.
+        there = self._there() if self.published else None
         if there is None:
-            # Nobody can open it any more, and so nobody needs a journal of it.
-            write_bytes(driver, 0, new)
+            yield
             return
         journal = journal_path(self.path)
         with _named(self.path):
-            forget_journal(self.system, self.path)
-            # Who may read the file must be able to read its header, wherever that is.
-            mode = 0o600 | there.st_mode & 0o666
-            _write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
-            if sync is not None:
-                # The folder holds the file's own name as well.
-                self.system.fsync_dir(os.path.dirname(self.path) or ".")
-                self._named_for_good = True
-            self._torn, self._sync = old, sync
-            try:
-                write_bytes(driver, 0, new)
+            if not self.torn:
+                forget_journal(self.system, self.path)
+                # Who may read the file must be able to read its header, wherever that is.
+                mode = 0o600 | there.st_mode & 0o666
+                _write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
                 if sync is not None:
-                    sync()
-                self.system.unlink(journal)
-                self._torn = None
-            except OSError:
-                # What failed first says more; what cannot be restored now is, before the next header.
-                with suppress(OSError):
-                    self.restore_header(driver)
-                raise
+                    # The folder holds the file's own name as well.
+                    self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                    self._named_for_good = True
+            self._torn, self._sync = old, sync
+            yield
+            if sync is not None:
+                sync()
+            self.system.unlink(journal)
+            self._torn = None
+
+    def sync_data(self) -> None:
+        """Bring what is in the file to stable storage, by the descriptor that rank 0 holds; on rank 0.
+
+        The descriptor stands for the file whatever its name has become.
+
+        Raises
+        ------
+        SyncError
+        """
+        fd = self.held.fds.get(self.key, -1) if self.key is not None else -1
+        try:
+            self.system.fdatasync(fd)
+        except OSError as error:
+            raise SyncError(error.errno, f"{self.path}: {error.strerror}") from error
 
     def restore_header(self, driver: Driver) -> None:
         """Put back the header that a failed replacement may have left half done; nothing to do otherwise.

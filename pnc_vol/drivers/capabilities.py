@@ -41,9 +41,6 @@ class Capabilities:
     own_paths : bool
         A path is not the name of a file but means something to the driver alone, which is asked whether it `exists`.
         Only without `keeps_file`. If both are false (`memory`), the content at first is that of the file of this name.
-    several_processes : bool
-        With `own_paths`: several processes can have the same path open, and write to different bytes of it; each sees
-        what another one wrote before an `order` of both. If false, a file of several ranks is refused.
     takes_descriptor : bool
         `open` uses ``context.fd``, an open descriptor of the file, instead of opening `path`, and leaves it open. Where
         it does not, the file is opened a second time by its name, and the name is checked again afterwards.
@@ -61,5 +58,4 @@ class Capabilities:
     holds_back: bool = False
     keeps_file: bool = True
     own_paths: bool = False
-    several_processes: bool = False
     takes_descriptor: bool = False

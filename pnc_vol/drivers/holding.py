@@ -63,6 +63,9 @@ class Unwritten(NamedTuple):
 class Holds:
     """What every driver answers; a driver that holds bytes back overrides it."""
 
+    sees_node: bool = False
+    """Whether reads see, after a flush, what other processes of the node hold back."""
+
     def synced_epoch(self) -> int:
         """The highest ended epoch of which this process has brought all data to the file; see `EVERY_EPOCH`.
 
@@ -123,9 +126,10 @@ class Holds:
         return {}
 
     def note_elsewhere(self, reason: str) -> None:
-        """Whether other nodes hold bytes back: why they do, or "" if they do not.
+        """Whether others hold bytes back that a read here cannot see: why they do, or "" if they do not.
 
-        While they do, `read` raises `NotSyncedError` for bytes that the caches of this node do not hold.
+        Others are other nodes, or, without `sees_node`, other processes. While they do, `read` raises `NotSyncedError`
+        for bytes that it does not find in the caches that it can see.
         """
 
     def observe(self, note: Callable[[Phase], None]) -> None:
@@ -136,6 +140,10 @@ class PassesOn(Holds):
     """A wrapper: all verbs go to the driver below, `inner`."""
 
     inner: Holds
+
+    @property
+    def sees_node(self) -> bool:  # type: ignore[override]
+        return self.inner.sees_node
 
     def synced_epoch(self) -> int:
         return self.inner.synced_epoch()

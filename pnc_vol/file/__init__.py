@@ -15,9 +15,12 @@
 `post`                posting writes
 `reads/`              reading, with this rank's own posts laid over
 `drain`               writing out when the queue is full
+`cancelling`          dropping what is posted
 `resizing`            datasets that get another shape
 --------------------  ----------------------------------------------------------------------------
 `flushing`            the steps of a flush
+`epochs`              what ranks know of bytes that drivers hold back, and when headers follow to the file
+`held_ranges`         which bytes ranks may still hold from earlier epochs
 `relocation`          a new layout that moves data, in a copy of the file
 `filling`             fill values where nobody wrote
 `header_update`       header, record count, name and length at the end of a flush

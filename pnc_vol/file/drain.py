@@ -6,6 +6,7 @@ Knows: the session's parts. Does not know: users' objects, other ranks: a drain 
 from __future__ import annotations
 
 from pnc_vol.errors import FlushError
+from pnc_vol.file.held_ranges import spans_of
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.flush.failures import failures_of
@@ -47,6 +48,13 @@ def write_out(session: Session) -> None:
     held = {u for batch in batches if not batch.drains for u in batch.uids()}
     uids = sorted({u for batch in batches for u in batch.uids()} - held)
     places = layout.writable(tree, uids)
+    epochs = session.epochs
+    if places and epochs.holding and session.comm.size > 1:
+        spans = spans_of(batches, places)
+        if epochs.ranges.meets_others(spans):
+            # Another rank may hold earlier data of these elements: the next flush waits for them.
+            return
+        epochs.ranges.note_alone(spans)
     if places:
         done = session.transport.execute(session.disk.driver, batches, places, affine=layout.affine)
         layout.note_written(tree, list(places))

@@ -13,12 +13,16 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
+from pnc_vol.drivers.cache.hints import cache_hints
 from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import default_stack, open_stack, stack_capabilities, stack_exists
+from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_capabilities, stack_exists
+from pnc_vol.file.epochs import fall_back
+from pnc_vol.file.session import Session
 from pnc_vol.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
 
 __all__ = [
+    "cached",
     "context_of",
     "memory_copy",
     "open_by_own_path",
@@ -30,9 +34,37 @@ __all__ = [
 ]
 
 
+_ANOTHER_FILE = b"another file"
+
+
 def stack_of(options: Options, comm: Comm) -> str:
     """The stack that the options ask for, or the default one."""
     return options.driver or default_stack(comm.mpi is not None)
+
+
+def cached(options: Options, *, shared: bool, writable: bool) -> Options:
+    """The options with a node-local cache above the stack, if hints alone ask for one.
+
+    A file that is only read has none, unless its reads are to wait for what others hold (``e10_cache=coherent``); nor
+    has a file that is no file of the operating system.
+
+    Raises
+    ------
+    ValueError
+        A hint of the cache has a wrong value, or the cache has no directory.
+
+    Examples
+    --------
+    >>> cached(Options(hints={"e10_cache_path": "/nvm"}), shared=True, writable=True).driver
+    'cache | mpio'
+    """
+    asked = cache_hints(options.hints)
+    if asked.mode == "disable" or not (writable or asked.mode == "coherent"):
+        return options
+    spec = options.driver or default_stack(shared)
+    if any(layer.name == "cache" for layer in parse_stack(spec)) or not stack_capabilities(spec).keeps_file:
+        return options
+    return replace(options, driver=f"cache | {spec}")
 
 
 def context_of(options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False) -> OpenContext:
@@ -68,7 +100,7 @@ def open_together(
             if inode and path is not None and context.fd < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
                 same = context.system.stat(path).st_ino == inode
-            told = comm.exchange("open driver", b"" if same else b"another file")
+            told = comm.exchange("open driver", b"\0" + driver.trouble().encode() if same else _ANOTHER_FILE)
     except BaseException:
         if driver is not None and not driver.capabilities.collective:
             driver.close()
@@ -76,19 +108,18 @@ def open_together(
             location.discard()
         raise
     assert driver is not None
-    if any(told):
+    if _ANOTHER_FILE in told:
         driver.close()
         return None
+    fall_back(comm, driver, [one[1:].decode() for one in told])
     return driver
 
 
 def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) -> Driver:
-    """The driver of a file whose path means something to the driver alone, `Capabilities.own_paths` (collective).
+    """The driver of a file whose path means something to the driver alone (`Capabilities.own_paths`); by one rank.
 
     Raises
     ------
-    ValueError
-        There is no path; or there are several ranks, and the driver does not say that they can share the file.
     FileNotFoundError, FileExistsError
         As `mode` says.
     OSError
@@ -97,41 +128,15 @@ def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) 
     spec = stack_of(options, comm)
     if path is None:
         raise ValueError(f"the driver {spec!r} needs a path")
-    able = stack_capabilities(spec)
-    if comm.size > 1 and not able.several_processes:
-        raise ValueError(
-            f"{path}: the driver {spec!r} does not declare several_processes: {comm.size} ranks cannot share the file; "
-            "open it on one rank, without comm="
-        )
     context = context_of(options, comm, writable=mode != "r")
-
-    def is_new() -> bytes:
-        there = stack_exists(spec, path, context)
-        if mode in ("r", "r+") and not there:
-            raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
-        if mode in ("w-", "x") and there:
-            text = "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'"
-            raise FileExistsError(errno.EEXIST, text, path)
-        return b"new" if not there or mode in ("w", "w-", "x") else b""
-
-    new = on_root(comm, "open path", is_new) == b"new"
-    driver: Driver | None = None
-    try:
-        with comm.errors_shared():
-            if not able.collective:
-                # The others open what rank 0 has made.
-                if comm.rank == 0:
-                    driver = open_stack(spec, path, replace(context, new=new))
-                comm.exchange("open path made")
-                new = False
-            if driver is None:
-                driver = open_stack(spec, path, replace(context, new=new))
-            comm.exchange("open path opened")
-    except BaseException:
-        if driver is not None and not able.collective:
-            driver.close()
-        raise
-    return driver
+    there = stack_exists(spec, path, context)
+    if mode in ("r", "r+") and not there:
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
+    if mode in ("w-", "x") and there:
+        raise FileExistsError(
+            errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", path
+        )
+    return open_stack(spec, path, replace(context, new=not there or mode in ("w", "w-", "x")))
 
 
 def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:
@@ -140,8 +145,11 @@ def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode:
     return open_together(stack_of(options, comm), path, context, comm, None, inode=inode)
 
 
-def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Driver]:
-    """A new file beside another one, and a driver on it (collective)."""
+def open_copy(session: Session) -> tuple[Location, Driver]:
+    """A new file beside the session's, and a driver on it (collective)."""
+    options, comm, old = session.options, session.comm, session.disk.location
+    if old is None:
+        raise AssertionError("a file in memory is laid out anew by memory_copy")
     made: list[Location] = []
 
     def do() -> bytes:
@@ -158,9 +166,9 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
     return location, driver
 
 
-def memory_copy(disk: StoredFile, system: System) -> Driver:
+def memory_copy(session: Session) -> Driver:
     """A driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a file."""
-    return disk.driver.empty_copy() or open_spill(disk, system)
+    return session.disk.driver.empty_copy() or open_spill(session.disk, session.options.system)
 
 
 def open_spill(disk: StoredFile, system: System) -> Driver:

@@ -77,6 +77,9 @@ def fill(
     if tasks:
         for task in tasks[comm.rank :: comm.size]:
             task()
+        if comm.size > 1:
+            # Data of other ranks follow, which must not come to the file first.
+            driver.drain()
         comm.exchange("flush fill")
 
 

@@ -25,7 +25,8 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
-from pnc_vol.format.encode import encode, numrecs_bytes
+from pnc_vol.file.epochs import Epochs
+from pnc_vol.format.encode import encode, numrecs_bytes, only_numrecs_differs
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 from pnc_vol.mapping.flatten import to_header
@@ -52,10 +53,20 @@ def check_durable(disk: StoredFile) -> None:
 
 
 def write_header(
-    comm: Comm, defs: Definitions, disk: StoredFile, new: Header, counts: Counts, *, durable: bool
+    comm: Comm,
+    defs: Definitions,
+    disk: StoredFile,
+    new: Header,
+    counts: Counts,
+    epochs: Epochs,
+    *,
+    durable: bool,
+    held: bool,
 ) -> None:
-    """Write the header behind the data, or the record count alone if that is all that changed (collective)."""
-    order_writes(comm, disk.driver)
+    """Write the header behind the data, or the record count alone if that is all that changed (collective).
+
+    held : bool, the driver holds it, and it follows to the file when the data of all ranks are there; see `Epochs`.
+    """
     location = disk.location
     unnamed = location is not None and not location.published
     names = unnamed and not disk.keep_unpublished
@@ -67,7 +78,7 @@ def write_header(
     error: BaseException | None = None
     encoded = old = disk.header_bytes
     try:
-        if comm.rank == 0 and location is not None:
+        if comm.rank == 0 and location is not None and not held:
             location.restore_header(disk.driver)
         if not old or not _same_but_numrecs(disk.header, new):
             # a copy has no header yet, though what is to be in it may be the same
@@ -79,7 +90,7 @@ def write_header(
             for tell in disk.before_header:
                 tell(encoded)
             if comm.rank == 0 and (encoded != old or unnamed):
-                _put(comm, disk, new, encoded, counts, durable=durable)
+                _put(comm, disk, new, encoded, counts, durable=durable, held=held)
     except Exception as reason:
         error = reason
     try:
@@ -88,6 +99,10 @@ def write_header(
         _remember(disk, reason)
         disk.layout.note_unknown_bytes()
         raise
+    if not held:
+        epochs.wrote_header(encoded)
+    elif encoded is not old:
+        epochs.hold(encoded)
     disk.begins_with(new, encoded)
     defs.flushed(new)
     if safe:
@@ -98,18 +113,21 @@ def write_header(
         disk.note_durable()
 
 
-def _put(comm: Comm, disk: StoredFile, new: Header, encoded: bytes, counts: Counts, *, durable: bool) -> None:
+def _put(
+    comm: Comm, disk: StoredFile, new: Header, encoded: bytes, counts: Counts, *, durable: bool, held: bool
+) -> None:
     """Bring the encoded header into the file, as safely as is asked for; on rank 0."""
     old, driver, location = disk.header_bytes, disk.driver, disk.location
     if new.numrecs or len(record_vars(new)) < len(new.vars):
         # Without data a file ends with its header; with data it is as long as the header says, the last padding too.
         driver.grow(disk.layout.data_end(new))
-    count = numrecs_bytes(new)
-    behind = 4 + len(count)
     if location is None:
         write_bytes(driver, 0, encoded)
-    elif location.published and len(encoded) == len(old) and encoded[behind:] == old[behind:]:
-        write_bytes(driver, 4, count)
+    elif location.published and only_numrecs_differs(old, encoded):
+        write_bytes(driver, 4, numrecs_bytes(new))
+    elif held:
+        # The journal would be completed before the data are there; it is written when the header follows.
+        write_bytes(driver, 0, encoded)
     else:
         # After a failed fsync nothing is promised, and the driver refuses another one.
         lasting = (durable or disk.lasting) and disk.sync_error is None
@@ -117,9 +135,18 @@ def _put(comm: Comm, disk: StoredFile, new: Header, encoded: bytes, counts: Coun
         location.replace_header(driver, old, encoded, sync=sync)
 
 
-def order_writes(comm: Comm, driver: Driver) -> None:
-    """What the ranks wrote so far reaches the file before what they write from now on (collective)."""
-    _on_driver(comm, "flush order", driver, driver.order)
+def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = None) -> None:
+    """What the ranks wrote so far reaches the file before what they write from now on (collective).
+
+    first : callable, is called before, with the same care for its errors.
+    """
+
+    def order() -> None:
+        if first is not None:
+            first()
+        driver.order()
+
+    _on_driver(comm, "flush order", driver, order)
 
 
 def end_flush(comm: Comm, driver: Driver) -> None:
@@ -169,7 +196,9 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
     if comm.rank == 0 and (location is None or (location.published and not location.torn)):
         with suppress(OSError):
             longer = b"longer" if disk.driver.size() > _length(disk) else b""
-    if b"longer" in comm.exchange("close cut", longer):
+    held = len(disk.driver.unsynced().offset) > 0
+    told = comm.exchange("close cut", b"held" if held else longer)
+    if b"longer" in told and b"held" not in told:
         cut_tail(comm, disk)
 
 
@@ -243,14 +272,8 @@ def _sync_here(comm: Comm, disk: StoredFile, counts: Counts) -> None:
     if comm.size == 1 or location is None:
         disk.driver.sync()
         return
-    # A driver of several ranks is synced by all of them together; what it holds back of this rank's it passes on alone.
-    disk.driver.drain()
-    # the descriptor that rank 0 holds, which stands for the file whatever its name has become
-    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
-    try:
-        location.system.fdatasync(fd)
-    except OSError as error:
-        raise SyncError(error.errno, f"{location.path}: {error.strerror}") from error
+    # A driver of several ranks is synced by all of them together.
+    location.sync_data()
 
 
 def _remember(disk: StoredFile, reason: Exception) -> None:

@@ -20,9 +20,10 @@ from typing import Any, ParamSpec, TypeVar
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
+from pnc_vol.errors import NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file import deferred, post, registry, resizing
+from pnc_vol.file.cancelling import cancel
 from pnc_vol.file.closing import abort, close
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.drain import drain, write_out
@@ -79,6 +80,8 @@ class OpenFile(Session):
                 self.drain()
             else:
                 write_out(self)
+            # A driver that holds bytes back must not do so here.
+            self.disk.driver.drain()
         return number
 
     def resize(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
@@ -174,14 +177,7 @@ class OpenFile(Session):
         """
         with self.lock:
             self.check_open()
-            wanted = None if requests is None else list(requests)
-            for request in wanted or ():
-                if not request.of(self):
-                    text = f"{request!r} was posted to another file than {self.disk.path}; cancel it there"
-                    raise DefinitionError(text)
-            self.posted.cancel(wanted)
-            if wanted is None:
-                composite_values.restore(self)
+            cancel(self, None if requests is None else list(requests))
 
     # ---------------------------------------------------------------------------------- carrying out
 
@@ -190,7 +186,7 @@ class OpenFile(Session):
         drain(self)
 
     @_without_collector
-    def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
+    def flush(self, *, durable: bool | None = None, carried: bool = False, what: str = "flush") -> None:
         """Carry out all that is posted (collective). See `flush.flush`."""
         close_forgotten()
         with self.lock, deferred.timed("close" if what == "close" else "write"):
@@ -202,7 +198,8 @@ class OpenFile(Session):
                 if self.posted.ragged:
                     composite_values.post_rows(self)
                 try:
-                    flush(self, durable=self.always_durable if durable is None else durable, what=what)
+                    durable = self.always_durable if durable is None else durable
+                    flush(self, durable=durable, carried=carried, what=what)
                 finally:
                     if self.posted.rows_before:
                         composite_values.keep_unflushed(self)

@@ -108,7 +108,7 @@ def open_file(
     _same_on_all(comm, wishes, claim)
     able = stack_capabilities(spec) if root is None else root.capabilities
     keeps_file = root is None and able.keeps_file
-    if not (keeps_file or able.own_paths) and comm.size > 1:
+    if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
     if root is None and able.own_paths:
         made = open_by_own_path(path, mode, options, comm)
@@ -197,13 +197,8 @@ def _opened(
     first, (header, findings, tree, layout) = found.header, content
     if found.created:
         if location is None:
-            with comm.errors_shared():
-                driver.resize(0)
-                comm.exchange("open empty")
-                if comm.rank == 0:
-                    write_bytes(driver, 0, first)
-                driver.order()
-                comm.exchange("open header")
+            driver.resize(0)
+            write_bytes(driver, 0, first)
     elif comm.rank == 0:
         _warn(path or "", header, found.size if layout.self_contained else data_end(header), findings, tree)
     return Opened(

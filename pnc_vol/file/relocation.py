@@ -26,9 +26,9 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
+from pnc_vol.file.session import Session
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.options import Options
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
@@ -46,33 +46,26 @@ class Copy(NamedTuple):
     driver: Driver
 
 
-def copied(
-    comm: Comm, tree: Tree, disk: StoredFile, options: Options, target: Layout, lost: LostRecords
-) -> Copy | None:
+def copied(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
     """A new file with the data where the new layout has it; None if nothing has to move (collective).
 
     lost : what datasets lost since the last flush; see `Layout.lost_records`.
     """
+    disk, tree, comm = session.disk, session.defs.tree, session.comm
     layout = disk.layout
     if not layout.with_early_places(tree)[0].vars:
         return None
     stays = layout.same_places(target) or not layout.needs_move(target, tree)
     if stays and not _harms(tree, disk, target, lost):
         return None
-    if not layout.relocates or (disk.location is None and comm.size > 1):
-        what = (
-            f"the layout {layout.name!r}" if not layout.relocates else "a driver with paths of its own on several ranks"
-        )
+    if not layout.relocates:
         raise comm.on_all(
             DefinitionError(
-                f"{disk.path}: these changes of definitions need data to be moved, which {what} cannot do; "
-                "write the datasets to a new file"
+                f"{disk.path}: these changes of definitions need data to be moved, which the layout "
+                f"{layout.name!r} cannot do; write the datasets to a new file"
             )
         )
-    if disk.location is None:
-        copy = Copy(None, memory_copy(disk, options.system))
-    else:
-        copy = Copy(*open_copy(disk.location, options, comm))
+    copy = Copy(None, memory_copy(session)) if disk.location is None else Copy(*open_copy(session))
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
@@ -83,6 +76,7 @@ def copied(
         _drop(comm, copy)
         raise
     target.unwritten_reads_zero, target.stale_gaps = True, False
+    session.counts["moves"] += 1
     return copy
 
 

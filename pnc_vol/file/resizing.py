@@ -86,7 +86,8 @@ def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:
     tree = session.defs.tree
     apart = session.comm.size > 1 or session.posted.queue.logged
     if apart:
-        session.flush()
+        # Rank 0 reads what all ranks wrote, also those of other nodes.
+        session.flush(carried=True)
     complete_posted(session)
     before = copy.copy(node)
     tree.datasets[before.uid] = before

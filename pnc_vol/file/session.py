@@ -25,6 +25,7 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.errors import ClosedFileError, ForkedFileError
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.requests import Posted
 from pnc_vol.flush.transport import Transport
 from pnc_vol.mapping.tree import DatasetNode
@@ -58,6 +59,7 @@ class Session(ABC):
     disk : StoredFile
     posted : Posted
     transport : Transport, how ranks write together.
+    epochs : Epochs, what the ranks know of bytes that their drivers hold back.
     writable : bool
         Whether the session writes; a handle that was opened for reading does not, see `registry`.
     counts : dict of str to float, what was done since the file was opened, by name.
@@ -87,6 +89,7 @@ class Session(ABC):
         self.transport = Transport(
             comm, options, collective=disk.collective, call_cost=disk.driver.capabilities.call_cost
         )
+        self.epochs = Epochs(comm, disk)
         self.writable = writable
         self.always_durable = options.durable or (posted.queue.logged and options.burst_buf_sync != "none")
         self.counts: defaultdict[str, float] = defaultdict(int)
@@ -158,8 +161,8 @@ class Session(ABC):
         """Make room in memory; never waits for a rank."""
 
     @abstractmethod
-    def flush(self, *, durable: bool | None = None, what: str = "flush") -> None:
-        """Carry out all that is posted (collective)."""
+    def flush(self, *, durable: bool | None = None, carried: bool = False, what: str = "flush") -> None:
+        """Carry out all that is posted (collective); with `carried`, also bring what drivers hold to the file."""
 
     @abstractmethod
     def close(self) -> None:

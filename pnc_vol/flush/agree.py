@@ -77,8 +77,13 @@ def digest(header: Header) -> bytes:
 
 
 def agree(
-    comm: Comm, operation: str, mine: Agreement, definitions: bytes, describe: Callable[[], list[Entry]]
-) -> Agreement:
+    comm: Comm,
+    operation: str,
+    mine: Agreement,
+    definitions: bytes,
+    describe: Callable[[], list[Entry]],
+    report: bytes = b"",
+) -> tuple[Agreement, list[bytes]]:
     """Open a flush of several ranks (collective).
 
     Parameters
@@ -89,17 +94,21 @@ def agree(
         `digest` of this rank's definitions.
     describe : callable
         The definitions themselves, to name what differs.
+    report : bytes
+        What this rank tells besides, see `Epochs.report`; the second result is that of all ranks.
 
     Raises
     ------
     DefinitionMismatchError
         Ranks defined different things.
     """
-    all_states = [_STATE.unpack(state) for state in comm.exchange(operation, _STATE.pack(definitions, *astuple(mine)))]
+    told = comm.exchange(operation, _STATE.pack(definitions, *astuple(mine)) + report)
+    all_states = [_STATE.unpack_from(state) for state in told]
     if len({state[0] for state in all_states}) > 1:
         raise_difference(comm, describe())
     columns = list(zip(*all_states, strict=True))
-    return Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
+    agreed = Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
+    return agreed, [state[_STATE.size :] for state in told]
 
 
 def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:

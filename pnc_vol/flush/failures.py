@@ -6,17 +6,23 @@ Knows: what an execution left, definitions, a communicator. Does not know: files
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pnc_vol.comm import Comm
+from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import FlushError, RequestFailure
 from pnc_vol.flush.execute import Executed
 from pnc_vol.layout.base import Layout
-from pnc_vol.mapping.tree import Tree
+from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.rows import Rows
 
-__all__ = ["failures_of", "flush_error", "share_failures"]
+__all__ = ["HELD", "failures_of", "failures_of_held", "flush_error", "share_failures"]
+
+HELD = -1
+"""`RequestFailure.request` of bytes that a driver holds."""
 
 _MOST_FAILURES = 1000
 
@@ -42,14 +48,39 @@ def failures_of(done: Executed, tree: Tree, layout: Layout, rank: int) -> tuple[
     return failures, min(records, default=None)
 
 
+def failures_of_held(
+    unwritten: Sequence[Unwritten], tree: Tree, maps: Mapping[int, ElementMap], rank: int
+) -> list[RequestFailure]:
+    """The same of bytes that a driver of this rank holds, and could not write; they are of no single request."""
+    found = []
+    for offset, nbytes, error in unwritten:
+        path = next((node.path for uid, node in tree.datasets.items() if _has(maps.get(uid), node, offset)), "")
+        where = f" (bytes {offset} to {offset + nbytes} of the file)"
+        found.append(RequestFailure(HELD, rank, path, where, error.errno or 0, error.strerror or str(error)))
+    return found
+
+
+def _has(at: ElementMap | None, node: DatasetNode, offset: int) -> bool:
+    """Whether a byte of the file belongs to a variable."""
+    if not isinstance(at, Place) or offset < at.begin:
+        return False
+    if at.inner:
+        return (offset - at.begin) % at.record_size < at.inner * at.itemsize
+    return offset - at.begin < math.prod(node.shape or ()) * at.itemsize
+
+
 def share_failures(
-    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int | None
-) -> tuple[list[RequestFailure], int | None]:
-    """All failed requests of all ranks, and the first record that one of them should have written (collective)."""
+    comm: Comm, failures: Sequence[RequestFailure], lowest_record: int | None, trouble: str = ""
+) -> tuple[list[RequestFailure], int | None, list[str]]:
+    """All failed requests of all ranks, and the first record that one of them should have written (collective).
+
+    trouble : str, `Holds.trouble`; the third result is that of all ranks.
+    """
     mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
-    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps(mine).encode())]
+    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps({**mine, "trouble": trouble}).encode())]
     every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
-    return every, min((t["record"] for t in told if t["record"] is not None), default=None)
+    lowest = min((t["record"] for t in told if t["record"] is not None), default=None)
+    return every, lowest, [t["trouble"] for t in told]
 
 
 def flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> FlushError:

@@ -26,7 +26,16 @@ from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.sizes import inner_bytes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, VARIABLE, WIDTHS, Widths
 
-__all__ = ["check_limits", "check_names", "encode", "header_size", "numrecs_bytes", "unplaced", "with_attributes"]
+__all__ = [
+    "check_limits",
+    "check_names",
+    "encode",
+    "header_size",
+    "numrecs_bytes",
+    "only_numrecs_differs",
+    "unplaced",
+    "with_attributes",
+]
 
 _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 """Padding by the length modulo 4 of what it follows."""
@@ -35,6 +44,18 @@ _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 def numrecs_bytes(header: Header) -> bytes:
     """Return the number of records as the file holds it, from byte 4 on."""
     return WIDTHS[header.version].number.pack(header.numrecs)
+
+
+def only_numrecs_differs(one: bytes, other: bytes) -> bool:
+    """Whether two encoded headers are the same but for the number of records, if for that.
+
+    Examples
+    --------
+    >>> only_numrecs_differs(encode(Header(5)), encode(Header(5, 7)))
+    True
+    """
+    behind = 4 + WIDTHS[one[3]].number.size if one else 0
+    return len(one) == len(other) and one[:4] == other[:4] and one[behind:] == other[behind:]
 
 
 def header_size(header: Header) -> int:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from scenarios import Launch
 
 import pnc_vol
 from pnc_vol.drivers import stack
@@ -16,7 +15,6 @@ from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.testing.driver_suite import DriverSuite
-from pnc_vol.testing.mpi import missing
 
 PATH = "shelf://books/x.nc"
 
@@ -129,15 +127,3 @@ def test_other_drivers_say_that_an_address_is_no_name() -> None:
     for driver in (None, "posix", "trace | posix"):
         with pytest.raises(pnc_vol.NotYetError, match="remote"):
             pnc_vol.File(PATH, "r", driver=driver)
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    """All scenarios of a driver whose files two ranks share."""
-    return Launch(2, Path(__file__).with_name("ranks_own_paths.py"), tmp_path_factory.mktemp("drawer"))
-
-
-@pytest.mark.skipif(bool(missing()), reason=missing())
-@pytest.mark.parametrize("name", ["shared", "modes", "moved", "refused"])
-def test_on_two_ranks(two: Launch, name: str) -> None:
-    two.check(name)

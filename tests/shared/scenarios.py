@@ -46,9 +46,11 @@ def run(scenarios: Mapping[str, Callable[[], object]], *, seconds: float = 20) -
 class Launch:
     """One job for all scenarios of a program, and what each came to."""
 
-    def __init__(self, nprocs: int, program: Path, *args: object, timeout: float = 150) -> None:
+    def __init__(
+        self, nprocs: int, program: Path, *args: object, timeout: float = 150, env: Mapping[str, str] | None = None
+    ) -> None:
         path = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
-        env = {"PYTHONPATH": os.pathsep.join(path)}
+        env = {**(env or {}), "PYTHONPATH": os.pathsep.join(path)}
         self.job = run_mpi(nprocs, program, *args, timeout=timeout, env=env, check=False)
         told = (json.loads(line) for line in self.job.stdout.splitlines() if line.startswith('["'))
         self.results = {name: (failure, seconds) for name, failure, seconds in told}

@@ -18,6 +18,7 @@ from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.drivers.cache.cache_file import CacheFile
 from pnc_vol.drivers.cache.queues import Held
 from pnc_vol.drivers.cache.ranges import Ranges
+from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.merge import intersect
 from pnc_vol.extents.model import Extents
 
@@ -53,6 +54,8 @@ def read_over(
     own = _parts(extents, ranges)
     got = own.nbytes
     if got < extents.nbytes or collective:
+        if elsewhere:
+            raise NotSyncedError(elsewhere)
         if end > file_end:
             _clear(extents, memory, file_end, end)
         got = inner.read(extents, memory, collective=collective)

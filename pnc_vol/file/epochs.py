@@ -1,0 +1,238 @@
+"""Epochs: what the ranks know of the data that their drivers hold back, and when headers follow to the file.
+
+Knows: the verbs of `drivers.holding`, ranks and their nodes, the bytes of headers. Does not know: requests, variables.
+
+Rules
+-----
+1. Each flush ends an epoch. Its header is held by the driver of rank 0, and follows to the file at the first collective
+   call at which all ranks report that their data of the epoch are there. They report it in an exchange that the call
+   makes anyway.
+2. So the header in the file is that of an earlier epoch, and a kill leaves the file valid at that epoch. A header that
+   follows is replaced by the rules of every header: with a journal, and with syncs where these are asked for.
+3. What needs the data of all ranks in the file (a new layout, deleted variables, a durable flush, `File.sync`, the
+   close) drains first: each rank waits for its own data, and an exchange says that all have.
+4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
+5. After a flush with data, other nodes hold data that this node cannot see, until an exchange says otherwise.
+6. Where a flush would write what another rank may hold of an earlier epoch, it drains first (`held_ranges`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+import numpy as np
+
+from pnc_vol.comm import Comm, ranks_text
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
+from pnc_vol.file.held_ranges import HeldRanges, Spans
+from pnc_vol.format.encode import only_numrecs_differs
+
+__all__ = ["Epochs", "fall_back"]
+
+_ELSEWHERE = (
+    "what is read may be among flushed data that {} still has in its cache, and the file does not have yet. Call "
+    "f.sync() or read inside 'with ds.collective:', on all ranks; or open the file with e10_cache=coherent, to wait"
+)
+_REPORT = Struct("<q??")
+
+
+class Epochs:
+    """The epochs of an open file.
+
+    Attributes
+    ----------
+    holding : bool
+        Whether the ranks hold bytes back, as of the last agreement; the same on all ranks.
+    settled : bool
+        Whether all data and the header were in the file at the last agreement; the same on all ranks.
+    failed : bool
+        Whether some rank could not write what it holds; the same on all ranks.
+    unwritten : list of Unwritten, what this rank could not write.
+    ranges : HeldRanges
+    """
+
+    __slots__ = (
+        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_told", "_written", "failed",
+        "holding", "ranges", "settled", "unwritten",
+    )  # fmt: skip
+
+    def __init__(self, comm: Comm, disk: StoredFile) -> None:
+        self._comm, self._disk, self._known = comm, disk, disk.driver
+        self._ended = self._written = 0
+        self._headers: list[tuple[int, bytes]] = []
+        self._begun: tuple[int, bytes] | None = None
+        self._in_file = disk.header_bytes
+        self._told: list[Spans] = []
+        self.ranges = HeldRanges(comm.rank)
+        self.unwritten: list[Unwritten] = []
+        self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
+        self.settled, self.failed = True, False
+        if self.holding and comm.size > 1:
+            # All ranks are together now; asked for later, it would be one more exchange.
+            comm.nodes()
+
+    @property
+    def _driver(self) -> Driver:
+        """The driver in use; a new layout has another one, which counts its epochs from 1."""
+        if self._disk.driver is not self._known:
+            self._known, self._ended, self._written = self._disk.driver, 0, 0
+        return self._known
+
+    # ------------------------------------------------------------------------------- at an agreement
+
+    def report(self, spans: Spans) -> bytes:
+        """What this rank tells at the beginning of a flush; nothing if it holds nothing back.
+
+        spans : what it is about to write.
+        """
+        synced = self._driver.synced_epoch()
+        if synced == EVERY_EPOCH and not self._headers:
+            return b""
+        self.unwritten += self._driver.failures()
+        told = self.ranges.told(spans).astype("<i8", copy=False) if self._comm.size > 1 else spans[:0]
+        return _REPORT.pack(synced, bool(self._headers), bool(self.unwritten)) + told.tobytes()
+
+    def heard(self, reports: Sequence[bytes]) -> None:
+        """What all ranks reported (collective, without an exchange of its own).
+
+        Raises
+        ------
+        OSError
+            On rank 0: a header could not follow; it is still held, and the next call tries again.
+        """
+        self.holding = self.failed = False
+        self.settled = True
+        self._told = []
+        if not any(reports):
+            return
+        found = [_REPORT.unpack_from(one) if one else (EVERY_EPOCH, False, False) for one in reports]
+        synced = [epoch for epoch, _, _ in found]
+        least = min(synced)
+        self.holding, self.failed = least < EVERY_EPOCH, any(failed for _, _, failed in found)
+        self.settled = least >= self._ended and not any(behind for _, behind, _ in found)
+        self._told = [np.frombuffer(one, "<i8", offset=_REPORT.size if one else 0).reshape(-1, 2) for one in reports]
+        self._release(min(least, self._ended))
+        self._note_elsewhere(synced)
+
+    def must_wait(self, *, together: bool) -> bool:
+        """Whether this flush would write what another rank may hold of an earlier epoch; the same on all ranks."""
+        return self._comm.size > 1 and self.holding and self.ranges.any_meets(self._told, together=together)
+
+    # ----------------------------------------------------------------------------------- in an epoch
+
+    def drain(self, operation: str) -> None:
+        """Bring all data of all ranks to the file, and the headers of the epochs that ended (collective).
+
+        Raises
+        ------
+        OSError
+            Some of it could not be written, and is still held; the same on all ranks.
+        """
+        error: BaseException | None = None
+        try:
+            self._driver.drain()
+        except Exception as reason:
+            error = reason
+        self._comm.exchange(operation, error=error)
+        self.drained(present=False)
+
+    def drained(self, *, present: bool) -> None:
+        """All ranks have drained, as an exchange said: headers follow (collective, without an exchange of its own).
+
+        present : bool, the header of the present epoch is written next, and need not be held.
+
+        Raises
+        ------
+        OSError
+            As `heard`.
+        """
+        self._driver.note_elsewhere("")
+        self._written = 0
+        self._release(self._ended + present)
+
+    def hold(self, encoded: bytes) -> None:
+        """The header of the present epoch was written, and is held."""
+        self._headers.append((self._ended + 1, encoded))
+
+    def wrote_header(self, encoded: bytes) -> None:
+        """The header was written, and is in the file."""
+        self._in_file = encoded
+
+    def end(self, *, wrote: bool, together: bool) -> None:
+        """The present epoch has ended on all ranks.
+
+        Parameters
+        ----------
+        wrote : bool, some rank may hold data of it.
+        together : bool, ranks wrote for others.
+        """
+        if self._driver is self._known and self.holding:
+            self._ended += 1
+            if wrote:
+                self._written = self._ended
+                self.ranges.wrote(self._ended, self._told, together=together)
+                self._note_elsewhere([0] * self._comm.size)
+
+    def left_at_close(self) -> bool:
+        """Whether what is held stays in its caches when the file is closed (``e10_cache_flush_flag=flush_none``)."""
+        return self._driver.hints().get("e10_cache_flush_flag") == "flush_none"
+
+    def take_unwritten(self) -> list[Unwritten]:
+        """What this rank could not write since it was asked last."""
+        found, self.unwritten = self.unwritten, []
+        return found
+
+    # ----------------------------------------------------------------------------------------- inner
+
+    def _note_elsewhere(self, synced: Sequence[int]) -> None:
+        if self._comm.size > 1:
+            seen = self._driver.sees_node
+            places = [lowest for lowest, _ in self._comm.nodes()] if seen else list(range(self._comm.size))
+            here = places[self._comm.rank]
+            behind = any(at != here and epoch < self._written for at, epoch in zip(places, synced, strict=True))
+            self._driver.note_elsewhere(_ELSEWHERE.format("another node" if seen else "another rank") if behind else "")
+
+    def _release(self, epoch: int) -> None:
+        due = [header for header in self._headers if header[0] <= epoch]
+        if due and self._comm.rank == 0:
+            if self._begun is not None:
+                self._follow(*self._begun)
+            self._follow(*due[-1])
+        self._driver.release(epoch)
+        self.ranges.forget(epoch)
+        if due:
+            self._headers, self._in_file = self._headers[len(due) :], due[-1][1]
+
+    def _follow(self, epoch: int, encoded: bytes) -> None:
+        """Let a held header follow to the file; on rank 0."""
+        disk, location = self._disk, self._disk.location
+        if location is None or not location.published or only_numrecs_differs(self._in_file, encoded):
+            self._driver.release(epoch)
+        else:
+            sync = location.sync_data if disk.lasting and disk.sync_error is None else None
+            self._begun = epoch, encoded
+            with location.journalled(self._in_file, encoded, sync=sync):
+                self._driver.release(epoch)
+            self._begun = None
+        self._in_file = encoded
+
+
+def fall_back(comm: Comm, driver: Driver, troubles: Sequence[str]) -> None:
+    """Hold nothing back from now on, if a rank cannot do so any more (collective, without an exchange of its own).
+
+    Parameters
+    ----------
+    troubles : sequence of str, `Holds.trouble` of each rank.
+
+    Raises
+    ------
+    OSError
+        What this rank holds could not be written to the file; it is still held.
+    """
+    ranks = [rank for rank, text in enumerate(troubles) if text]
+    if ranks:
+        reason = troubles[ranks[0]]
+        driver.stop_holding(reason if comm.size == 1 else f"{reason} (on {ranks_text(ranks)})")

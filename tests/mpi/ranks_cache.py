@@ -1,0 +1,333 @@
+"""What ranks see and rely on with a node-local cache; one program, any number of ranks, dealt to emulated nodes.
+
+``ranks_cache.py DIR NODES``: the launcher deals the ranks to NODES groups, round-robin. Caches that hold their data
+until they are asked (``flush_onclose``) stand for slow ones.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scenarios
+from mpi4py import MPI
+
+import pnc_vol as h5py
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+FOLDER, NODES = sys.argv[1], int(sys.argv[2])
+NODE = RANK % NODES
+SLOW = {"e10_cache_flush_flag": "flush_onclose"}
+DRIVERS = ("mpio", "posix")
+
+
+def name(case: str, driver: str) -> str:
+    return os.path.join(FOLDER, f"{case}-{driver}-{SIZE}-{NODES}.nc")
+
+
+def opened(case: str, driver: str, mode: str = "w", *, cache: bool = True, **hints: str) -> h5py.File:
+    nvm = os.path.join(FOLDER, f"nvm{NODE}")
+    os.makedirs(nvm, exist_ok=True)
+    asked = {"e10_cache_path": nvm, **hints} if cache else {}
+    return h5py.File(name(case, driver), mode, comm=WORLD, driver=driver, hints=asked, collective_timeout=15)
+
+
+def in_file(path: str) -> dict[str, Any]:
+    """What another program finds in the file."""
+    with open(path, "rb") as disk, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with h5py.File(disk) as f:
+            return {key: f[key][...].tolist() for key in f}
+
+
+def seen_by_all(path: str) -> dict[str, Any]:
+    """The same, before any rank goes on."""
+    found = in_file(path)
+    WORLD.Barrier()
+    return found
+
+
+def raises(kind: type[BaseException], call: Callable[[], Any]) -> BaseException:
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+# -------------------------------------------------------------------------------------- the table of consistency
+
+
+def posted_is_seen_by_its_own_rank(driver: str) -> None:
+    with opened("posted", driver, **SLOW) as f:
+        x = f.create_dataset("x", (SIZE,), "i4")
+        f.flush()
+        x[RANK] = RANK + 1
+        assert x[RANK] == RANK + 1
+        assert seen_by_all(f.filename) == {}
+
+
+def flushed_is_seen_by_the_own_node_and_refused_to_others(driver: str) -> None:
+    with opened("flushed", driver, **SLOW) as f:
+        x = f.create_dataset("x", (SIZE, 4), "i4")
+        x[RANK] = RANK + 1
+        f.flush()
+        assert x[RANK].tolist() == [RANK + 1] * 4
+        for other in range(SIZE):
+            if other % NODES == NODE:
+                assert x[other].tolist() == [other + 1] * 4, "the own node's caches have it"
+            else:
+                error = raises(h5py.NotSyncedError, lambda other=other: x[other])
+                assert "f.sync()" in str(error)
+                assert "collective" in str(error)
+                assert "coherent" in str(error)
+
+
+def a_new_reader_sees_an_earlier_epoch(driver: str) -> None:
+    with opened("reader", driver, **SLOW) as f:
+        r = f.create_dataset("r", (1, SIZE), "i4", maxshape=(None, SIZE))
+        r[0, RANK] = 7
+        f.flush()
+        assert seen_by_all(f.filename) == {}
+        f.sync()
+        assert seen_by_all(f.filename) == {"r": [[7] * SIZE]}
+        r.resize(2, axis=0)
+        r[1, RANK] = 8
+        f.flush()
+        assert seen_by_all(f.filename) == {"r": [[7] * SIZE]}, "the header counts no record that is not there"
+        WORLD.Barrier()
+        f.sync()
+        assert seen_by_all(f.filename) == {"r": [[7] * SIZE, [8] * SIZE]}
+
+
+def synced_is_seen_by_all(driver: str) -> None:
+    with opened("synced", driver, **SLOW) as f:
+        x = f.create_dataset("x", (SIZE,), "i4")
+        x[RANK] = RANK
+        f.sync()
+        assert x[...].tolist() == list(range(SIZE))
+        assert seen_by_all(f.filename) == {"x": list(range(SIZE))}
+
+
+def a_collective_read_synchronises(driver: str) -> None:
+    with opened("collective", driver, **SLOW) as f:
+        x = f.create_dataset("x", (SIZE,), "i4")
+        x[RANK] = RANK
+        f.flush()
+        with x.collective:
+            assert x[...].tolist() == list(range(SIZE))
+        assert x[...].tolist() == list(range(SIZE)), "from now on alone, too"
+        assert seen_by_all(f.filename) == {"x": list(range(SIZE))}, "the header followed"
+
+
+def a_durable_flush_brings_all_to_the_file(driver: str) -> None:
+    with opened("durable", driver, **SLOW) as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+        f.flush(durable=True)
+        assert f["x"][...].tolist() == list(range(SIZE))
+        assert seen_by_all(f.filename) == {"x": list(range(SIZE))}
+
+
+def closed_is_in_the_file(driver: str) -> None:
+    with opened("closed", driver, **SLOW) as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+    assert seen_by_all(name("closed", driver)) == {"x": list(range(SIZE))}
+    assert [left for left in os.listdir(os.path.join(FOLDER, f"nvm{NODE}")) if "closed" in left] == []
+
+
+def the_header_follows_at_the_next_call(driver: str) -> None:
+    with opened("follows", driver) as f:
+        x = f.create_dataset("x", (SIZE,), "i4")
+        x[RANK] = RANK
+        f.flush()
+        end = time.monotonic() + 10
+        found: dict[str, Any] = {}
+        while WORLD.allreduce(not found, MPI.LOR):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+            f.flush()
+            found = in_file(f.filename)
+        assert found == {"x": list(range(SIZE))}
+        assert x[...].tolist() == list(range(SIZE)), "and all nodes read it"
+
+
+def the_later_epoch_wins_between_ranks(driver: str) -> None:
+    with opened("later", driver, **SLOW) as f:
+        x = f.create_dataset("x", data=np.full(1000 * SIZE, -1, "i8"))
+        f.flush()
+        for step in range(3):
+            mine = (RANK + step) % SIZE
+            x[1000 * mine : 1000 * (mine + 1)] = 10 * step + mine
+            f.flush()
+        f.sync()
+        expected = np.repeat(20 + np.arange(SIZE), 1000)
+        assert x[...].tolist() == expected.tolist()
+    assert seen_by_all(name("later", driver)) == {"x": expected.tolist()}
+
+
+def a_fill_value_never_covers_data(driver: str) -> None:
+    with opened("fill", driver, **SLOW) as f:
+        x = f.create_dataset("x", (SIZE, 1000), "i4", fillvalue=-5)
+        if RANK < SIZE - 1:
+            x[RANK] = RANK
+        f.flush()
+    expected = [[rank] * 1000 for rank in range(SIZE - 1)] + [[-5] * 1000]
+    assert seen_by_all(name("fill", driver)) == {"x": expected}
+
+
+def drains_keep_the_order(driver: str) -> None:
+    with h5py.File(
+        name("drains", driver), "w", comm=WORLD, driver=driver, buffer_size=1 << 16,
+        hints={"e10_cache_path": os.path.join(FOLDER, f"nvm{NODE}"), **SLOW},
+    ) as f:  # fmt: skip
+        x = f.create_dataset("x", (SIZE, 100_000), "i4")
+        x[RANK] = -1
+        f.flush()
+        for step in range(3):
+            mine = (RANK + step) % SIZE
+            for at in range(0, 100_000, 10_000):
+                x[mine, at : at + 10_000] = 10 * step + mine
+            f.flush()
+    found = seen_by_all(name("drains", driver))["x"]
+    assert [sorted(set(row)) for row in found] == [[20 + rank] for rank in range(SIZE)]
+
+
+# ------------------------------------------------------------------------------------------ changes of the layout
+
+
+def a_new_layout_has_what_is_held(driver: str) -> None:
+    with opened("layout", driver, **SLOW) as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+        f.flush()
+        f.attrs["long"] = "a" * 20_000
+        f.flush()
+        f.create_dataset("y", (SIZE,), "i4", maxshape=(SIZE + 1,))[RANK] = 2 * RANK
+        f.flush()
+        del f["x"]
+        f.create_dataset("z", (SIZE,), "i4")[RANK] = 3 * RANK
+        f.flush()
+        f["y"].resize((SIZE + 1,))
+        f.flush()
+        if RANK == 0:
+            f["y"][SIZE] = 99
+    wanted = {"y": [2 * rank for rank in range(SIZE)] + [99], "z": [3 * rank for rank in range(SIZE)]}
+    assert seen_by_all(name("layout", driver)) == wanted
+
+
+def records_come_and_go(driver: str) -> None:
+    with opened("records", driver, **SLOW) as f:
+        r = f.create_dataset("r", (4, SIZE), "i4", maxshape=(None, SIZE), fillvalue=-1)
+        r[:, RANK] = 5
+        f.flush()
+        r.resize(2, axis=0)
+        f.flush()
+        r.resize(3, axis=0)
+        f.flush()
+    assert seen_by_all(name("records", driver)) == {"r": [[5] * SIZE, [5] * SIZE, [-1] * SIZE]}
+
+
+def a_file_that_appears_at_the_close(driver: str) -> None:
+    path = name("publish", driver)
+    hints = {"e10_cache_path": os.path.join(FOLDER, f"nvm{NODE}")}
+    with h5py.File(path, "w", comm=WORLD, driver=driver, publish="close", hints=hints) as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+        f.flush()
+        assert not os.path.exists(path)
+        f.sync()
+        assert not os.path.exists(path)
+    assert seen_by_all(path) == {"x": list(range(SIZE))}
+
+
+# --------------------------------------------------------------------------------------------- trouble and words
+
+
+def a_directory_that_one_rank_lacks_turns_the_cache_off(driver: str) -> None:
+    last = SIZE - 1
+    where = os.path.join(FOLDER, "missing" if last == RANK else "nvm0")
+    os.makedirs(os.path.join(FOLDER, "nvm0"), exist_ok=True)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        f = h5py.File(name("lacks", driver), "w", comm=WORLD, driver=driver, hints={"e10_cache_path": where})
+    told = [str(one.message) for one in shown if "cache" in str(one.message)]
+    assert len(told) == (RANK == 0), told
+    if RANK == 0:
+        assert "missing" in told[0], told
+        assert SIZE == 1 or f"on rank {last}" in told[0], told
+    with f:
+        assert f.hints["e10_cache"] == "disable"
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+        f.flush()
+        assert seen_by_all(f.filename) == {"x": list(range(SIZE))}
+
+
+def a_bound_writes_through(driver: str) -> None:
+    with opened("bound", driver, **SLOW, pnc_cache_in_flight="1000") as f:
+        x = f.create_dataset("x", (SIZE, 1000), "i4")
+        x[RANK] = RANK
+        f.flush()
+        assert f.hints["e10_cache"] == "enable"
+        x[RANK, :10] = -RANK
+        f.flush()
+    assert [row[:11] for row in seen_by_all(name("bound", driver))["x"]] == [[-r] * 10 + [r] for r in range(SIZE)]
+
+
+def a_wrong_word_on_one_rank_is_an_error_on_all(driver: str) -> None:
+    word = "sometimes" if RANK == 0 else "enable"
+    hints = {"e10_cache": word, "e10_cache_path": FOLDER}
+    error = raises(ValueError, lambda: h5py.File(name("word", driver), "w", comm=WORLD, driver=driver, hints=hints))
+    assert "e10_cache" in str(error)
+    assert "coherent" in str(error)
+    assert not os.path.exists(name("word", driver))
+
+
+def data_that_stay_behind_are_named(driver: str) -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with opened("none", driver, e10_cache_flush_flag="flush_none") as f:
+            f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+            f.flush()
+    assert [one for one in shown if "flush_none" in str(one.message)]
+    assert seen_by_all(name("none", driver)) == {}, "the file is valid, and of an earlier epoch"
+    with opened("none", driver, e10_cache_flush_flag="flush_none") as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+        f.sync()
+        assert seen_by_all(f.filename) == {"x": list(range(SIZE))}
+
+
+SCENARIOS = [
+    posted_is_seen_by_its_own_rank,
+    flushed_is_seen_by_the_own_node_and_refused_to_others,
+    a_new_reader_sees_an_earlier_epoch,
+    synced_is_seen_by_all,
+    a_collective_read_synchronises,
+    a_durable_flush_brings_all_to_the_file,
+    closed_is_in_the_file,
+    the_header_follows_at_the_next_call,
+    the_later_epoch_wins_between_ranks,
+    a_fill_value_never_covers_data,
+    drains_keep_the_order,
+    a_new_layout_has_what_is_held,
+    records_come_and_go,
+    a_file_that_appears_at_the_close,
+    a_directory_that_one_rank_lacks_turns_the_cache_off,
+    a_bound_writes_through,
+    a_wrong_word_on_one_rank_is_an_error_on_all,
+    data_that_stay_behind_are_named,
+]
+
+if __name__ == "__main__":
+    only = sys.argv[3:]
+    scenarios.run(
+        {
+            f"{one.__name__} {driver}": (lambda one=one, driver=driver: one(driver))
+            for one in SCENARIOS
+            for driver in DRIVERS
+            if not only or one.__name__ in only
+        }
+    )
