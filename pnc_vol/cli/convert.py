@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pnc_vol.cli.shared_options import AllowSparse, FollowExternal
+from pnc_vol.cli.shared_options import AllowSparse, FollowExternal, Quiet
 from pnc_vol.cli.show import counted, expected, fail, human, safe
 from pnc_vol.interop.hdf5 import LossError, convert
 from pnc_vol.interop.report import Report
@@ -37,7 +37,7 @@ def command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Write nothing and exit 1 if anything would be lost.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Quiet = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     format: Annotated[
         str | None, typer.Option("--format", help="For a NetCDF file: CDF-1, CDF-2 or CDF-5 (default).")

@@ -14,6 +14,7 @@ import typer
 
 from pnc_vol.cli import run
 from pnc_vol.cli.dry_run import Aside
+from pnc_vol.cli.shared_options import Script, ScriptArguments
 from pnc_vol.cli.show import fail, safe
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.options import hint_all, launched, system_for_all
@@ -26,10 +27,8 @@ _PHASES = ("agree", "layout", "fill", "data", "header")
 
 
 def command(
-    script: Annotated[str, typer.Argument(help="A Python script that imports h5py.", show_default=False)],
-    args: Annotated[
-        list[str] | None, typer.Argument(help="Arguments of the script, options included.", show_default=False)
-    ] = None,
+    script: Script,
+    args: ScriptArguments = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write to copies, which are removed at the end, so that no file changes.")
     ] = False,

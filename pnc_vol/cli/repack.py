@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from pnc_vol.cli.convert import WRITING, bar
+from pnc_vol.cli.shared_options import Quiet
 from pnc_vol.cli.show import expected, fail, human, safe
 from pnc_vol.interop.repack import Repacked, repack
 
@@ -42,7 +43,7 @@ def command(
         int | None,
         typer.Option("--record-align", min=1, help="Align the records to multiples of so many bytes."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Free the space of deleted and moved datasets, dropped records and headers, and print how much it was."""
     from rich.console import Console

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from types import TracebackType
-from typing import Annotated
-
-import typer
 
 import pnc_vol
+from pnc_vol.cli.shared_options import Script, ScriptArguments
 from pnc_vol.cli.show import fail
 from pnc_vol.options import reach_children
 from pnc_vol.system import REAL, exists
@@ -21,10 +19,8 @@ __all__ = ["command"]
 
 
 def command(
-    script: Annotated[str, typer.Argument(help="A Python script that imports h5py.", show_default=False)],
-    args: Annotated[
-        list[str] | None, typer.Argument(help="Arguments of the script, options included.", show_default=False)
-    ] = None,
+    script: Script,
+    args: ScriptArguments = None,
 ) -> None:
     """Run a script with pnc_vol instead of h5py, also in the Python processes that it starts.
 

@@ -1,4 +1,4 @@
-"""Options that several verbs have.
+"""Arguments and options that several verbs have.
 
 Knows: typer. Does not know: what a verb does with them.
 """
@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AllowSparse", "FollowExternal"]
+__all__ = ["AllowSparse", "FollowExternal", "Quiet", "Script", "ScriptArguments"]
+
+Script = Annotated[str, typer.Argument(help="A Python script that imports h5py.", show_default=False)]
+ScriptArguments = Annotated[
+    list[str] | None, typer.Argument(help="Arguments of the script, options included.", show_default=False)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 FollowExternal = Annotated[
     bool, typer.Option("--follow-external", help="Also read the values that an HDF5 file keeps in other files.")
