@@ -6,6 +6,7 @@ module          what it does
 `driver_suite`  what every driver must do, as tests that a driver's author runs
 `failing`       calls that fail inside this package, to test what happens then
 `faults`        systems that fail, stop and record, to be passed in place of a `System`
+`throttled`     a system with a slow file system in it, whose bandwidth processes share
 `holding`       a wrapper driver that holds every write back as long as the protocol allows
 `layout_suite`  what every layout must do, as tests that a layout's author runs
 `mpi`           run a program on several MPI processes from a test

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from pnc_vol.system import CALLS, REAL, System
 
-__all__ = ["CHANGING", "Call", "FaultSystem", "HookedSystem", "StopSystem", "Stopped", "TraceSystem"]
+__all__ = ["CHANGING", "Call", "FaultSystem", "HookedSystem", "StopSystem", "Stopped", "TraceSystem", "nbytes_of"]
 
 #: Calls that change a file or a directory; `open` may, with O_CREAT or O_TRUNC.
 CHANGING = frozenset(
@@ -61,7 +61,8 @@ def _shortened(name: str, args: tuple[Any, ...], nbytes: int) -> tuple[Any, ...]
     return fd, joined[:nbytes], offset
 
 
-def _nbytes(name: str, args: tuple[Any, ...]) -> int:
+def nbytes_of(name: str, args: tuple[Any, ...]) -> int:
+    """Bytes that a call asks for; 0 for one that moves none."""
     if name in ("preadv", "pwritev"):
         return sum(memoryview(part).nbytes for part in args[1])
     if name in ("pread_into", "pwrite"):
@@ -131,7 +132,7 @@ class FaultSystem(HookedSystem):
             later = 0 < self.fail_at < self.count
             self.fired |= here
         if here and self.mode.startswith("short") and name in ("pwrite", "pwritev"):
-            half = _nbytes(name, args) // 2
+            half = nbytes_of(name, args) // 2
             return self.inner.pwrite(*_shortened(name, args, half)) if half else 0
         if (here and self.mode in ("once", "forever")) or (later and self.mode.endswith("forever")):
             raise OSError(self.errno, os.strerror(self.errno))
@@ -283,7 +284,7 @@ class TraceSystem(HookedSystem):
             elif name == "rename" and result is None:
                 source = os.fsdecode(args[0])
                 self._paths = {fd: path if known == source else known for fd, known in self._paths.items()}
-            self.log.append(Call(len(self.log) + 1, name, path, offset, _nbytes(name, args), result))
+            self.log.append(Call(len(self.log) + 1, name, path, offset, nbytes_of(name, args), result))
 
     def matching(self, **fields: Any) -> list[Call]:
         """The calls whose fields have these values; a set or tuple is any of its values, a function is asked.
