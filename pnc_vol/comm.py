@@ -121,6 +121,9 @@ class Comm:
     def abandon(self, reason: str) -> None:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
 
+    def observe(self, note: Callable[[str, float], None]) -> None:
+        """Tell `note` of each collective call that ends: its name, and when waiting for it began (`perf_counter`)."""
+
     def close(self) -> None:
         """Give the private communicator back (collective)."""
 
@@ -226,6 +229,18 @@ class MpiComm(Comm):
             raise self.on_all(unpack_error(bodies[failed[0]], failed, self.size)) from error
         self._met = None
         return bodies
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for the other ranks in one collective call."""
+        return self._calls.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float | None) -> None:
+        self._calls.timeout = seconds
+
+    def observe(self, note: Callable[[str, float], None]) -> None:
+        self._calls.note = note
 
     @contextmanager
     def errors_shared(self) -> Iterator[None]:

@@ -57,6 +57,7 @@ class TimedWait:
     timeout : float or None, seconds to wait in one call.
     sequence : int, calls that were begun here.
     broken : RankError or None, why no call can be completed any more.
+    note : callable or None, is told the operation and when (`time.perf_counter`) waiting for it began, when it ends.
     """
 
     def __init__(self, mpi: Any, module: Any, timeout: float | None) -> None:
@@ -65,6 +66,7 @@ class TimedWait:
         self.timeout = timeout
         self.sequence = 0
         self.broken: errors.RankError | None = None
+        self.note: Callable[[str, float], None] | None = None
         self._completed = 0
         # Who left, after which call, and why.
         self._left: list[tuple[int, int, str]] = []
@@ -103,6 +105,7 @@ class TimedWait:
             Not all ranks came in time.
         """
         early = False
+        start = time.perf_counter() if self.note is not None else 0.0
         for turn in patiently(self.timeout):
             done = request.Test()
             if done or turn % 16 == 15:
@@ -110,6 +113,8 @@ class TimedWait:
                 self._listen(operation, request, buffers, late=not early)
                 early = True
             if done:
+                if self.note is not None:
+                    self.note(operation, start)
                 return
         self._give_up(operation, request, buffers, late=False)
 

@@ -12,6 +12,7 @@
 `coll_perf`       a 3-D array in blocks
 `ior`             segments, blocks and transfers
 `flash`           checkpoint and plotfiles of an adaptive mesh
+`cached`          the last three with a node-local cache: a file in each cycle, then computing
 `e3sm`            climate variables on unstructured maps (`e3sm_cases`, `e3sm_maps`, `e3sm_peers`,
                   `e3sm_setup`, `e3sm_report`)
 `burst`           bursts of posts, with the burst-buffer log and without

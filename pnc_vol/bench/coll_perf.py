@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.bench import cached
 from pnc_vol.bench.carriers import Carrier, carriers
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
@@ -42,6 +43,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-f", "--base", default="coll_perf", help="base of the files' names (ROMIO's -fname)")
     one.add_argument("-i", "--cycles", type=int, default=0, help="as E10: number of files, one after another")
     one.add_argument("-d", "--delay", type=float, default=0.0, help="as E10: seconds of computing between files")
+    cached.arguments(one, cycles=False)
 
 
 class _Block:
@@ -82,6 +84,8 @@ def run(job: Job) -> list[Result]:
     """Both ways' phases for every peer."""
     block = _Block(job)
     o = job.options
+    if o.cache:
+        return cached.run(job, block.variables, [("data", block.start, block.values)])
     phases = {
         f"write of {block.nbytes / (1 << 20):.1f} MiB": (block.nbytes, job.comm.size),
         "write, open to close": (block.nbytes, job.comm.size),

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.bench import cached
 from pnc_vol.bench.carriers import Carrier, carriers
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
@@ -46,6 +47,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-q", "--quiet", action="store_true", help="the table only")
     one.add_argument("--cells", type=int, default=8, help="cells along each edge of a block: nxb, nyb, nzb (8)")
     one.add_argument("--blocks", type=int, default=BLOCKS, help=f"blocks of a rank ({BLOCKS})")
+    cached.arguments(one)
 
 
 class _Mesh:
@@ -119,6 +121,11 @@ class _Mesh:
 def run(job: Job) -> list[Result]:
     """Header, unknowns and closing of the three files, for every peer."""
     mesh = _Mesh(job)
+    if job.options.cache:
+        # a checkpoint in each cycle, without plotfiles
+        contents = mesh.contents("checkpoint")
+        parts = [(name, (mesh.first,) + (0,) * (part.ndim - 1), part) for name, part in contents]
+        return cached.run(job, mesh.variables("checkpoint"), parts)
     sizes = {kind: _nbytes(mesh, kind) for kind in FILES}
     calls = {kind: len(mesh.variables(kind)) * job.comm.size for kind in FILES}
     phases: dict[str, tuple[int | None, int | None]] = {"whole program": (sum(sizes.values()), sum(calls.values()))} | {

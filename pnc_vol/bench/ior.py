@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.bench import cached
 from pnc_vol.bench.carriers import Carrier, carriers
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.ranks import Job, RankWatch
@@ -81,6 +82,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--compute", type=float, default=0.0, help="seconds of computing after each segment written, not counted (0)"
     )
+    cached.arguments(one)
 
 
 @dataclass
@@ -132,6 +134,11 @@ def run(job: Job) -> list[Result]:
         transfer,
         order,
     )
+    if o.cache:
+        values = pattern.values(pattern.rank)
+        rows = [s * pattern.tasks + pattern.rank for s in range(o.segments)]
+        parts = [("data_var", (row, 0, 0), values[i : i + 1]) for i, row in enumerate(rows)]
+        return cached.run(job, {"data_var": (pattern.shape, np.int8)}, parts)
     both = not (o.write_file or o.read_file)
     moved = (comm.size * len(order) * transfer, comm.size * len(order))
     phases: dict[str, tuple[int | None, int | None]] = {}

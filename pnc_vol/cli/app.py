@@ -24,6 +24,7 @@ VERBS = {
     "replay": "Write the burst-buffer logs of a killed job into its file.",
     "run": "Run a script with pnc_vol instead of h5py.",
     "plan": "Run a script, and print what each flush writes.",
+    "profile": "Sum where the time of collective writes went, from timelines of ranks.",
     "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
 }
 """Each verb has a module of its name, with its function `command`; the text is that of the overview."""

@@ -2,8 +2,9 @@
 
     File(path, "w", driver="trace | posix")                       f's driver statistics hold counts and seconds
     File(path, "w", driver="trace(file=run.json) | mpio")         a timeline for chrome://tracing or ui.perfetto.dev
+    File(path, "w", driver="trace(file=run.json) | cache | mpio") with the phases of the cache and its threads
 
-Knows: the verbs, time. Does not know: what is below it.
+Knows: the verbs, phases that drivers below and the ranks' exchanges tell, time. Does not know: what is below it.
 
 Rules
 -----
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 
+from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
+from pnc_vol.drivers.holding import Phase
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.full_io import write_whole
 from pnc_vol.system import REAL, System
@@ -37,15 +40,17 @@ T = TypeVar("T")
 
 
 class Event(NamedTuple):
-    """One verb that went through.
+    """One verb that went through, or a `Phase` of a driver below or of the ranks.
 
-    verb : str
+    verb : str, or the name of the phase, such as ``"sync write"``; ``"exchange"``: waiting for the other ranks.
     start, seconds : float, when it began after the driver was opened, and how long it took.
     extents, nbytes : int, pieces and bytes asked for.
     first, last : int, offsets of the first byte and past the last one; -1 without extents.
     collective : bool
     error : str, empty if it went well.
     mapped : bool, a read from the file's bytes in memory (`Driver.look`).
+    thread : int, 0 for the rank's own, 1, 2... for the threads of a driver below.
+    round : int, flushes that had ended when it began to be recorded.
     """
 
     verb: str
@@ -58,6 +63,8 @@ class Event(NamedTuple):
     collective: bool = False
     error: str = ""
     mapped: bool = False
+    thread: int = 0
+    round: int = 0
 
 
 class TraceDriver(Wrapper):
@@ -105,13 +112,19 @@ class TraceDriver(Wrapper):
         self._file = file
         self._events: deque[Event] = deque(maxlen=limit)
         self._totals: dict[str, list[float]] = {}
-        self._began = time.perf_counter()
+        self._began, self._date = time.perf_counter(), time.time()
         self._lock = threading.Lock()
+        self._round = 0
+        inner.observe(self._phase)
 
     @classmethod
     def over(cls, inner: Driver, context: OpenContext, **options: Any) -> Self:
-        rank, ranks = (context.comm.rank, context.comm.size) if context.comm is not None else (0, 1)
-        return cls(inner, system=context.system, rank=rank, ranks=ranks, **options)
+        comm = context.comm
+        rank, ranks = (comm.rank, comm.size) if comm is not None else (0, 1)
+        made = cls(inner, system=context.system, rank=rank, ranks=ranks, **options)
+        if isinstance(comm, Comm):
+            comm.observe(made._exchanged)
+        return made
 
     @property
     def events(self) -> list[Event]:
@@ -151,6 +164,7 @@ class TraceDriver(Wrapper):
 
     def end_flush(self) -> None:
         self._timed("end_flush", self.inner.end_flush)
+        self._round += 1
 
     def close(self) -> None:
         first = "close" not in self._totals
@@ -169,19 +183,34 @@ class TraceDriver(Wrapper):
 
     def timeline(self) -> str:
         """The events in the Trace Event Format (JSON) that chrome://tracing and Perfetto show; microseconds."""
-        events = [
+        events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": self._rank, "args": {"name": f"rank {self._rank}"}}
+        ]
+        for thread in sorted({event.thread for event in self.events}):
+            name = f"sync thread {thread}" if thread else "program"
+            events.append({"name": "thread_name", "ph": "M", "pid": self._rank, "tid": thread, "args": {"name": name}})
+        events += [
             {
                 "name": event.verb,
                 "ph": "X",
                 "ts": round(event.start * 1e6, 3),
                 "dur": round(event.seconds * 1e6, 3),
                 "pid": self._rank,
-                "tid": 0,
+                "tid": event.thread,
                 "args": event._asdict(),
             }
             for event in self.events
         ]
-        return json.dumps({"traceEvents": events, "otherData": {"path": self.path, "stack": self.describe()}})
+        about = {"path": self.path, "stack": self.describe(), "rank": self._rank, "began": self._date}
+        return json.dumps({"traceEvents": events, "otherData": about})
+
+    def _phase(self, phase: Phase) -> None:
+        self._keep(
+            Event(phase.name, phase.start - self._began, phase.seconds, nbytes=phase.nbytes, thread=phase.thread)
+        )
+
+    def _exchanged(self, operation: str, start: float) -> None:
+        self._keep(Event("exchange", start - self._began, time.perf_counter() - start))
 
     def _timed(self, verb: str, call: Callable[[], T], extents: Extents | None = None, collective: bool = False) -> T:
         start = time.perf_counter()
@@ -201,8 +230,12 @@ class TraceDriver(Wrapper):
             self._record(Event(verb, start - self._began, seconds, pieces, nbytes, first, last, collective, error))
 
     def _record(self, event: Event) -> None:
+        self._keep(event)
         with self._lock:
-            self._events.append(event)
             total = self._totals.setdefault(event.verb, [0, 0.0, 0, 0])
             for i, more in enumerate((1, event.seconds, event.extents, event.nbytes)):
                 total[i] += more
+
+    def _keep(self, event: Event) -> None:
+        with self._lock:
+            self._events.append(event._replace(round=self._round))
