@@ -33,7 +33,7 @@ from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.reads import composite_values, contiguous, fetch
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
-from pnc_vol.file.requests import Posted
+from pnc_vol.file.requests import Posted, PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
@@ -129,7 +129,7 @@ class OpenFile(Session):
             array[...] = composite_values.read(self, node, selection)
             return self.handle(number, "read", 0, array)
         request = self.handle(number, "read", selection.nelems * node.element.itemsize, array)
-        self.posted.reads.append(fetch.PostedRead(request, node, selection, array))
+        self.posted.reads.append(PostedRead(request, node, selection, array))
         return request
 
     def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:

@@ -7,23 +7,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.decomposition import Recent
-from pnc_vol.extents.one_run import one_run
+from pnc_vol.extents.model import Runs
+from pnc_vol.extents.one_run import Run, one_run
+from pnc_vol.extents.place import runs
+from pnc_vol.extents.selection import Selection, select
 from pnc_vol.flush.execute import Executed
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
 
-if TYPE_CHECKING:
-    from pnc_vol.file.reads.fetch import PostedRead
+__all__ = ["Posted", "PostedRead"]
 
-__all__ = ["Posted"]
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class PostedRead:
+    """A read that waits.
+
+    wanted : Selection, or the dataset's shape and the index, which may take more than the read to make one of.
+    out : array to fill, of the selection's shape.
+    run : first element, elements and shape, if it is known to be one run.
+    """
+
+    request: Request
+    node: DatasetNode
+    wanted: Selection | tuple[Any, Any]
+    out: Array
+    run: Run | None = None
+
+    @property
+    def found(self) -> Runs:
+        """The runs of the selection."""
+        wanted = self.wanted if isinstance(self.wanted, Selection) else select(*self.wanted)
+        return runs(wanted, record=self.node.is_record)
+
+    @property
+    def single_run(self) -> tuple[int, ...] | None:
+        """First element and elements, if it is one run."""
+        return self.wanted.single_run() if isinstance(self.wanted, Selection) else None
 
 
 class Posted:

@@ -16,7 +16,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +23,9 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups, rounds
-from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, one_extent
-from pnc_vol.extents.one_run import Run, one_run
-from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection, select
+from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
+from pnc_vol.extents.one_run import one_run
+from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.layout.places import Place
@@ -36,7 +34,6 @@ from pnc_vol.queue.request import Request, as_out
 
 __all__ = [
     "Facts",
-    "PostedRead",
     "complete_runs",
     "facts_of",
     "iget_run",
@@ -193,33 +190,6 @@ def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> b
 
 
 # ------------------------------------------------------------------------------------------- posted reads
-
-
-@dataclass(slots=True)
-class PostedRead:
-    """A read that waits.
-
-    wanted : Selection, or the dataset's shape and the index, which may take more than the read to make one of.
-    out : array to fill, of the selection's shape.
-    run : first element, elements and shape, if it is known to be one run.
-    """
-
-    request: Request
-    node: DatasetNode
-    wanted: Selection | tuple[Any, Any]
-    out: Array
-    run: Run | None = None
-
-    @property
-    def found(self) -> Runs:
-        """The runs of the selection."""
-        wanted = self.wanted if isinstance(self.wanted, Selection) else select(*self.wanted)
-        return runs(wanted, record=self.node.is_record)
-
-    @property
-    def single_run(self) -> tuple[int, ...] | None:
-        """First element and elements, if it is one run."""
-        return self.wanted.single_run() if isinstance(self.wanted, Selection) else None
 
 
 def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -> Request | None:

@@ -28,7 +28,6 @@ from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.post import whole_extents
 from pnc_vol.file.reads.contiguous import (
-    PostedRead,
     complete_runs,
     facts_of,
     read_in_place,
@@ -36,13 +35,14 @@ from pnc_vol.file.reads.contiguous import (
 )
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
+from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
-__all__ = ["PostedRead", "complete", "complete_posted", "read"]
+__all__ = ["complete", "complete_posted", "read"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
