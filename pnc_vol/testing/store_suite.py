@@ -55,7 +55,7 @@ class StoreSuite(StoreFiles):
 
     # ------------------------------------------------------------------------------- name, declarations
 
-    def test_it_is_found_by_its_name(self) -> None:
+    def test_it_is_found_by_its_name_and_declares_what_it_can_do(self) -> None:
         assert self.name in stores.registered()
         stores.check_name(self.name)
         with self.open("w") as f:
@@ -64,12 +64,9 @@ class StoreSuite(StoreFiles):
             assert isinstance(queue.store, stores.Store)
             assert queue.store.usable
             assert all(isinstance(word, str) for pair in queue.hints().items() for word in pair)
-
-    def test_it_declares_what_it_can_do(self) -> None:
-        with self.open("w") as f:
-            able = queue_of(f).declared
+            able = queue.declared
             assert isinstance(able, stores.Capabilities)
-            assert able is queue_of(f).store.capabilities
+            assert able is queue.store.capabilities
             assert not (able.survives_kill and able.user_arrays), "an array of the user's does not outlive the process"
 
     # ------------------------------------------------------------------------------- posted and read
@@ -193,9 +190,8 @@ class StoreSuite(StoreFiles):
             f.flush()
             for i in range(50):
                 x[at] = np.full(2000, i, "i1")
-            if queue_of(f).declared.shares_lists:
-                told = f.statistics()
-                assert (told.get("bytes_drained", 0), told["bytes_spilled"]) == (0, 0)
+            moved = f.statistics().get("bytes_drained", 0) + f.statistics()["bytes_spilled"]
+            assert not (moved and queue_of(f).declared.shares_lists)
             assert x[:6].tolist() == [49, 0, 0, 0, 49, 0]
 
     def test_an_array_stays_with_the_user_only_where_that_is_declared(self) -> None:
@@ -203,10 +199,9 @@ class StoreSuite(StoreFiles):
         with self.open("w") as f:
             x = f.create_dataset("x", values.shape, "f8")
             request = x.iput(slice(None), values)
-            uncopied = any(batch.streamed for batch in queue_of(f).batches())
-            assert uncopied <= queue_of(f).declared.user_arrays
-            if not uncopied:
+            if not (uncopied := any(batch.streamed for batch in queue_of(f).batches())):
                 values[:] = 2
+            assert uncopied <= queue_of(f).declared.user_arrays
             f.flush()
             assert request.status == "done"
             assert (x[:] == 1).all()
@@ -282,9 +277,8 @@ class StoreSuite(StoreFiles):
                 assert batch.load(np.empty(0, np.uint8)).tobytes()[: batch.size] == whole.tobytes()[: batch.size]
                 for uid in batch.uids():
                     rows = batch.rows(uid)
-                    assert batch.sizes(uid) == [
-                        len(item.rows() if hasattr(item, "runs") else item) for item in batch.items(uid)
-                    ]
+                    items = [item.rows() if hasattr(item, "runs") else item for item in batch.items(uid)]
+                    assert batch.sizes(uid) == list(map(len, items))
                     assert sum(batch.sizes(uid)) == len(rows) > 0
                     assert (rows[:, 4] == tree.datasets[uid].element.itemsize).all()
                     assert (np.diff(rows[:, 0]) >= 0).all(), "rows stand in the order of posting"
