@@ -46,7 +46,9 @@ def close(session: Session) -> None:
         elif session.writable:
             with suppress(OSError):
                 cut_what_failed(session.comm, session.disk)
-        _let_go(session, orderly=orderly, flushed=False)
+        # A driver that holds bytes back meets the same error once more.
+        with suppress(OSError):
+            _let_go(session, orderly=orderly, flushed=False)
         raise
     _let_go(session, orderly=True, flushed=True)
     if unread is not None:
