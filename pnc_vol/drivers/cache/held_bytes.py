@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from threading import RLock
 from typing import Any
@@ -28,8 +29,9 @@ from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.cache.extent_log import Subject, gathered
 from pnc_vol.drivers.cache.global_file import GlobalFile
 from pnc_vol.drivers.cache.hints import CacheHints
-from pnc_vol.drivers.cache.local_store import LocalStore
+from pnc_vol.drivers.cache.local_store import DATA, LocalStore
 from pnc_vol.drivers.cache.locks import RangeLocks
+from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
 from pnc_vol.drivers.cache.queues import Held, Lost
 from pnc_vol.drivers.cache.ranges import Ranges, ranges_of
 from pnc_vol.drivers.cache.sync_threads import SyncThreads
@@ -50,18 +52,20 @@ class HeldBytes:
     hints : CacheHints
     context : OpenContext, what `inner` was opened with.
     job : str, a token that the ranks share.
+    mates : sequence of int, the other ranks of this node.
 
     Attributes
     ----------
     reason : str, why the cache is in trouble; "" if it is not.
     off : bool, nothing new is held.
     store : LocalStore or None
+    mates : NodeMates or None, what the other ranks of the node hold.
     locks : RangeLocks or None
     queue : SyncThreads
     watch : Watch
     """
 
-    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: str) -> None:
+    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int]) -> None:
         comm = context.comm
         self.inner, self.hints = inner, hints
         self.reason, self.off, self._closed = "", hints.mode == "disable", False
@@ -69,12 +73,13 @@ class HeldBytes:
         self.watch = Watch()
         self.store: LocalStore | None = None
         self.locks: RangeLocks | None = None
+        self.mates: NodeMates | None = None
         self.file = _global_file(inner, hints, context, self.watch)
         try:
             if hints.mode == "coherent" and inner.path is not None:
                 self.locks = RangeLocks(context.system, inner.path, writable=context.writable)
             if context.writable and not self.off:
-                self._open_store(context, job)
+                self._open_store(context, job, mates)
         except BaseException:
             self.let_go(keep=False)
             raise
@@ -87,7 +92,7 @@ class HeldBytes:
             alone=comm is None or comm.size == 1,
         )
 
-    def _open_store(self, context: OpenContext, job: str) -> None:
+    def _open_store(self, context: OpenContext, job: str, mates: Sequence[int]) -> None:
         """Make the cache file and its log; if that fails there is trouble from the beginning."""
         comm, path = context.comm, self.inner.path
         rank, ranks = (0, 1) if comm is None else (comm.rank, comm.size)
@@ -101,6 +106,9 @@ class HeldBytes:
             return
         if rank == 0 and path is not None:
             self.store.note()
+        if ranks > 1:
+            stems = [os.path.join(self.store.folder, str(mate)) for mate in mates]
+            self.mates = NodeMates([Mate(context.system, stem, DATA) for stem in stems])
 
     # ---------------------------------------------------------------------------------------------- writes
 

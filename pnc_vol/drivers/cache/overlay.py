@@ -1,4 +1,4 @@
-"""A read: what is held, laid over what the global file has.
+"""A read: what is held on this node, laid over what the global file has.
 
 Knows: ranges, the cache file, what is held. Does not know: how bytes get to the global file.
 
@@ -11,59 +11,90 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.drivers.cache.cache_file import CacheFile
+from pnc_vol.drivers.cache.node_mates import NodeMates
 from pnc_vol.drivers.cache.queues import Held
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.merge import intersect
 from pnc_vol.extents.model import Extents
 
-__all__ = ["read_over"]
+__all__ = ["View", "read_over"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a read is made of.
+
+    inner : Driver
+    source : CacheFile or None, of this process.
+    mates : NodeMates or None, the caches of the other ranks of the node.
+    ended : int, the last epoch that has ended.
+    elsewhere : str, why others hold what cannot be seen here; "" if they do not.
+    """
+
+    inner: Driver
+    source: CacheFile | None
+    mates: NodeMates | None
+    ended: int
+    elsewhere: str
 
 
 def read_over(
-    inner: Driver,
-    extents: Extents,
-    memory: Memory,
-    ranges: Ranges,
-    held: list[Held],
-    source: CacheFile | None,
-    collective: bool,
-    elsewhere: str,
+    view: View, extents: Extents, memory: Memory, ranges: Ranges, held: list[Held], *, collective: bool
 ) -> int:
     """As `Driver.read`.
 
     Parameters
     ----------
-    ranges : Ranges, what `source` has that may not be in the file.
-    held : list of Held, oldest first; newer than what `source` has.
-    elsewhere : str
-        Why other nodes hold bytes back; "" if they do not.
+    ranges : Ranges, what this process has in its cache file that may not be in the global file.
+    held : list of Held, oldest first; newer than what is in the cache file.
 
     Raises
     ------
     NotSyncedError
-        Other nodes hold bytes back, and some of those asked for are not held here.
+        Others hold bytes back, and some of those asked for are not held here.
     """
+    while True:
+        others = [] if view.mates is None else view.mates.held(view.ended)
+        others = [(epoch, mate, theirs) for epoch, mate, theirs in others if _parts(extents, theirs).length.size]
+        here = ranges
+        for _, _, theirs in others:
+            here = here.plus(theirs)
+        if view.elsewhere and not collective and _parts(extents, here).nbytes < extents.nbytes:
+            raise NotSyncedError(view.elsewhere)
+        got = _below(view.inner, extents, memory, here, held, collective=collective)
+        for _, mate, theirs in others:
+            mate.read(_parts(extents, theirs), memory)
+        own = _parts(extents, ranges)
+        if own.length.size:
+            assert view.source is not None
+            view.source.read(own, memory)
+        for one in held:
+            _lay(extents, memory, one)
+        if view.mates is None or view.mates.still(others):
+            return got
+        # A collective read is not made again: all ranks would have to.
+        collective = False
+
+
+def _below(inner: Driver, extents: Extents, memory: Memory, here: Ranges, held: list[Held], *, collective: bool) -> int:
+    """Read what the global file has, unless all of it is held here; bytes, as of `Driver.read`."""
     file_end = inner.size()
-    end = max((file_end, *ranges.end[-1:].tolist(), *(one.end for one in held)))
-    own = _parts(extents, ranges)
-    got = own.nbytes
+    end = max((file_end, *here.end[-1:].tolist(), *(one.end for one in held)))
+    got = _parts(extents, here).nbytes
     if got < extents.nbytes or collective:
         if elsewhere:
             raise NotSyncedError(elsewhere)
         if end > file_end:
             _clear(extents, memory, file_end, end)
         got = inner.read(extents, memory, collective=collective)
-    if own.length.size:
-        assert source is not None
-        source.read(own, memory)
-    for one in held:
-        _lay(extents, memory, one)
     if end > file_end:
         got = max(got, int(np.clip(end - extents.offset, 0, extents.length).sum()))
     return got

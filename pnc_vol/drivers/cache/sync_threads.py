@@ -77,6 +77,11 @@ class SyncThreads:
         return self._queues.ended
 
     @property
+    def alone(self) -> bool:
+        """Whether no other rank has data."""
+        return self._queues.alone
+
+    @property
     def ordered(self) -> bool:
         """Whether the data of the epoch are complete, and its header is being written."""
         return self._queues.ordered

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.byte_copy import check
 from pnc_vol.drivers.cache.held_bytes import HeldBytes
 from pnc_vol.drivers.cache.hints import CacheHints, cache_hints, hints_when_off
-from pnc_vol.drivers.cache.overlay import read_over
+from pnc_vol.drivers.cache.overlay import View, read_over
 from pnc_vol.drivers.cache.queues import Lost
 from pnc_vol.drivers.cache.ranges import EMPTY, ranges_of
 from pnc_vol.drivers.capabilities import Capabilities
@@ -59,6 +59,7 @@ class CacheDriver(Wrapper):
     hints : CacheHints
     context : OpenContext, what `inner` was opened with.
     job : str, a token that the ranks share.
+    mates : sequence of int, the other ranks of this node.
 
     Examples
     --------
@@ -79,13 +80,15 @@ class CacheDriver(Wrapper):
 
     name = "cache"
 
-    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: str) -> None:
+    def __init__(
+        self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int] = ()
+    ) -> None:
         super().__init__(inner)
         self._hints, self._system, self._writable = hints, context.system, context.writable
         self._first = context.comm is None or context.comm.rank == 0
         self._pid = context.system.getpid()
         self._elsewhere, self._closed = "", False
-        self._bytes = HeldBytes(inner, hints, context, job)
+        self._bytes = HeldBytes(inner, hints, context, job, mates)
         self._queue, self._watch = self._bytes.queue, self._bytes.watch
         _live.add(self)
 
@@ -102,7 +105,9 @@ class CacheDriver(Wrapper):
         with ranks.errors_shared():
             asked = cache_hints(context.hints, options, named=True)
             job = ranks.exchange("open cache", token.encode())[0].decode()
-            return cls(inner, asked, context, job)
+        nodes = [lowest for lowest, _ in ranks.nodes()]
+        mates = [rank for rank, node in enumerate(nodes) if node == nodes[comm.rank] and rank != comm.rank]
+        return cls(inner, asked, context, job, mates)
 
     # ---------------------------------------------------------------------------------------------- verbs
 
@@ -120,7 +125,8 @@ class CacheDriver(Wrapper):
         with self._locked(extents), self._queue.reading() as (ranges, held):
             store = self._bytes.store
             source = None if store is None else store.file
-            return read_over(self.inner, extents, memory, ranges, held, source, collective, self._elsewhere)
+            view = View(self.inner, source, self._bytes.mates, self._queue.ended, self._elsewhere)
+            return read_over(view, extents, memory, ranges, held, collective=collective)
 
     def _locked(self, extents: Extents) -> Any:
         """In coherent mode, locks on what other processes may be writing."""
@@ -141,7 +147,8 @@ class CacheDriver(Wrapper):
     def _reads_below(self) -> bool:
         """Whether a read is one of the file below, whatever it asks for."""
         self._check()
-        return not self._elsewhere and self._bytes.locks is None and not self._waits()
+        alone = self._bytes.mates is None and self._bytes.locks is None
+        return alone and not self._elsewhere and not self._waits()
 
     def _waits(self) -> bool:
         """Whether anything is held."""
@@ -236,6 +243,10 @@ class CacheDriver(Wrapper):
             raise error
 
     # --------------------------------------------------------------------------------- what is held back
+
+    @property
+    def sees_node(self) -> bool:  # type: ignore[override]
+        return self._bytes.mates is not None or self._queue.alone
 
     def synced_epoch(self) -> int:
         return self._queue.synced_epoch()
