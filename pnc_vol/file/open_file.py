@@ -95,7 +95,9 @@ class OpenFile(Session):
         """The values of a selection, own posts included. See `fetch.read`."""
         if node.element.kind == "composite":
             return composite_values.read(self, node, selection, fields)
-        return fetch.read(self, node, selection, collective=collective and self.comm.size > 1)
+        # Alone too, where data are held back: a collective read brings them to the file.
+        together = collective and (self.comm.size > 1 or self.epochs.holding)
+        return fetch.read(self, node, selection, collective=together)
 
     def read_run(self, node: DatasetNode, args: Any) -> Any:
         """``node[args]`` if that is one run of numbers in the file that nobody posted to; else None."""

@@ -52,7 +52,7 @@ class HeldBytes:
     hints : CacheHints
     context : OpenContext, what `inner` was opened with.
     job : str, a token that the ranks share.
-    mates : sequence of int, the other ranks of this node.
+    mates : sequence of int or None, the other ranks of this node, if what they hold can be seen.
 
     Attributes
     ----------
@@ -65,7 +65,9 @@ class HeldBytes:
     watch : Watch
     """
 
-    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int]) -> None:
+    def __init__(
+        self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int] | None
+    ) -> None:
         comm = context.comm
         self.inner, self.hints = inner, hints
         self.reason, self.off, self._closed = "", hints.mode == "disable", False
@@ -92,7 +94,7 @@ class HeldBytes:
             alone=comm is None or comm.size == 1,
         )
 
-    def _open_store(self, context: OpenContext, job: str, mates: Sequence[int]) -> None:
+    def _open_store(self, context: OpenContext, job: str, mates: Sequence[int] | None) -> None:
         """Make the cache file and its log; if that fails there is trouble from the beginning."""
         comm, path = context.comm, self.inner.path
         rank, ranks = (0, 1) if comm is None else (comm.rank, comm.size)
@@ -106,7 +108,7 @@ class HeldBytes:
             return
         if rank == 0 and path is not None:
             self.store.note()
-        if ranks > 1:
+        if mates is not None:
             stems = [os.path.join(self.store.folder, str(mate)) for mate in mates]
             self.mates = NodeMates([Mate(context.system, stem, DATA) for stem in stems])
 

@@ -90,8 +90,6 @@ def _below(inner: Driver, extents: Extents, memory: Memory, here: Ranges, held: 
     end = max((file_end, *here.end[-1:].tolist(), *(one.end for one in held)))
     got = _parts(extents, here).nbytes
     if got < extents.nbytes or collective:
-        if elsewhere:
-            raise NotSyncedError(elsewhere)
         if end > file_end:
             _clear(extents, memory, file_end, end)
         got = inner.read(extents, memory, collective=collective)

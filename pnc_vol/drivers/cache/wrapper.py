@@ -59,7 +59,7 @@ class CacheDriver(Wrapper):
     hints : CacheHints
     context : OpenContext, what `inner` was opened with.
     job : str, a token that the ranks share.
-    mates : sequence of int, the other ranks of this node.
+    mates : sequence of int or None, the other ranks of this node, if what they hold can be seen.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class CacheDriver(Wrapper):
     name = "cache"
 
     def __init__(
-        self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int] = ()
+        self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int] | None = None
     ) -> None:
         super().__init__(inner)
         self._hints, self._system, self._writable = hints, context.system, context.writable
@@ -104,10 +104,12 @@ class CacheDriver(Wrapper):
         ranks = comm if isinstance(comm, Comm) else over(comm.mpi, timeout=None)
         with ranks.errors_shared():
             asked = cache_hints(context.hints, options, named=True)
-            job = ranks.exchange("open cache", token.encode())[0].decode()
+            told = ranks.exchange("open cache", token.encode() + os.fsencode(os.path.abspath(asked.path)))
         nodes = [lowest for lowest, _ in ranks.nodes()]
         mates = [rank for rank, node in enumerate(nodes) if node == nodes[comm.rank] and rank != comm.rank]
-        return cls(inner, asked, context, job, mates)
+        # What a rank keeps in another directory of the node is not looked for.
+        seen = all(told[rank][len(token) :] == told[comm.rank][len(token) :] for rank in mates)
+        return cls(inner, asked, context, told[0][: len(token)].decode(), mates if seen else None)
 
     # ---------------------------------------------------------------------------------------------- verbs
 
