@@ -12,10 +12,19 @@ from __future__ import annotations
 import gc
 import os
 import pathlib
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if sys.dont_write_bytecode and not sys.pycache_prefix:
+    # The tests start hundreds of processes, and each would spend half of its time compiling what it imports. Who wants
+    # no bytecode beside the sources gets it in pytest's own folder.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(pathlib.Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 # Their assertions say as much as those of a test.
 pytest.register_assert_rewrite(*(path.stem for path in (pathlib.Path(__file__).parent / "shared").glob("*.py")))
