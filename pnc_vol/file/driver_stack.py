@@ -17,7 +17,6 @@ from pnc_vol.drivers.cache.hints import cache_hints
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_capabilities, stack_exists
 from pnc_vol.file.epochs import fall_back
-from pnc_vol.file.session import Session
 from pnc_vol.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
 
@@ -145,11 +144,8 @@ def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode:
     return open_together(stack_of(options, comm), path, context, comm, None, inode=inode)
 
 
-def open_copy(session: Session) -> tuple[Location, Driver]:
-    """A new file beside the session's, and a driver on it (collective)."""
-    options, comm, old = session.options, session.comm, session.disk.location
-    if old is None:
-        raise AssertionError("a file in memory is laid out anew by memory_copy")
+def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Driver]:
+    """A new file beside another one, and a driver on it (collective)."""
     made: list[Location] = []
 
     def do() -> bytes:
@@ -166,9 +162,9 @@ def open_copy(session: Session) -> tuple[Location, Driver]:
     return location, driver
 
 
-def memory_copy(session: Session) -> Driver:
+def memory_copy(disk: StoredFile, options: Options) -> Driver:
     """A driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a file."""
-    return session.disk.driver.empty_copy() or open_spill(session.disk, session.options.system)
+    return disk.driver.empty_copy() or open_spill(disk, options.system)
 
 
 def open_spill(disk: StoredFile, system: System) -> Driver:

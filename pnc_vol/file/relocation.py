@@ -65,7 +65,10 @@ def copied(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
                 f"{layout.name!r} cannot do; write the datasets to a new file"
             )
         )
-    copy = Copy(None, memory_copy(session)) if disk.location is None else Copy(*open_copy(session))
+    if disk.location is None:
+        copy = Copy(None, memory_copy(disk, session.options))
+    else:
+        copy = Copy(*open_copy(disk.location, session.options, comm))
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():

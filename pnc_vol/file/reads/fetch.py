@@ -85,9 +85,10 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
     try:
         raw = _file_form(session, [(node, found)], collective=collective)[0]
     except NotSyncedError:
-        raw = _only_posted(session, node, found)
-        if raw is None:
+        own = _only_posted(session, node, found)
+        if own is None:
             raise
+        raw = own
     _lay_over(session, node, found, raw, _LATEST)
     return decode(raw, element, shape)
 
