@@ -161,7 +161,7 @@ class Layout(abc.ABC):
         self.header_uids = frozenset(uids)
         self.record_uids = {uids[i] for i in record_vars(header)}
         # Strings may grow after this, and then their data are as wide as they were.
-        self.itemsizes = [datasets[uid].element.itemsize for uid in uids]
+        self.itemsizes = [datasets[uid].element.file_dtype.itemsize for uid in uids]
         self._maps: dict[int, Any] | None = None
         self._begin()
 

@@ -36,10 +36,11 @@ WIDEST_FILL = 1 << 16
 
 def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
     """Attributes under names that are legal, and their markers under ``attrs``."""
-    if attributes.untouched is not None:
+    raw = attributes.untouched
+    if raw is not None:
         if attributes.markers:
             marker["attrs"] = dict(attributes.markers)
-        return attributes.untouched
+        return raw
     entries = attributes.entries()
     book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
     book.taken |= MARKERS

@@ -216,6 +216,10 @@ def _plain_kind(node: DatasetNode, book: DimBook) -> tuple[tuple[int, ...], int]
         return None
     assert node.shape is not None
     dims = book.plain(node.shape, node.names)
+    if dims is None:
+        # The first one of its shape.
+        book.remember(node, book.place(node))
+        dims = book.plain(node.shape, node.names)
     if dims is None or book.dims[dims[-1]].name == COMPLEX_DIM:
         return None
     return dims, element.nc_type
@@ -229,16 +233,16 @@ _make = tuple.__new__
 
 def variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     """One variable with its attributes and marker."""
-    element = node.element
-    if node.owner is not None:
+    element, owner = node.element, node.owner
+    if owner is not None:
         _name_samples(node)
     visible = book.place(node)
     book.remember(node, visible)
     dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
     marker: dict[str, Any] = {}
     name = node.cdf_name
-    if node.owner is not None:
-        marker["part"] = node.owner.path
+    if owner is not None:
+        marker["part"] = owner.path
     elif node.parent is None:
         marker["loose"] = True
     elif node.parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
@@ -252,7 +256,7 @@ def variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
         marker["max"] = list(limits)
     if "track_order" in node.ignored:
         marker["track"] = True
-    if node.owner is None:
+    if owner is None:
         _describe_axes(node, visible, book, marker)
     attrs = _variable_attrs(node, element, dims, book, marker)
     return Var(name, dims, attrs, element.nc_type)
