@@ -264,7 +264,7 @@ class File(Group):
 
         session = self._check()
         with session.lock:
-            return planned(session)
+            return planned(session.defs, session.disk, session.posted)
 
     @property
     def requests(self) -> dict[int, Request]:

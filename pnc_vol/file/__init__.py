@@ -15,7 +15,6 @@
 `post`                posting writes
 `reads/`              reading, with this rank's own posts laid over
 `drain`               writing out when the queue is full
-`cancelling`          dropping what is posted
 `resizing`            datasets that get another shape
 --------------------  ----------------------------------------------------------------------------
 `flushing`            the steps of a flush

@@ -162,9 +162,9 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
     return location, driver
 
 
-def memory_copy(disk: StoredFile, options: Options) -> Driver:
+def memory_copy(disk: StoredFile, system: System) -> Driver:
     """A driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a file."""
-    return disk.driver.empty_copy() or open_spill(disk, options.system)
+    return disk.driver.empty_copy() or open_spill(disk, system)
 
 
 def open_spill(disk: StoredFile, system: System) -> Driver:

@@ -33,7 +33,7 @@ from pnc_vol.file.filling import fill
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, with_records, write_header
 from pnc_vol.file.held_ranges import NO_SPANS, spans_of
 from pnc_vol.file.reads.fetch import complete_posted
-from pnc_vol.file.relocation import complete_copy, copied, replaces_live
+from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest
@@ -225,7 +225,9 @@ def _use_layout(session: Session, target: Layout, agreed: Agreement, phases: _Ph
         shorter = not target.header.vars and header_size(target.header) < len(disk.header_bytes)
         if shorter or not placed.maps.keys() <= set(target.uids):
             disk.note_longer()
-    copy = copied(session, target, lost) if target is not placed or lost else None
+    copy: Copy | None = None
+    if target is not placed or lost:
+        copy = copied(comm, defs.tree, disk, session.options, target, lost)
     phases.end("layout")
     later: LostRecords = {}
     if lost and copy is None and disk.at_stake:
@@ -233,6 +235,7 @@ def _use_layout(session: Session, target: Layout, agreed: Agreement, phases: _Ph
     now = {uid: cut for uid, cut in lost.items() if uid not in later}
     write_fill = partial(fill, comm, defs.tree, placed, target, lost=now)
     if copy is not None:
+        session.counts["moves"] += 1
         complete_copy(comm, disk, copy, write_fill)
     else:
         try:

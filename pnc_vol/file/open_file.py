@@ -20,10 +20,9 @@ from typing import Any, ParamSpec, TypeVar
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.errors import NotYetError, RequestPendingError
+from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file import deferred, post, registry, resizing
-from pnc_vol.file.cancelling import cancel
 from pnc_vol.file.closing import abort, close
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.drain import drain, write_out
@@ -179,7 +178,14 @@ class OpenFile(Session):
         """
         with self.lock:
             self.check_open()
-            cancel(self, None if requests is None else list(requests))
+            wanted = None if requests is None else list(requests)
+            for request in wanted or ():
+                if not request.of(self):
+                    text = f"{request!r} was posted to another file than {self.disk.path}; cancel it there"
+                    raise DefinitionError(text)
+            self.posted.cancel(wanted)
+            if wanted is None:
+                composite_values.restore(self)
 
     # ---------------------------------------------------------------------------------- carrying out
 

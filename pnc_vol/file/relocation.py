@@ -26,9 +26,9 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
-from pnc_vol.file.session import Session
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.options import Options
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
@@ -46,12 +46,13 @@ class Copy(NamedTuple):
     driver: Driver
 
 
-def copied(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
+def copied(
+    comm: Comm, tree: Tree, disk: StoredFile, options: Options, target: Layout, lost: LostRecords
+) -> Copy | None:
     """A new file with the data where the new layout has it; None if nothing has to move (collective).
 
     lost : what datasets lost since the last flush; see `Layout.lost_records`.
     """
-    disk, tree, comm = session.disk, session.defs.tree, session.comm
     layout = disk.layout
     if not layout.with_early_places(tree)[0].vars:
         return None
@@ -66,9 +67,9 @@ def copied(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
             )
         )
     if disk.location is None:
-        copy = Copy(None, memory_copy(disk, session.options))
+        copy = Copy(None, memory_copy(disk, options.system))
     else:
-        copy = Copy(*open_copy(disk.location, session.options, comm))
+        copy = Copy(*open_copy(disk.location, options, comm))
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
@@ -79,7 +80,6 @@ def copied(session: Session, target: Layout, lost: LostRecords) -> Copy | None:
         _drop(comm, copy)
         raise
     target.unwritten_reads_zero, target.stale_gaps = True, False
-    session.counts["moves"] += 1
     return copy
 
 

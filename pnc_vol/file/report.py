@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pnc_vol.file.session import Session
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.requests import Posted
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
 
@@ -59,16 +61,15 @@ class FlushPlan(FlushReport):
         return "\n".join([head, *map(str, self.writes)])
 
 
-def planned(session: Session) -> FlushPlan:
+def planned(defs: Definitions, disk: StoredFile, posted: Posted) -> FlushPlan:
     """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
-    defs, disk = session.defs, session.disk
     flat = defs.make_header()
     target = defs.next_layout(flat, disk)
     planner = Planner(target.maps, target.affine)
-    writes = tuple(plan for batch in session.posted.queue.batches() for plan in planner.plans(batch) if plan.requests)
+    writes = tuple(plan for batch in posted.queue.batches() for plan in planner.plans(batch) if plan.requests)
     runs, extents = sum(plan.requests for plan in writes), sum(len(plan.extents.offset) for plan in writes)
     nbytes = sum(plan.extents.nbytes for plan in writes)
-    requests = session.posted.next_number - session.posted.first_number
+    requests = posted.next_number - posted.first_number
     made = FlushPlan(disk.path, requests, runs, extents, nbytes, 0, "", {})
     made.writes = writes
     return made

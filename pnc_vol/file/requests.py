@@ -6,13 +6,14 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.one_run import Run, one_run
@@ -170,17 +171,32 @@ class Posted:
         self.last_flush = report
         self.first_number = self.next_number
 
-    def drop(self, numbers: set[int]) -> None:
-        """Forget requests that were cancelled."""
+    def cancel(self, requests: Sequence[Request] | None) -> None:
+        """Drop some requests, or all that a user posted, with a handle or without.
+
+        What reached the file stays there, also the part of a request that failed. What the library posts to keep stored
+        values, when a dataset is laid out anew, is not dropped (`kept`).
+
+        Raises
+        ------
+        AlreadyDoneError
+            One of them was carried out; none is dropped then.
+        OSError
+            A log cannot record it, so that a recovery would bring it back; nothing is dropped then.
+        """
+        for request in requests or ():
+            if request.status == "done":
+                raise AlreadyDoneError(f"request {request.id} was carried out already and cannot be cancelled")
+        if requests is not None:
+            numbers = {request.id for request in requests if request.status != "cancelled"}
+        else:
+            waiting = posted(self.queue.batches())
+            self.kept &= waiting
+            numbers = (waiting | self.handles.keys()) - self.kept
+        self.queue.cancel(numbers)
         self.reads = [read for read in self.reads if read.request.id not in numbers]
         for number in numbers & self.handles.keys():
             self.handles.pop(number).status = "cancelled"
-
-    def cancellable(self) -> set[int]:
-        """All that a user posted, with a handle or without."""
-        waiting = posted(self.queue.batches())
-        self.kept &= waiting
-        return (waiting | self.handles.keys()) - self.kept
 
     def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
         """What `cancel` gives back to arrays of varying length from now on."""
