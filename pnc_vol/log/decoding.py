@@ -17,7 +17,8 @@ Source: PnetCDF, README.burst_buffering.md, its older form, and behaviour of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from struct import Struct
 from typing import NamedTuple, NoReturn
 
@@ -260,7 +261,7 @@ def _documented(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
     )
 
 
-def _c_library(meta: Bytes, order: str, version: int, width: str, writer: str, rounded: int) -> _Reading:
+def _c_library(meta: Bytes, order: str, version: int, *, width: str, writer: str, rounded: int) -> Iterator[_Reading]:
     """Strings end in one NUL, the second length is not aligned, and the count was written over entry_begin."""
     cursor = _Cursor(meta, order)
     path = cursor.text("basename", cursor.number("basename length", width), 1)
@@ -272,20 +273,13 @@ def _c_library(meta: Bytes, order: str, version: int, width: str, writer: str, r
     _, _, count = _fields(meta, order)
     note = "the number of entries is in place of entry_begin, as the C library writes it"
     header = _header(cursor, version, path, processor, 0, count, begin)
-    return _Reading("c-library", writer, header, note=note)
-
-
-def _release(width: str, rounded: int, writer: str) -> Callable[[Bytes, str, int], Iterator[_Reading]]:
-    def way(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
-        yield _c_library(meta, order, version, width, writer, rounded)
-
-    return way
+    yield _Reading("c-library", writer, header, note=note)
 
 
 _C_LIBRARY = [
-    _release("q", 16, "PnetCDF 1.13 or later"),
-    _release("i", 16, "PnetCDF 1.12.3"),
-    _release("i", 4, "PnetCDF 1.11 to 1.12.2"),
+    partial(_c_library, width="q", rounded=16, writer="PnetCDF 1.13 or later"),
+    partial(_c_library, width="i", rounded=16, writer="PnetCDF 1.12.3"),
+    partial(_c_library, width="i", rounded=4, writer="PnetCDF 1.11 to 1.12.2"),
 ]
 
 

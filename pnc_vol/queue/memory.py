@@ -30,7 +30,7 @@ from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch, MemoryBatch
 from pnc_vol.queue.rows import Listed, Tables
 from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, compact
-from pnc_vol.queue.stores import Capabilities, Store, StoreContext
+from pnc_vol.queue.stores import Capabilities, Store
 
 __all__ = ["MemoryStore"]
 
@@ -54,11 +54,6 @@ class MemoryStore(Store):
         self.position = 0
         self._arena: Bytes | None = None
         self._typed: dict[int, npt.NDArray[Any]] = {}
-
-    @classmethod
-    def open(cls, context: StoreContext) -> MemoryStore:
-        """A store for a queue."""
-        return cls(context.backlog)
 
     @property
     def arena(self) -> Bytes:

@@ -39,10 +39,8 @@ __all__ = ["Capabilities", "Store", "StoreContext", "check_name", "open_store", 
 
 GROUP = "pnc_vol.stores"
 
-_BUILTIN = {
-    "log": "pnc_vol.log.beginning:begin_log",
-    "memory": "pnc_vol.queue.memory:MemoryStore.open",
-}
+_BUILTIN = ("log", "memory")
+"""Memory is the last store of every queue, and needs no opening."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +296,8 @@ def open_store(name: str, context: StoreContext) -> Store:
         It cannot be opened.
     """
     factory = _registry.get(name)
-    if factory is None and name in _BUILTIN:
-        module, _, path = _BUILTIN[name].partition(":")
-        found: Any = importlib.import_module(module)
-        for step in path.split("."):
-            found = getattr(found, step)
-        factory = found
+    if factory is None and name == "log":
+        factory = importlib.import_module("pnc_vol.log.beginning").begin_log
     elif factory is None:
         check_name(name)
         factory = _entry_points()[name].load()

@@ -62,4 +62,4 @@ def test_an_unknown_store_touches_no_file(path: pathlib.Path) -> None:
         pnc_vol.File(path, "w", store="nothing")
     assert path.read_bytes() == b"kept"
     with pytest.raises(ValueError, match="word of letters"):
-        stores.register("a b", MemoryStore.open)
+        stores.register("a b", lambda context: MemoryStore(context.backlog))
