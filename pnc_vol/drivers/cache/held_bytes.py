@@ -149,7 +149,7 @@ class HeldBytes:
 
     def _over_bounds(self, ranges: Ranges) -> bool:
         bound, capacity = self.hints.in_flight, self.hints.capacity
-        if bound and self.queue.nbytes + ranges.nbytes > bound:
+        if bound and self.queue.weight + ranges.nbytes > bound:
             return True
         assert self.store is not None
         return bool(capacity) and self.store.file.allocated() + ranges.nbytes > capacity

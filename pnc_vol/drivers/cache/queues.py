@@ -100,14 +100,15 @@ class Lost(NamedTuple):
 class Pending:
     """The pending ranges of an epoch; new ones are joined with the others from time to time."""
 
-    __slots__ = ("_new", "_old", "nbytes")
+    __slots__ = ("_new", "_old", "count", "nbytes")
 
     def __init__(self) -> None:
-        self._old, self.nbytes = EMPTY, 0
+        self._old, self.count, self.nbytes = EMPTY, 0, 0
         self._new: list[Ranges] = []
 
     def add(self, ranges: Ranges) -> None:
         self._new.append(ranges)
+        self.count += ranges.start.size
         self.nbytes += ranges.nbytes
         if len(self._new) >= _FOLD:
             self.all()
@@ -119,7 +120,7 @@ class Pending:
             self._new = [a.plus(b) for a, b in pairs]
         if self._new:
             self._old = self._old.plus(self._new.pop())
-            self.nbytes = self._old.nbytes
+            self.count, self.nbytes = self._old.start.size, self._old.nbytes
         return self._old
 
 
@@ -158,6 +159,12 @@ class Queues:
         """Bytes that are not in the global file yet, about."""
         queues = (self._pending.values(), self.submitted, (ranges for _, ranges in self.busy.values()))
         return sum(part.nbytes for queue in queues for part in queue)
+
+    @property
+    def count(self) -> int:
+        """Ranges of these, about."""
+        waiting = sum(pending.count for pending in self._pending.values())
+        return waiting + sum(request.left.start.size for request in self.submitted)
 
     @property
     def empty(self) -> bool:

@@ -20,6 +20,7 @@ from functools import partial
 
 from pnc_vol.drivers.cache.queues import HEADERS, NO_EPOCH, Held, Lost, Queues, SyncRequest
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges
+from pnc_vol.system import PAGE
 
 __all__ = ["SyncThreads"]
 
@@ -96,6 +97,12 @@ class SyncThreads:
         """Bytes that are not in the global file yet, about."""
         with self._changed:
             return self._queues.nbytes
+
+    @property
+    def weight(self) -> int:
+        """The same, with a page for each range: what a range takes on the device at least, and more than in memory."""
+        with self._changed:
+            return self._queues.nbytes + PAGE * self._queues.count
 
     def order(self) -> None:
         """The data of the epoch are complete."""

@@ -1,0 +1,242 @@
+"""What the wrapper promises: order, epochs, memory, locks, forks, the end of the process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.holding import Phase
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.errors import ForkedFileError, PncVolWarning
+from pnc_vol.extents.model import one_extent
+from pnc_vol.system import REAL, System
+from pnc_vol.testing.driver_suite import Model, extents_of
+from pnc_vol.testing.faults import HookedSystem
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(16, 300), st.integers(1, 120)),
+        st.tuples(st.sampled_from(["flush", "read", "drain", "release"]), st.just(0), st.just(0)),
+    ),
+    max_size=16,
+)
+
+
+class Slow(HookedSystem):
+    """Reads and writes take a random time."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in ("pwrite", "pread_into", "copy_range", "pwritev", "preadv"):
+            time.sleep(random.random() * 0.0005)
+        return super().call(name, args, kwargs)
+
+
+def opened(tmp_path: Path, options: str = "", system: System = REAL, **told: Any) -> tuple[Driver, Path]:
+    path, nvm = tmp_path / "x", tmp_path / "nvm"
+    nvm.mkdir(exist_ok=True)
+    path.write_bytes(b"")
+    options = f", {options}" if options else ""
+    return open_stack(f"cache(path='{nvm}'{options}) | posix", str(path), system=system, **told), path
+
+
+@pytest.mark.parametrize(
+    "options", ["threads=1", "threads=4, copy_size=64", "threads=3, in_flight=20000, mode=coherent"]
+)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=steps)
+def test_the_last_write_wins_and_the_header_waits(
+    tmp_path: Path, options: str, program: list[tuple[str, int, int]]
+) -> None:
+    """Headers are one byte, the number of the flush; bytes from 16 on are data, written with numbers that grow."""
+    driver, path = opened(tmp_path, options, Slow())
+    model, number, flushed = Model(), 0, 0
+    at_flush: list[bytes] = [b""]
+    for verb, offset, nbytes in program:
+        if verb == "write":
+            number += 1
+            memory = np.full(nbytes, number, np.uint8)
+            driver.write(one_extent(offset, nbytes), memory)
+            model.write(one_extent(offset, nbytes), memory)
+        elif verb == "flush":
+            at_flush.append(bytes(model.content))
+            flushed += 1
+            driver.order()
+            header = np.full(1, flushed, np.uint8)
+            driver.write(one_extent(0, 1), header)
+            model.write(one_extent(0, 1), header)
+            driver.end_flush()
+        elif verb == "read":
+            memory = np.zeros(len(model.content), np.uint8)
+            assert driver.read(one_extent(0, memory.nbytes), memory) == memory.nbytes
+            assert memory.tobytes() == bytes(model.content)
+        elif verb == "drain":
+            driver.drain()
+        else:
+            driver.release(driver.synced_epoch())
+        there = path.read_bytes()
+        known = at_flush[there[0] if there else 0]
+        short = [i for i in range(16, len(known)) if i >= len(there) or there[i] < known[i]]
+        assert not short, "the header in the file never describes data that are not there"
+    driver.close()
+    assert path.read_bytes() == bytes(model.content)
+
+
+def test_small_writes_take_little_memory(tmp_path: Path) -> None:
+    """Two million extents that touch nothing, none carried before the close."""
+    program = f"""
+import resource, sys
+import numpy as np
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.extents.model import Extents
+path = {str(tmp_path / "x")!r}
+open(path, "wb").close()
+driver = open_stack("cache(path='{tmp_path}', flush=flush_onclose, in_flight=1000000000) | posix", path)
+many = 100_000
+memory = np.ones(8 * many, np.uint8)
+step = np.arange(many, dtype=np.int64)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for i in range(20):
+    driver.write(Extents((step + i * many) * 16, np.full(many, 8), step * 8), memory)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, driver.statistics()["cache.through_bytes"])
+driver.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    mib, through = map(int, done.stdout.split())
+    assert mib < 100
+    assert through, "beyond the bound they go to the file"
+    found = np.fromfile(tmp_path / "x", np.uint8)
+    assert (found.reshape(-1)[: 16 * 1_999_999].reshape(-1, 16) == np.repeat([1, 0], 8)).all()
+
+
+def test_a_full_bound_writes_through_in_order(tmp_path: Path) -> None:
+    driver, path = opened(tmp_path, "in_flight=50000, flush=flush_onclose")
+    driver.write(one_extent(0, 40000), np.full(40000, 1, np.uint8))
+    driver.write(one_extent(100, 30000), np.full(30000, 2, np.uint8))
+    assert driver.statistics()["cache.through_bytes"] == 30000
+    assert path.read_bytes()[100:30100] == b"\2" * 30000
+    driver.close()
+    assert path.read_bytes() == b"\1" * 100 + b"\2" * 30000 + b"\1" * 9900
+
+
+def test_phases_and_statistics(tmp_path: Path) -> None:
+    driver, _ = opened(tmp_path, "threads=2")
+    seen: list[Phase] = []
+    driver.observe(seen.append)
+    driver.write(one_extent(0, 1 << 20), np.ones(1 << 20, np.uint8))
+    driver.drain()
+    names = {phase.name for phase in seen}
+    assert {"copy to cache", "sync write", "non-hidden sync"} <= names
+    assert {phase.thread for phase in seen if phase.name == "sync write"} <= {1, 2}
+    counts = driver.statistics()
+    assert counts["cache.write_bytes"] == counts["cache.synced_bytes"] == 1 << 20
+    assert counts["cache.unsynced_bytes"] == 0
+    assert counts["cache.sync_seconds"] > 0
+    driver.close()
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="this system has no open file description locks")
+def test_a_coherent_reader_of_another_process_waits_for_the_data(tmp_path: Path) -> None:
+    driver, path = opened(tmp_path, "mode=coherent, flush=flush_onclose")
+    driver.write(one_extent(1000, 500), np.full(500, 7, np.uint8))
+    taken = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 1200, 1, 0)
+    with open(path, "rb") as other, pytest.raises(BlockingIOError):
+        fcntl.fcntl(other, fcntl.F_OFD_SETLK, taken)
+    program = f"""
+import numpy as np
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.extents.model import one_extent
+driver = open_stack("cache(path='{tmp_path / "nvm"}', mode=coherent) | posix", {str(path)!r}, writable=False)
+memory = np.zeros(500, np.uint8)
+print("asks", flush=True)
+driver.read(one_extent(1000, 500), memory)
+print(memory.min(), memory.max())
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "asks\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.5)
+    driver.drain()
+    assert child.stdout.read() == "7 7\n"
+    child.stdout.close()
+    assert child.wait() == 0
+    with open(path, "rb") as other:
+        fcntl.fcntl(other, fcntl.F_OFD_SETLK, taken)
+    driver.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_can_neither_use_nor_harm_it(tmp_path: Path) -> None:
+    driver, path = opened(tmp_path, "flush=flush_onclose")
+    driver.write(one_extent(0, 8), np.arange(8, dtype=np.uint8))
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            driver.write(one_extent(0, 8), np.zeros(8, np.uint8))
+        except ForkedFileError:
+            driver.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    driver.close()
+    assert path.read_bytes() == bytes(range(8))
+
+
+def test_the_end_of_the_process_waits_for_the_data(tmp_path: Path) -> None:
+    program = f"""
+import numpy as np
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.extents.model import one_extent
+open({str(tmp_path / "x")!r}, "wb").close()
+driver = open_stack("cache(path='{tmp_path}', flush=flush_onclose) | posix", {str(tmp_path / "x")!r})
+driver.write(one_extent(0, 1000), np.full(1000, 3, np.uint8))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert (tmp_path / "x").read_bytes() == b"\3" * 1000
+
+
+def test_a_cache_that_cannot_be_made_is_trouble_and_the_run_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"")
+    driver = open_stack(f"cache(path='{tmp_path / 'none'}') | posix", str(path))
+    assert "none" in driver.trouble()
+    driver.write(one_extent(0, 3), np.ones(3, np.uint8))
+    with pytest.warns(PncVolWarning, match="the cache .e10_cache. is off from here"):
+        driver.stop_holding(driver.trouble())
+    assert driver.hints()["e10_cache"] == "disable"
+    driver.write(one_extent(3, 3), np.full(3, 2, np.uint8))
+    assert path.read_bytes() == b"\1\1\1\2\2\2"
+    driver.close()
+
+
+def test_two_threads_of_a_program(tmp_path: Path) -> None:
+    driver, path = opened(tmp_path, "threads=2", Slow())
+
+    def work(mine: int) -> None:
+        for i in range(30):
+            driver.write(extents_of((100 * i + 50 * mine, 50, 0)), np.full(50, mine + i, np.uint8))
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    driver.close()
+    found = np.frombuffer(path.read_bytes(), np.uint8).reshape(30, 2, 50)
+    assert (found == np.arange(30).reshape(30, 1, 1) + np.arange(2).reshape(1, 2, 1)).all()
