@@ -17,7 +17,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from pnc_vol.errors import did_you_mean
@@ -262,19 +262,6 @@ def hints_file(argument: Any, environ: Mapping[str, str] | None = None) -> str:
     return environ.get("PNC_VOL_HINTS_FILE") or given or environ.get("MPI_HINTS_CONFIG", "")
 
 
-def _apply(options: Options, hints: Mapping[str, Any], source: str | Mapping[str, str]) -> Options:
-    changes: dict[str, Any] = {}
-    unknown = dict(options.hints)
-    sources = {**options.sources, **(dict.fromkeys(hints, source) if isinstance(source, str) else source)}
-    for key, value in hints.items():
-        name = _HINT_NAMES.get(key)
-        if name is None:
-            unknown[key] = str(value)
-        else:
-            changes[name] = _PARSERS[name](key, value)
-    return replace(options, hints=unknown, sources=sources, **changes)
-
-
 def _hints_of(name: str) -> list[str]:
     return [hint for hint, option in _HINT_NAMES.items() if option == name]
 
@@ -327,37 +314,45 @@ def resolve(
         A value that the option does not take.
     """
     environ = os.environ if environ is None else environ
-    options = Options(system=_system)
+    changes: dict[str, Any] = {"system": _system}
+    unknown: dict[str, str] = {}
+    sources: dict[str, str] = {}
+
+    def apply(given: Mapping[str, Any], source: str | Mapping[str, str]) -> None:
+        sources.update(dict.fromkeys(given, source) if isinstance(source, str) else source)
+        for key, value in given.items():
+            name = _HINT_NAMES.get(key)
+            if name is None:
+                unknown[key] = str(value)
+            else:
+                changes[name] = _PARSERS[name](key, value)
+
     if from_file is not None:
-        options = replace(_apply(options, from_file.hints, from_file.places), deferred_close=from_file.guarded)
-    changes: dict[str, Any] = {}
-    hints: Mapping[str, Any] = {}
-    sources = dict(options.sources)
+        apply(from_file.hints, from_file.places)
+        changes["deferred_close"] = from_file.guarded
     for key, value in keywords.items():
         name = _KEYWORDS.get(key, key)
-        if name == "hints":
-            hints = value or {}
-        elif name == "system":
+        if name == "system":
             changes[name] = _system if value is None else value
         elif name in _PARSERS:
             changes[name] = _PARSERS[name](key, value)
             sources |= dict.fromkeys(_hints_of(name), f"argument {key}")
-        else:
+        elif name != "hints":
             raise TypeError(f"File() has no option {key!r}{did_you_mean(key, keyword_names())}")
-    options = _apply(replace(options, sources=sources, **changes), hints, "hints=")
+    apply(keywords.get("hints") or {}, "hints=")
     if info is not None:
-        options = _apply(options, dict(info.items()), "info")
+        apply(dict(info.items()), "info")
     for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
         if text := environ.get(variable):
-            options = _apply(options, parse_hints(text), variable)
-    if options.store == "log":
+            apply(parse_hints(text), variable)
+    if changes.get("store") == "log":
         # two names for one option; the code that looks for logs reads the second
-        options = replace(options, burst_buf=True)
+        changes["burst_buf"] = True
     locking = environ.get("HDF5_USE_FILE_LOCKING", "").upper()
     if locking in _HDF5_LOCKING:
         # as in HDF5, where other words mean nothing
-        options = replace(options, locking=_HDF5_LOCKING[locking])
-    return options
+        changes["locking"] = _HDF5_LOCKING[locking]
+    return Options(**changes, hints=unknown, sources=sources)
 
 
 def collective_timeout(keywords: Mapping[str, Any], *, hints: Any = None, info: Any = None) -> float | None:
