@@ -126,8 +126,6 @@ class File(Group):
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
         """A file that exists in memory only and is discarded when it is closed.
 
-        Parameters
-        ----------
         file_image : bytes-like, optional
             What it holds at first; copied. ``f.id.get_file_image()`` gives such bytes.
         **kwargs
@@ -191,10 +189,10 @@ class File(Group):
         Raises
         ------
         RuntimeError
-            When it is set to True: the file is open for reading, or was created without ``libver="latest"``, or it is
-            True already.
+            On setting it to True, in a file that is open for reading, or was created without ``libver="latest"``, or
+            has it set already.
         ValueError
-            When it is set to False.
+            On setting it to False.
         """
         return self._check().swmr or self._id.handle.swmr
 
@@ -243,11 +241,6 @@ class File(Group):
         FlushPlan
             requests, runs, extents, nbytes; and ``writes``, the plans that the flush would execute, which it prints.
 
-        Raises
-        ------
-        ValueError
-            The file is closed.
-
         Examples
         --------
         >>> with pnc_vol.File("plan.nc", "w") as f:
@@ -274,15 +267,8 @@ class File(Group):
     def wait_all(self, requests: Iterable[Request] | None = None) -> None:
         """Complete requests.
 
-        Parameters
-        ----------
         requests : iterable of Request, optional
             These, without any other rank. By default all that are pending, by a flush: then every rank calls it.
-
-        Raises
-        ------
-        OSError
-            Some failed.
 
         Examples
         --------
@@ -302,8 +288,6 @@ class File(Group):
         After a `FlushError` this is the way to go on without the requests that failed. Reads see the file again. What
         a full queue or an earlier flush wrote already stays, and so do definitions and shapes.
 
-        Parameters
-        ----------
         requests : iterable of Request, Request, optional
             These alone. By default everything that is pending, ``ds[...] = x`` included, which has no `Request`.
 
@@ -327,8 +311,6 @@ class File(Group):
     def flush(self, durable: bool | None = None) -> None:
         """Put all that was posted, and all definitions, into the file; collective with several ranks.
 
-        Parameters
-        ----------
         durable : bool, optional
             Return when everything is on stable storage; by default as the option `durable` says.
 
@@ -350,19 +332,12 @@ class File(Group):
         self._check().flush(durable=durable)
 
     def sync(self) -> None:
-        """Flush, and return when all data of all ranks are in the file itself; collective with several ranks.
-
-        Without a node-local cache (``e10_cache``) this is a flush. With one, a flush returns when the data are in the
-        caches of the nodes, and the file follows; after `sync`, every node and every other process reads them.
-        The data need not be on stable storage: that is ``flush(durable=True)``.
+        """Flush, and return when the data are in the file itself, not in node-local caches; collective as `flush`.
 
         Raises
         ------
-        FlushError
-            Requests failed, or a cache could not be written to the file. Nothing of it is lost, and `sync` may be
-            called again.
-        RankError
-            As `flush`.
+        FlushError, RankError
+            As `flush`. What a cache holds is not lost, and `sync` may be called again.
 
         Examples
         --------
@@ -386,7 +361,6 @@ class File(Group):
         Examples
         --------
         >>> f = pnc_vol.File("close.nc", "w")
-        >>> f["x"] = 1
         >>> f.close()
         >>> bool(f)
         False

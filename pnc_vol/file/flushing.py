@@ -127,8 +127,7 @@ def flush(
         fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
         later.clear()
     end_flush(comm, disk.driver)
-    wrote = held and bool(agreed.batches or agreed.drained)
-    epochs.end(wrote=wrote, together=session.transport.last != "independent")
+    epochs.end(wrote=held and bool(agreed.batches or agreed.drained), together=session.transport.last != "independent")
     if not unsafe:
         posted.queue.after_flush()
     if closing and posted.queue.logged:

@@ -93,6 +93,8 @@ class OpenFile(Session):
     ) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""
         if node.element.kind == "composite":
+            if collective and self.epochs.holding:
+                self.epochs.drain("read")
             return composite_values.read(self, node, selection, fields)
         # Alone too, where data are held back: a collective read brings them to the file.
         together = collective and (self.comm.size > 1 or self.epochs.holding)

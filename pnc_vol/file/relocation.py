@@ -75,6 +75,8 @@ def copied(
         with comm.errors_shared():
             found = layout.moves(target, tree)
             _copy(disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
+            # Data of other ranks follow, which must not come to the copy first.
+            copy.driver.drain()
             comm.exchange("flush move")
     except BaseException:
         _drop(comm, copy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from pnc_vol.flush import execute
 from pnc_vol.flush import two_phase as together
 from pnc_vol.flush.two_phase import TwoPhase
 
+CACHE = {"e10_cache_path": tempfile.gettempdir(), "e10_cache_threads": "2"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "mpio": {"driver": "mpio"},
     "mpio-collective": {"driver": "mpio", "transport": "collective"},
@@ -35,6 +37,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "posix-aggregate": {"driver": "posix", "transport": "aggregate"},
     "posix-ordered": {"driver": "posix", "ordered": True},
     "trace-mpio": {"driver": "trace | mpio"},
+    "cache-mpio": {"driver": "mpio", "hints": CACHE},
+    "cache-aggregate": {"driver": "posix", "transport": "aggregate", "hints": CACHE},
+    "cache-onclose": {"driver": "cache(flush=flush_onclose) | mpio", "hints": CACHE},
+    "cache-ordered": {"driver": "posix", "ordered": True, "hints": CACHE},
 }
 SMALL = 96 << 10
 

@@ -20,7 +20,17 @@ LAUNCHES = {
     1: ["mpio"],
     2: ["mpio", "mpio-collective", "mpio-aggregate", "posix"],
     3: [],
-    4: ["mpio", "mpio-collective", "mpio-independent", "mpio-aggregate", "mpio-sending", "posix", "mpio-ordered"],
+    4: [
+        "mpio",
+        "mpio-collective",
+        "mpio-independent",
+        "mpio-aggregate",
+        "mpio-sending",
+        "posix",
+        "mpio-ordered",
+        "cache-mpio",
+        "cache-aggregate",
+    ],
 }
 # Where one rank writes before another's data, nothing can be written before the flush: the file is packed as in a
 # program that never exceeds its memory.

@@ -164,9 +164,7 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     if collective:
         with session.comm.errors_shared():
             memory, extents, spots = _prepared(session, wanted)
-            session.disk.driver.drain()
-            session.comm.exchange("read")
-            session.epochs.drained(present=False)
+            session.epochs.drain("read")
             _read_extents(session, wanted[0][0], extents, memory, collective=session.disk.collective)
             session.comm.exchange("read done")
     else:
