@@ -55,17 +55,21 @@ LONG = {
     "tests/mpi/test_burst.py": 110,
     "tests/file/test_faults.py": 80,
     "tests/mpi/test_identity.py": 75,
-    "tests/recovery/test_kills.py": 65,
     "tests/parity/h5py_suite/test_suite.py": 60,
+    "tests/testing/test_crash.py": 55,
+    "tests/recovery/test_kills.py": 45,
     "tests/bench/test_ranks.py": 55,
     "tests/mpi/test_faults.py": 50,
     "tests/mpi/test_steps.py": 45,
     "tests/mpi/test_logs.py": 40,
     "tests/file/test_processes.py": 40,
+    "tests/mpi/test_cache.py": 40,
     "tests/bench/test_serial.py": 35,
     "tests/mpi/test_semantics.py": 30,
     "tests/cli/test_verbs.py": 27,
+    "tests/log/test_faults.py": 24,
     "tests/disk/test_locking.py": 22,
+    "tests/recovery/test_replay.py": 18,
 }
 
 

@@ -211,7 +211,7 @@ def main(folder: str, *names: str) -> None:
         # It ends MPI, after which no results can be exchanged: a job of its own, whose return code tells.
         asked[names[0]]()
     else:
-        scenarios.run(asked)
+        scenarios.run(asked, seconds=60)
 
 
 if __name__ == "__main__":

@@ -41,52 +41,52 @@ CASES = {
 def three(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """All cases with all stacks on three ranks."""
     names = [f"{case} {spec}" for case, specs in CASES.items() for spec in specs]
-    return Launch(3, PROGRAM, tmp_path_factory.mktemp("three"), *names)
+    return Launch(3, PROGRAM, tmp_path_factory.mktemp("three"), *names, timeout=280)
 
 
 @needs_mpi
 @pytest.mark.parametrize("spec", INTERLEAVED)
 def test_interleaved_shares_rank_with_nothing_unequal_rounds(three: Launch, spec: str) -> None:
-    three.check(f"interleaved {spec}")
+    three.check(f"interleaved {spec}", seconds=60)
 
 
 @needs_mpi
 def test_two_ranks(tmp_path: Path) -> None:
     name = "interleaved mpio(round_bytes=100)"
     two = Launch(2, PROGRAM, tmp_path, name)
-    two.check(name)
+    two.check(name, seconds=60)
     assert two.job.returncode == 0, two.job.stderr
 
 
 @needs_mpi
 def test_the_path_without_types_has_two_ways(three: Launch) -> None:
     """Few pieces go by collective calls, many by independent ones; both must give the same file."""
-    three.check(f"few {FEW}")
+    three.check(f"few {FEW}", seconds=60)
 
 
 @needs_mpi
 @pytest.mark.parametrize("spec", INDEPENDENT)
 def test_independent_shares(three: Launch, spec: str) -> None:
-    three.check(f"independent {spec}")
+    three.check(f"independent {spec}", seconds=60)
 
 
 @needs_mpi
 @pytest.mark.parametrize("spec", BOTH)
 @pytest.mark.parametrize("case", ["alone", "resize", "errors"])
 def test_ranks(three: Launch, case: str, spec: str) -> None:
-    three.check(f"{case} {spec}")
+    three.check(f"{case} {spec}", seconds=60)
 
 
 @needs_mpi
 @pytest.mark.parametrize("spec", FAILING)
 def test_a_failing_rank_keeps_no_other_waiting(three: Launch, spec: str) -> None:
-    three.check(f"failing {spec}")
+    three.check(f"failing {spec}", seconds=60)
 
 
 @needs_mpi
 @pytest.mark.parametrize("spec", FULL)
 def test_a_full_disk_is_an_error(three: Launch, spec: str) -> None:
-    three.check(f"full {spec}")
+    three.check(f"full {spec}", seconds=60)
 
 
 @needs_mpi
