@@ -1,0 +1,90 @@
+"""Jobs with caches are killed at some moment; a replay brings what every flush had promised."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import LogRefusedError, PncVolWarning
+from pnc_vol.testing.mpi import missing, run_mpi
+
+PROGRAM = Path(__file__).with_name("ranks_cache_killed.py")
+RANKS = 3
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def said(path: Path, rank: int) -> list[int]:
+    with suppress(FileNotFoundError, ValueError):
+        return [int(line) for line in Path(f"{path}.said.{rank}").read_text().splitlines()]
+    return []
+
+
+def killed(path: Path, nvm: Path, options: str, flushes: int) -> int:
+    """Kill all ranks after some flushes; the last flush that returned on some rank."""
+    job = threading.Thread(target=run_mpi, args=(RANKS, PROGRAM, path, nvm, options), kwargs={"check": False})
+    job.start()
+    end = time.monotonic() + 120
+    while min(len(said(path, rank)) for rank in range(RANKS)) < flushes + 1:
+        assert time.monotonic() < end
+        assert job.is_alive()
+        time.sleep(0.002)
+    time.sleep(random.random() * 0.02)
+    for rank in random.sample(range(RANKS), RANKS):
+        with suppress(ProcessLookupError):
+            os.kill(said(path, rank)[0], signal.SIGKILL)
+    job.join()
+    return max(said(path, rank)[-1] for rank in range(RANKS))
+
+
+def check(path: Path, promised: int | None) -> int:
+    """That a file is whole, and has what was promised; its records."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        with pnc_vol.File(path) as f:
+            count = f["r"].shape[0] if "r" in f else 0
+            for k in range(count):
+                for rank in range(RANKS):
+                    assert (f["r"][k, rank] == k + rank).all(), (k, rank)
+            if promised is not None:
+                assert count in (promised + 1, promised + 2)
+                assert set(f["g"][...].ravel().tolist()) <= {promised, promised + 1}
+                assert f.attrs["k"] in (promised, promised + 1)
+    return count
+
+
+@pytest.mark.parametrize("options", ["", ", flush=flush_onclose", ", threads=2, mode=coherent"])
+@pytest.mark.parametrize("flushes", [2, 11])
+def test_killed(tmp_path: Path, options: str, flushes: int) -> None:
+    path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
+    nvm.mkdir()
+    promised = killed(path, nvm, options, flushes)
+    check(path, None)
+    shutil.copytree(nvm, tmp_path / "kept")
+    report = pnc_vol.replay(path)
+    assert report.caches == RANKS
+    check(path, promised)
+    assert not list(nvm.iterdir())
+
+
+def test_a_node_that_is_gone_is_named(tmp_path: Path) -> None:
+    path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
+    nvm.mkdir()
+    killed(path, nvm, ", flush=flush_onclose", 3)
+    before = path.read_bytes()
+    for gone in nvm.glob("*/1.*"):
+        gone.unlink()
+    with pytest.raises(LogRefusedError, match="of 3 ranks the caches of ranks 1 are not there"):
+        pnc_vol.replay(path)
+    assert path.read_bytes() == before
+    assert pnc_vol.replay(path, partial=True).caches == RANKS - 1
