@@ -64,14 +64,6 @@ class Selection(NamedTuple):
         """Elements in all."""
         return math.prod(self.result_shape)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether these are all elements of the dataset, in order."""
-        if self.index is None and self.listed is None:
-            # With as many elements as the axis has, start and stride have no choice left.
-            return self.count == self.shape
-        return self.single_run() == (0, math.prod(self.shape))
-
     def single_run(self) -> tuple[int, int] | None:
         """The elements as one contiguous run.
 

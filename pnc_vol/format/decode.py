@@ -17,7 +17,7 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -337,9 +337,7 @@ class _Reader(Source):
                 self.bad_type(code, p, ("var", i, "type"))
             size *= elements
             if size > MAX_BYTES:
-                self.corrupt(
-                    p, ("var", i, "vsize"), size, f"should be {size}; no variable has more than {MAX_BYTES} bytes"
-                )
+                self.too_large(p, i, size)
             padded = (size + 3) & -4
             # Some writers leave the padding of a lone record variable out: harmless, so not worth a word.
             if vsize not in (padded, size) and not (small and vsize == 0xFFFFFFFF and padded > 0xFFFFFFFC):
@@ -353,6 +351,9 @@ class _Reader(Source):
         if len({var[0] for var in found}) != n:
             self.same_name(found, p, ("var",))
         return found
+
+    def too_large(self, p: int, var: int, size: int) -> NoReturn:
+        self.corrupt(p, ("var", var, "vsize"), size, f"should be {size}; no variable has more than {MAX_BYTES} bytes")
 
     def shape_and_attributes(
         self, p: int, var: int, dims: list[Dim]

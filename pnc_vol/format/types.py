@@ -13,9 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.convert import to_file
 from pnc_vol.format.model import Attr
-from pnc_vol.format.names import normalise
 
 __all__ = [
     "BYTE",
@@ -33,10 +31,8 @@ __all__ = [
     "NCType",
     "attr_values",
     "file_dtype",
-    "make_attr",
     "nc_type",
     "pad4",
-    "type_named",
 ]
 
 BYTE, CHAR, SHORT, INT, FLOAT, DOUBLE, UBYTE, USHORT, UINT, INT64, UINT64 = range(1, 12)
@@ -88,7 +84,6 @@ TYPES: dict[int, NCType] = {
 }
 """`NCType` by code."""
 
-_BY_NAME = {t.name: t for t in TYPES.values()}
 _BY_DTYPE = {(t.dtype.kind, t.size): t for t in TYPES.values()}
 
 
@@ -125,25 +120,6 @@ def nc_type(dtype: npt.DTypeLike) -> NCType:
     return found
 
 
-def type_named(name: str) -> NCType:
-    """Return the external type with a CDL name.
-
-    Raises
-    ------
-    DefinitionError
-        No such type.
-
-    Examples
-    --------
-    >>> type_named("ubyte").code
-    7
-    """
-    try:
-        return _BY_NAME[name]
-    except KeyError:
-        raise DefinitionError(f"NetCDF has no type {name!r}; it has {', '.join(_BY_NAME)}.") from None
-
-
 def file_dtype(code: int) -> np.dtype[Any]:
     """Return the big-endian numpy type of an NC type code (``S1`` for char)."""
     return TYPES[code].dtype
@@ -159,57 +135,10 @@ def attr_values(attr: Attr) -> npt.NDArray[Any] | bytes:
 
     Examples
     --------
-    >>> attr_values(make_attr("valid_range", np.array([0, 99], "i2")))
+    >>> attr_values(Attr("valid_range", SHORT, 2, bytes([0, 0, 0, 99])))
     array([ 0, 99], dtype=int16)
     """
     if attr.type == CHAR:
         return attr.data
     dtype = TYPES[attr.type].dtype
     return np.frombuffer(attr.data, dtype, attr.nelems).astype(dtype.newbyteorder("="))
-
-
-def make_attr(name: str, values: Any, type: int | None = None) -> Attr:
-    """Make an attribute from values.
-
-    Parameters
-    ----------
-    name : str
-        Stored in normalisation form C.
-    values : str, bytes, number, or array-like of numbers
-        Text becomes char, as UTF-8. Arrays are stored flat, in C order.
-    type : int, optional
-        NC type code; by default the one that holds the values' numpy type.
-
-    Raises
-    ------
-    DefinitionError
-        The values have no external type.
-    RangeError
-        A value does not fit `type`.
-
-    Examples
-    --------
-    >>> make_attr("units", "K")
-    Attr(name='units', type=2, nelems=1, data=b'K')
-    """
-    name = normalise(name)
-    if isinstance(values, str):
-        values = values.encode("utf-8", "surrogateescape")
-    if isinstance(values, (bytes, bytearray, memoryview)):
-        data = bytes(values)
-        if type not in (None, CHAR):
-            if len(data) % TYPES[type].size:
-                raise DefinitionError(
-                    f"Attribute {name!r}: {len(data)} bytes are not a whole number of {TYPES[type].name}s."
-                )
-            return Attr(name, type, len(data) // TYPES[type].size, data)
-        return Attr(name, CHAR, len(data), data)
-    array = np.asarray(values)
-    kind = nc_type(array.dtype) if type is None else TYPES[type]
-    if (kind.code == CHAR) != (array.dtype.kind == "S"):
-        raise DefinitionError(
-            f"Attribute {name!r}: text and numbers cannot be converted to each other ({array.dtype} to {kind.name})."
-        )
-    out = np.empty(array.size * kind.size, np.uint8)
-    to_file(array, kind.dtype, out, what=f"attribute {name!r}")
-    return Attr(name, kind.code, array.size, out.tobytes())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nc_values import make_attr, type_named
 
 from pnc_vol.errors import DefinitionError, NameExistsError, NeedBytes, RangeError, TruncatedHeaderError
 from pnc_vol.format.check import check
@@ -19,7 +20,7 @@ from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.names import check_name, is_legal_name, normalise
 from pnc_vol.format.placing import data_end, place
-from pnc_vol.format.types import CHAR, TYPES, attr_values, file_dtype, make_attr, nc_type, pad4, type_named
+from pnc_vol.format.types import CHAR, TYPES, attr_values, file_dtype, nc_type, pad4
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\x7f"), min_size=1, max_size=40)
 LEGAL = NAMES.map(normalise).filter(is_legal_name)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nc_values import type_named
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.decode import decode
@@ -30,7 +31,7 @@ from pnc_vol.format.placing import (
     strides,
     vsize,
 )
-from pnc_vol.format.types import TYPES, type_named
+from pnc_vol.format.types import TYPES
 
 SMALL = ("byte", "char", "short", "ubyte", "ushort")
 OLD_TYPES = (1, 2, 3, 4, 5, 6)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nc_values import make_attr, type_named
 
 from pnc_vol.format.check import check, short_data
 from pnc_vol.format.convert import from_file, to_file
@@ -17,7 +18,7 @@ from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.placing import Alignment, data_end, grow, moves, place, shape, strides
-from pnc_vol.format.types import CHAR, TYPES, attr_values, make_attr, type_named
+from pnc_vol.format.types import CHAR, TYPES, attr_values
 
 SMALL = ("byte", "char", "short", "ubyte", "ushort")
 SHARED = Path(__file__).parents[2].parent / "shared"
