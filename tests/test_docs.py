@@ -211,6 +211,19 @@ def test_all_errors_are_listed() -> None:
     assert set(errors.__all__) <= first_cells("reference/errors.md")
 
 
+def test_each_line_about_the_cache_names_its_test() -> None:
+    part = (
+        (DOCS / "explain/consistency.md").read_text().partition("### With a node-local cache")[2].partition("\n\n*")[0]
+    )
+    rows = [row.split("|")[-2] for row in part.splitlines() if row.startswith("| ")][1:]
+    told = "".join((ROOT / "tests" / name).read_text() for name in ("mpi/ranks_cache.py", "recovery/test_caches.py"))
+    assert len(rows) >= 8
+    for row in rows:
+        named = re.findall(r"`(\w+)`", row)
+        assert named
+        assert [name for name in named if f"def {name}(" not in told] == []
+
+
 def test_messages_that_the_docs_explain_are_there() -> None:
     """The first column of the table of troubles is what the sources say."""
     said = re.sub(r'"\s*f?"', "", "".join(path.read_text() for path in (ROOT / "pnc_vol").rglob("*.py")))

@@ -292,7 +292,9 @@ def replay_caches(
     partial: bool = False,
     any_file: bool = False,
 ) -> CarriedCaches:
-    """Carry the caches in some folders, which are kept, or those that ended jobs left of a file, and remove them.
+    """Carry the caches in some folders, or those that ended jobs left of a file.
+
+    Folders that are named are kept, and their logs marked as done; others are removed.
 
     Raises
     ------
@@ -301,7 +303,9 @@ def replay_caches(
     """
     system, flags = options.system, {"salvage": salvage, "partial": partial, "any_file": any_file}
     if names is not None:
-        return carry_caches(path, names, options=options, **flags)
+        report = carry_caches(path, names, options=options, **flags)
+        _mark_done(system, names)
+        return report
     found = find_caches(system, path, options)
     if found.alive and not found.gone:
         raise LogRefusedError(
@@ -311,6 +315,18 @@ def replay_caches(
     report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
     remove_caches(system, path, found.gone)
     return report
+
+
+def _mark_done(system: System, folders: Sequence[str]) -> None:
+    """Let logs tell of nothing any more: all that they told of is in the file."""
+    for folder in folders:
+        for name in system.listdir(folder):
+            if name.endswith(SUFFIX):
+                fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    system.ftruncate(fd, 0)
+                finally:
+                    system.close(fd)
 
 
 def is_cache_folder(system: System, name: str) -> bool:
