@@ -385,23 +385,12 @@ def hint_all(hints: str) -> None:
 
 
 def reach_children(folder: str) -> None:
-    """Let every Python that this process starts look for modules in a folder first.
-
-    Parameters
-    ----------
-    folder : str, absolute.
-    """
+    """Let every Python that this process starts look for modules in a folder (an absolute path) first."""
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join([folder, *(entry for entry in before if entry and entry != folder)])
 
 
 def launched(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether this process was started by ``mpiexec`` or its like, as one rank of several perhaps.
-
-    Parameters
-    ----------
-    environ : mapping, optional
-        The process's environment by default.
-    """
+    """Whether this process (or one with another `environ`) was started by ``mpiexec`` or its like."""
     environ = os.environ if environ is None else environ
     return any(name in environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"))
