@@ -92,8 +92,7 @@ def flush(
     session.counts["flushes"] += 1
     phases.end("agree")
     if not durable and (epochs.settled or not carried) and _nothing_to_do(session, flat, agreed):
-        end_flush(comm, disk.driver)
-        epochs.end(wrote=False, together=False)
+        _end(session, wrote=False)
         return
     flat = _accept(session, flat, agreed)
     target = defs.next_layout(flat, disk, closing=closing)
@@ -126,8 +125,7 @@ def flush(
         order_writes(comm, disk.driver)
         fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
         later.clear()
-    end_flush(comm, disk.driver)
-    epochs.end(wrote=held and bool(agreed.batches or agreed.drained), together=session.transport.last != "independent")
+    _end(session, wrote=held and bool(agreed.batches or agreed.drained))
     if not unsafe:
         posted.queue.after_flush()
     if closing and posted.queue.logged:
@@ -169,12 +167,15 @@ def _agreed(session: Session, operation: str) -> tuple[list[Batch], Flat, Agreem
             transport=transport_code(session.options),
             aggregators=session.options.aggrs_per_node,
         )
-    epochs = session.epochs
-    reports = [epochs.report(spans_of(batches, layout.maps) if epochs.holding and comm.size > 1 else NO_SPANS)]
+    epochs, reports = session.epochs, [b""]
+    holds = session.disk.driver.capabilities.holds_back
+    if holds:
+        reports = [epochs.report(spans_of(batches, layout.maps) if epochs.holding and comm.size > 1 else NO_SPANS)]
     if comm.size > 1:
         definitions = digest(flat.header)
         mine, reports = agree(comm, operation, mine, definitions, lambda: described(defs.tree, flat), reports[0])
-    epochs.heard(reports)
+    if holds:
+        epochs.heard(reports)
     return batches, flat, mine
 
 
@@ -292,7 +293,7 @@ def _carried(session: Session) -> list[RequestFailure]:
 def _order(session: Session, troubles: list[str], *, carried: bool) -> bool:
     """Let the data come before the header (collective); whether the header is to be held."""
     comm, disk, epochs = session.comm, session.disk, session.epochs
-    order_writes(comm, disk.driver, partial(fall_back, comm, disk.driver, troubles))
+    order_writes(comm, disk.driver, partial(fall_back, comm, disk.driver, troubles) if any(troubles) else None)
     if not epochs.holding:
         return False
     epochs.holding = not any(troubles)
@@ -335,10 +336,17 @@ def _write(
             failures += _carried(session)
         elif session.epochs.failed:
             failures += failures_of_held(session.epochs.take_unwritten(), session.defs.tree, layout.maps, comm.rank)
-    troubles = [disk.driver.trouble()]
+    troubles = [disk.driver.trouble() if session.epochs.holding else ""]
     if comm.size > 1:
         failures, lowest, troubles = share_failures(comm, failures, lowest, troubles[0])
     return done, failures, lowest, troubles
+
+
+def _end(session: Session, *, wrote: bool) -> None:
+    """The flush is complete (collective); `wrote`: some rank may hold data of it."""
+    end_flush(session.comm, session.disk.driver)
+    if session.epochs.holding:
+        session.epochs.end(wrote=wrote, together=session.transport.last != "independent")
 
 
 def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> None:

@@ -99,10 +99,10 @@ def write_header(
         _remember(disk, reason)
         disk.layout.note_unknown_bytes()
         raise
-    if not held:
-        epochs.wrote_header(encoded)
-    elif encoded is not old:
+    if held and encoded is not old:
         epochs.hold(encoded)
+    elif encoded is not old:
+        epochs.wrote_header(encoded)
     disk.begins_with(new, encoded)
     defs.flushed(new)
     if safe:
