@@ -100,7 +100,8 @@ class Plan:
             where = np.repeat(where, tables.counts, axis=0)
         if not np.array_equal(rows[:, 4], where[:, 1]):
             return None
-        offset, nbytes = place_many(*where.T, rows[:, 1], rows[:, 2])
+        begin, itemsize, inner, record_size = where.T
+        offset, nbytes = place_many(begin, itemsize, inner, record_size, rows[:, 1], rows[:, 2])
         extents = Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3]))
         return cls(last_wins(extents), len(rows), len(tables.uids), int(nbytes.sum()))
 
@@ -126,7 +127,8 @@ def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool
         counts = np.fromiter(map(len, tables), np.int64, len(tables))
     if affine:
         spread = np.repeat(table_of(cast("Sequence[Place]", maps)), counts if counts is not None else len(rows), axis=0)
-        offset, nbytes = place_many(*spread.T, rows[:, 1], rows[:, 2])
+        begin, itemsize, inner, record_size = spread.T
+        offset, nbytes = place_many(begin, itemsize, inner, record_size, rows[:, 1], rows[:, 2])
         return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), rows[:, 0]
     parts: list[Extents] = [_NOTHING]
     requests = [_NOTHING.offset]
