@@ -35,6 +35,7 @@ from pnc_vol.append_log.private_folders import (
     noted_folders,
     remove_folder,
 )
+from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.drivers.cache.cache_file import PREFIX, note_of
 from pnc_vol.drivers.cache.cache_log import CacheLog, Written, decode_cache_log
 from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES, checksum
@@ -184,6 +185,9 @@ def carry_caches(
         jobs.setdefault(os.path.basename(folder), []).extend(caches_in(system, folder))
     for caches in jobs.values():
         _refuse(system, path, caches, salvage=salvage, partial=partial, any_file=any_file)
+    if any(cache.log.header is not None for caches in jobs.values() for cache in caches):
+        # A header that was following when the job was killed; otherwise it would be put over a later one some day.
+        complete_journal(system, path, writable=True)
     for caches in jobs.values():
         last = min((cache.log.ended for cache in caches), default=0)
         wrong = [cache.wrong(last) for cache in caches]

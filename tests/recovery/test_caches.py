@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.disk.journal import content_of, journal_path
 from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES
 from pnc_vol.drivers.cache.local_store import DATA
 from pnc_vol.drivers.stack import open_stack
@@ -120,6 +121,20 @@ def leave(path: Path, nvm: Path) -> Path:
     driver.forget()  # type: ignore[attr-defined]
     (stem,) = nvm.glob(f"*/*{DATA}")
     return stem.with_suffix("")
+
+
+def test_a_header_that_was_being_replaced_is_completed_first(tmp_path: Path, nvm: Path) -> None:
+    """Its journal would otherwise be put over the header that the cache brings."""
+    path = tmp_path / "x"
+    stem = leave(path, nvm)
+    old, new = bytes(8), b"\1" * 4 + bytes(4)
+    Path(journal_path(str(path))).write_bytes(content_of(path.stat().st_ino, old, new))
+    os.truncate(path, 100)
+    with open(path, "r+b") as file:
+        file.write(new[:2])
+    carry_caches(str(path), [str(stem.parent)], options=resolve({}))
+    assert path.read_bytes()[:8] == b"\2" * 8
+    assert not os.path.exists(journal_path(str(path)))
 
 
 def test_what_no_flush_had_promised_is_not_carried(tmp_path: Path, nvm: Path) -> None:
