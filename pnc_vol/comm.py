@@ -50,10 +50,13 @@ class Comm:
 
     rank: int = 0
     size: int = 1
-    timeout: float | None = None
-    """Seconds to wait for the other ranks in one collective call."""
     mpi: Any = None
     """The mpi4py communicator, or None."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for the other ranks in one collective call; None: without end."""
+        return None
 
     def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
         """Give `payload` to all ranks and get theirs.
@@ -229,15 +232,6 @@ class MpiComm(Comm):
             raise self.on_all(unpack_error(bodies[failed[0]], failed, self.size)) from error
         self._met = None
         return bodies
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds to wait for the other ranks in one collective call."""
-        return self._calls.timeout
-
-    @timeout.setter
-    def timeout(self, seconds: float | None) -> None:
-        self._calls.timeout = seconds
 
     def observe(self, note: Callable[[str, float], None]) -> None:
         self._calls.note = note

@@ -276,6 +276,58 @@ def test_the_slurm_job(killed: bool, tmp_path: Path) -> None:
         assert data["x"][:].tolist() == [1, 1, 2, 2]
 
 
+def test_output_is_hidden_behind_the_computation(tmp_path: Path) -> None:
+    out = run("08_hidden_output.py", "results", cwd=tmp_path)
+    assert "without the cache:" in out
+    assert "the last file has 500000 values" in out
+    assert int(out.partition("computation: ")[2].partition("%")[0]) >= 20
+    assert_valid(tmp_path / "results" / "step0.nc")
+
+
+@needs_mpi
+def test_the_slurm_job_with_a_cache(tmp_path: Path) -> None:
+    local, bin_folder = tmp_path / "local", tmp_path / "bin"
+    for folder in (local, bin_folder, tmp_path / "results"):
+        folder.mkdir()
+    (bin_folder / "srun").write_text('#!/bin/bash\nshift\nexec $MPIEXEC -n 2 "$@"\n')
+    (bin_folder / "srun").chmod(0o755)
+    (tmp_path / "program.py").write_text(CHECKPOINTS)
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / "09_cache.slurm"), "results", "program.py", "results"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ
+        | {
+            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+            "MPIEXEC": str(find_mpiexec()),
+            "SLURM_TMPDIR": str(local),
+            "PYTHON": sys.executable,
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["enable", str(local)]
+    for step in range(2):
+        with pnc_vol.File(tmp_path / "results" / f"checkpoint{step}.nc") as f:
+            assert f["x"][:].tolist() == [step, step + 1]
+    assert not list(local.glob("**/*.cache"))
+
+
+CHECKPOINTS = """
+import sys
+import pnc_vol
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+for step in range(2):
+    with pnc_vol.File(f"{sys.argv[1]}/checkpoint{step}.nc", "w", comm=comm) as f:
+        f.create_dataset("x", (comm.size,), "i4")[comm.rank] = step + comm.rank
+        hints = f.hints
+if comm.rank == 0:
+    print(hints["e10_cache"], hints["e10_cache_path"])
+"""
+
+
 def test_a_layout_of_raw_files(tmp_path: Path) -> None:
     out = run("plugin_layout/pnc_vol_rawfiles.py", "raw.nc", cwd=tmp_path)
     assert "raw.nc.raw/x: [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]" in out

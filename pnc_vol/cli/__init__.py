@@ -15,6 +15,7 @@
 `run`           the verb: a script with pnc_vol in the place of h5py; ``children/`` for the processes it starts
 `plan`          the verb: what each flush of a script writes, with `dry_run`: on copies of the files
 `profile`       the verb: where the time of collective writes went, from timelines
+`jobs`          the verb: batch scripts of a study, and their results
 `demo`          the verb: an example from HDF5 to NetCDF and back
 `classic_file`  headers and values read straight from a classic file
 ==============  =================================================================================

@@ -25,6 +25,7 @@ VERBS = {
     "run": "Run a script with pnc_vol instead of h5py.",
     "plan": "Run a script, and print what each flush writes.",
     "profile": "Sum where the time of collective writes went, from timelines of ranks.",
+    "jobs": "Write batch scripts for a study with a benchmark, and collect the results.",
     "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
 }
 """Each verb has a module of its name, with its function `command`; the text is that of the overview."""
