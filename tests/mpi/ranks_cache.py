@@ -6,6 +6,7 @@ until they are asked (``flush_onclose``) stand for slow ones.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -18,6 +19,7 @@ import scenarios
 from mpi4py import MPI
 
 import pnc_vol as h5py
+from pnc_vol.testing.faults import HookedSystem
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -59,6 +61,26 @@ def raises(kind: type[BaseException], call: Callable[[], Any]) -> BaseException:
     except kind as error:
         return error
     raise AssertionError(f"{kind.__name__} was not raised")
+
+
+class Failing(HookedSystem):
+    """Writes to files whose path has `part` in it fail while `error` is set."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self.part, self.error = part, 0
+        self._fds: dict[int, str] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.error and name in ("pwrite", "pwritev", "fallocate", "copy_range"):
+            named = [self._fds.get(one, "") for one in args if isinstance(one, int)]
+            # `copy_range` writes to its last descriptor
+            if any(self.part in path for path in (named[-1:] if name == "copy_range" else named[:1])):
+                raise OSError(self.error, os.strerror(self.error))
+        made = super().call(name, args, kwargs)
+        if name == "open":
+            self._fds[made] = os.fspath(args[0])
+        return made
 
 
 # -------------------------------------------------------------------------------------- the table of consistency
@@ -266,6 +288,55 @@ def a_directory_that_one_rank_lacks_turns_the_cache_off(driver: str) -> None:
         assert seen_by_all(f.filename) == {"x": list(range(SIZE))}
 
 
+def a_device_that_is_full_on_one_rank_turns_the_cache_off(driver: str) -> None:
+    last = SIZE - 1
+    nvm = os.path.join(FOLDER, f"nvm{NODE}")
+    os.makedirs(nvm, exist_ok=True)
+    system = Failing("pnccache-")
+    with h5py.File(
+        name("full", driver), "w", comm=WORLD, driver=driver, system=system, hints={"e10_cache_path": nvm, **SLOW}
+    ) as f:
+        x = f.create_dataset("x", (SIZE, 100), "i4")
+        x[RANK] = RANK
+        f.flush()
+        assert f.hints["e10_cache"] == "enable"
+        system.error = errno.ENOSPC if last == RANK else 0
+        x[RANK, :50] = RANK + 10
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always")
+            f.flush()
+        told = [str(one.message) for one in shown if "No space left" in str(one.message)]
+        assert len(told) == (RANK == 0), told
+        assert f.hints["e10_cache"] == "disable"
+        found = seen_by_all(f.filename)["x"]
+        assert found == [[rank + 10] * 50 + [rank] * 50 for rank in range(SIZE)]
+        x[RANK] = -1
+    assert seen_by_all(name("full", driver)) == {"x": [[-1] * 100] * SIZE}
+
+
+def an_error_of_a_thread_is_raised_on_all_ranks(driver: str) -> None:
+    last = SIZE - 1
+    nvm = os.path.join(FOLDER, f"nvm{NODE}")
+    os.makedirs(nvm, exist_ok=True)
+    system = Failing(f"error-{driver}")
+    with h5py.File(
+        name("error", driver), "w", comm=WORLD, driver=driver, system=system, hints={"e10_cache_path": nvm, **SLOW}
+    ) as f:
+        x = f.create_dataset("x", (SIZE, 100), "i4")
+        f.sync()
+        x[RANK] = RANK
+        f.flush()
+        WORLD.Barrier()
+        system.error = errno.EIO if last == RANK else 0
+        error = raises(h5py.FlushError, f.sync)
+        (failure,) = error.errors
+        assert (failure.rank, failure.variable, failure.errno) == (last, "/x", errno.EIO)
+        assert f"nvm{last % NODES}" in failure.message
+        system.error = 0
+        f.sync()
+        assert seen_by_all(f.filename) == {"x": [[rank] * 100 for rank in range(SIZE)]}
+
+
 def a_bound_writes_through(driver: str) -> None:
     with opened("bound", driver, **SLOW, pnc_cache_in_flight="1000") as f:
         x = f.create_dataset("x", (SIZE, 1000), "i4")
@@ -316,6 +387,8 @@ SCENARIOS = [
     records_come_and_go,
     a_file_that_appears_at_the_close,
     a_directory_that_one_rank_lacks_turns_the_cache_off,
+    a_device_that_is_full_on_one_rank_turns_the_cache_off,
+    an_error_of_a_thread_is_raised_on_all_ranks,
     a_bound_writes_through,
     a_wrong_word_on_one_rank_is_an_error_on_all,
     data_that_stay_behind_are_named,
