@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
+from pnc_vol.bench.carriers import PnetCDF
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch, wait_asleep
-from pnc_vol.bench.serial import check
+from pnc_vol.bench.serial import check, load
 from pnc_vol.full_io import write_whole
 from pnc_vol.system import REAL, is_folder, temporary_directory
 from pnc_vol.testing.throttled import ThrottledSystem
@@ -80,11 +81,20 @@ class _Peer:
     def __init__(self, cases: _Cases, *, slow: bool = True, verify: bool = True, **options: Any) -> None:
         self.cases, self.slow, self.verify, self.options = cases, slow, verify, options
 
+    def write(self, path: str) -> Any:
+        """One file, from open to close; its session, which has the statistics of the cache."""
+        cases = self.cases
+        options: dict[str, Any] = {"system": cases.system} if self.slow and cases.system is not None else {}
+        with pnc_vol.File(path, "w", comm=cases.job.comm, hints_file=cases.guards, **{**options, **self.options}) as f:
+            made = {name: f.create_dataset(name, shape, dtype) for name, (shape, dtype) in cases.variables.items()}
+            for name, at, values in cases.parts:
+                if values.size:
+                    made[name][tuple(slice(a, a + n) for a, n in zip(at, values.shape, strict=True))] = values
+            return f.id.handle.session
+
     def run(self, delay: float) -> _Told:
         """All cycles, with a time of computing after each one."""
         cases, told = self.cases, _Told()
-        options: dict[str, Any] = {"system": cases.system} if self.slow and cases.system is not None else {}
-        options |= self.options
         folder = cases.slow if self.slow else cases.fast
         paths = [os.path.join(folder, f"cycle_{i}.nc") for i in range(cases.cycles)]
         for path in paths:
@@ -93,13 +103,9 @@ class _Peer:
         began = time.perf_counter()
         for path in paths:
             start = time.perf_counter()
-            f = pnc_vol.File(path, "w", comm=cases.job.comm, hints_file=cases.guards, **options)
-            made = {name: f.create_dataset(name, shape, dtype) for name, (shape, dtype) in cases.variables.items()}
-            for name, at, values in cases.parts:
-                if values.size:
-                    made[name][tuple(slice(a, a + n) for a, n in zip(at, values.shape, strict=True))] = values
-            told.sessions.append(f.id.handle.session)
-            f.close()
+            session = self.write(path)
+            if session is not None:
+                told.sessions.append(session)
             told.seen += time.perf_counter() - start
             time.sleep(delay)
         pnc_vol.finalize(cases.job.comm)
@@ -114,6 +120,19 @@ class _Peer:
         for path in paths:
             cases.job.clear(path)
         return told
+
+
+class _PnetcdfPeer(_Peer):
+    """PnetCDF's own log, by PnetCDF-Python; it writes to the file system itself."""
+
+    def write(self, path: str) -> Any:
+        cases = self.cases
+        carrier = PnetCDF(cases.job.comm, self.options["module"], self.options["hints"])
+        carrier.create(path, cases.variables)
+        for name, at, values in cases.parts:
+            carrier.put(name, at, values)
+        carrier.flush()
+        carrier.close()
 
 
 class _Cases:
@@ -153,6 +172,10 @@ class _Cases:
         cache = {"e10_cache": "enable", "e10_cache_path": self.fast, "e10_cache_threads": o.threads, **o.hints}
         wraps = f"trace(file={o.trace!r}) | cache | mpio" if o.trace else "cache | mpio"
         log = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": self.fast, **o.hints}
+        module = load("pnetcdf")
+        theirs: _Peer | str = module if isinstance(module, str) else _PnetcdfPeer(self, module=module, hints=log)
+        if o.bandwidth and not isinstance(theirs, str):
+            theirs = "it writes past the emulated file system; see --bandwidth 0"
         return {
             US: _Peer(self, driver=wraps, hints=cache),
             NO_CACHE: _Peer(self, driver="mpio", hints=o.hints),
@@ -160,6 +183,7 @@ class _Cases:
             NONE: _Peer(
                 self, driver="cache | mpio", hints={**cache, "e10_cache_flush_flag": "flush_none"}, verify=False
             ),
+            PNETCDF: theirs,
             LOCAL: _Peer(self, slow=False, driver="mpio", hints=o.hints),
         }  # fmt: skip
 

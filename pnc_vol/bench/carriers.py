@@ -26,7 +26,7 @@ from pnc_vol.bench.serial import load
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import REAL
 
-__all__ = ["Carrier", "carriers"]
+__all__ = ["Carrier", "PnetCDF", "carriers"]
 
 Array = npt.NDArray[Any]
 Variables = Mapping[str, tuple[tuple[int, ...], Any]]
@@ -292,13 +292,19 @@ class Posix(Carrier):
 class PnetCDF(Carrier):
     """PnetCDF-Python: requests are posted, `wait_all` completes them."""
 
-    def __init__(self, comm: Any, module: Any) -> None:
+    def __init__(self, comm: Any, module: Any, hints: Mapping[str, str] | None = None) -> None:
         super().__init__(comm)
         self._module = module
+        self._hints = hints
         self._kept: list[Array] = []
 
     def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
-        f = self._file = self._module.File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm)
+        options: dict[str, Any] = {}
+        if self._hints:
+            from mpi4py import MPI
+
+            options["info"] = MPI.Info.Create(self._hints)
+        f = self._file = self._module.File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm, **options)
         for key, value in attrs.items():
             f.put_att(key, value)
         dims: dict[int, str] = {}
