@@ -195,6 +195,9 @@ class HeldBytes:
         OSError
         """
         self.queue.cut(nbytes)
+        if self.locks is not None:
+            # Nobody carries these bytes any more, so nobody else would give their locks back.
+            self.locks.unlock(Ranges(np.array([nbytes]), np.array([1 << 62])))
         self._record(lambda store: store.cut(nbytes, self.queue.epoch))
 
     def end_epoch(self) -> None:

@@ -179,6 +179,17 @@ print(memory.min(), memory.max())
     driver.close()
 
 
+def test_a_cut_gives_back_the_locks_of_what_is_gone(tmp_path: Path) -> None:
+    driver, _ = opened(tmp_path, "mode=coherent, flush=flush_onclose")
+    driver.write(one_extent(0, 8), np.full(8, 5, np.uint8))
+    driver.resize(3)
+    driver.resize(6)
+    memory = np.ones(6, np.uint8)
+    assert driver.read(one_extent(0, 6), memory) == 6
+    assert memory.tobytes() == b"\5\5\5\0\0\0"
+    driver.close()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_can_neither_use_nor_harm_it(tmp_path: Path) -> None:
     driver, path = opened(tmp_path, "flush=flush_onclose")
