@@ -27,6 +27,7 @@ from pnc_vol.comm import Comm, ranks_text
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
+from pnc_vol.errors import SyncError
 from pnc_vol.file.held_ranges import HeldRanges, Spans
 from pnc_vol.format.encode import only_numrecs_differs
 
@@ -214,8 +215,13 @@ class Epochs:
         else:
             sync = location.sync_data if disk.lasting and disk.sync_error is None else None
             self._begun = epoch, encoded
-            with location.journalled(self._in_file, encoded, sync=sync):
-                self._driver.release(epoch)
+            try:
+                with location.journalled(self._in_file, encoded, sync=sync):
+                    self._driver.release(epoch)
+            except SyncError as error:
+                # The other ranks hear of it from rank 0 when they ask for durability.
+                disk.note_sync_error(error)
+                raise
             self._begun = None
         self._in_file = encoded
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.errors import FlushError, PncVolWarning
+from pnc_vol.errors import FlushError, PncVolWarning, SyncError
 from pnc_vol.system import System
 from pnc_vol.testing.faults import HookedSystem, Stopped, StopSystem
 
@@ -25,7 +25,7 @@ class Failing(HookedSystem):
 
     def __init__(self, below: Path) -> None:
         super().__init__()
-        self.below, self.error = str(below), 0
+        self.below, self.error, self.failing_syncs = str(below), 0, False
         self._fds: dict[int, str] = {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -34,6 +34,8 @@ class Failing(HookedSystem):
             fd = args[2] if name == "copy_range" and not isinstance(args[1], int) else args[name == "copy_range"]
             if self._fds.get(fd, "").startswith(self.below):
                 raise OSError(self.error, os.strerror(self.error))
+        if self.failing_syncs and name == "fdatasync":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         made = super().call(name, args, kwargs)
         if name == "open":
             self._fds[made] = os.fspath(args[0])
@@ -172,6 +174,27 @@ def test_a_header_that_cannot_follow_is_tried_again(tmp_path: Path, nvm: str) ->
         f.flush()
         assert in_file(path) == {"x": list(range(10))}
     assert [name for name in os.listdir(path.parent) if name != "x.nc"] == []
+
+
+def test_a_header_that_follows_is_as_safe_as_any_other(tmp_path: Path, nvm: str) -> None:
+    path = tmp_path / "x.nc"
+    system = Failing(path)
+    with opened(path, nvm, e10_cache_flush_flag="flush_onclose", system=system) as f:
+        f["x"] = np.arange(10)
+        f.flush(durable=True)
+        f.attrs["a"] = 1
+        f.flush()
+        f.id.check().disk.driver.drain()
+        system.failing_syncs = True
+        with pytest.raises(SyncError):
+            f.flush()
+        system.failing_syncs = False
+        with pytest.raises(SyncError, match="durability"):
+            f.flush(durable=True)
+        f.flush()
+    with pnc_vol.File(path) as f:
+        assert f.attrs["a"] == 1
+    assert [name for name in os.listdir(tmp_path) if name.endswith("pncj")] == []
 
 
 @pytest.mark.parametrize("flag", ["flush_immediate", "flush_onclose"])
