@@ -126,8 +126,11 @@ class _PnetcdfPeer(_Peer):
     """PnetCDF's own log, by PnetCDF-Python; it writes to the file system itself."""
 
     def write(self, path: str) -> Any:
+        from mpi4py import MPI
+
         cases = self.cases
-        carrier = PnetCDF(cases.job.comm, self.options["module"], self.options["hints"])
+        info = MPI.Info.Create(self.options["hints"])
+        carrier = PnetCDF(cases.job.comm, self.options["module"], info=info)
         carrier.create(path, cases.variables)
         for name, at, values in cases.parts:
             carrier.put(name, at, values)

@@ -292,19 +292,14 @@ class Posix(Carrier):
 class PnetCDF(Carrier):
     """PnetCDF-Python: requests are posted, `wait_all` completes them."""
 
-    def __init__(self, comm: Any, module: Any, hints: Mapping[str, str] | None = None) -> None:
+    def __init__(self, comm: Any, module: Any, **options: Any) -> None:
         super().__init__(comm)
         self._module = module
-        self._hints = hints
+        self._options = options
         self._kept: list[Array] = []
 
     def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
-        options: dict[str, Any] = {}
-        if self._hints:
-            from mpi4py import MPI
-
-            options["info"] = MPI.Info.Create(self._hints)
-        f = self._file = self._module.File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm, **options)
+        f = self._file = self._module.File(path, mode="w", format="NC_64BIT_DATA", comm=self.comm, **self._options)
         for key, value in attrs.items():
             f.put_att(key, value)
         dims: dict[int, str] = {}

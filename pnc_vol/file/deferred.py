@@ -31,6 +31,7 @@ from pnc_vol.file.session import Session
 
 __all__ = [
     "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "same_ranks", "timed",
+    "wanted",
 ]  # fmt: skip
 
 _held: dict[Session, Callable[[], None]] = {}
@@ -77,6 +78,12 @@ def timed(kind: str) -> Iterator[None]:
 def same_ranks(one: Comm, other: Comm) -> bool:
     """Whether two communicators have the same ranks, if this is so on each of them."""
     return one.size == other.size and one.rank == other.rank
+
+
+def wanted(session: Session) -> bool:
+    """Whether the close of an open file is to be deferred."""
+    named = session.options.deferred_close and session.writable and session.disk.location is not None
+    return named and not (session.closed or session.forked)
 
 
 def hold(session: Session, close: Callable[[], None]) -> None:

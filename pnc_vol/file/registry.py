@@ -158,12 +158,7 @@ class SessionRef:
                 session.disk.publish_at_flush()
                 session.flush()
             return
-        if (
-            session.options.deferred_close
-            and session.writable
-            and session.disk.location is not None
-            and not (session.closed or session.forked)
-        ):
+        if deferred.wanted(session):
             deferred.hold(session, self._close)
         else:
             self._close()
@@ -213,7 +208,7 @@ class OpenAttempt:
         self.path, self.real, self.mode = path, real, mode
         self.options, self.comm, self.target = options, comm, target
         self.look_after = look_after
-        self.token = self._new_token()
+        self.token = _new_token()
         self.key: tuple[int, int] | None = None
         self.joins = False
 
@@ -263,9 +258,9 @@ class OpenAttempt:
             return True
         if self.mode == "r" and not session.disk.driver.capabilities.holds_back:
             return False
+        ranks = session.comm.size
         raise self._refused(
-            f"has closed it on {session.comm.size} ranks, and the close is deferred; call pnc_vol.finalize() on all of "
-            "them first"
+            f"closed it on {ranks} ranks, and the close is deferred; call pnc_vol.finalize() on all first"
         )
 
     def _is_of(self, session: Session, target: Any) -> bool:
@@ -346,16 +341,12 @@ class OpenAttempt:
         assert session is not None
         if deferred.holds(session):
             # all ranks close it; then this attempt begins anew
-            self.token = self._new_token()
+            self.token = _new_token()
             return session
         self.joins = True
         if self.comm.rank == 0:
             self._warn(session)
         return session
-
-    @staticmethod
-    def _new_token() -> bytes:
-        return f"{os.getpid()}.{time.time_ns()}.{next(_numbers)}".encode()
 
     def _unheeded(self, session: Session) -> dict[str, Any]:
         """The options that are other than those in force."""
@@ -378,6 +369,10 @@ class OpenAttempt:
             warn_outside(
                 f"{self.path}: this process has it open; the options of the first opening stay in force, not {told}"
             )
+
+
+def _new_token() -> bytes:
+    return f"{os.getpid()}.{time.time_ns()}.{next(_numbers)}".encode()
 
 
 def wait_for(session: Session) -> None:

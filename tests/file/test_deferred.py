@@ -291,7 +291,7 @@ def test_ranks_close_together(tmp_path: Path) -> None:
         assert told["at the end"] == []
         assert told["times"] == everyone[0]["times"]
     assert everyone[1]["alone"] == [0, 1, 2]
-    assert "call pnc_vol.finalize() on all of them first" in everyone[0]["alone, writing"]
+    assert "call pnc_vol.finalize() on all first" in everyone[0]["alone, writing"]
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
