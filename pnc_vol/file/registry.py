@@ -258,10 +258,8 @@ class OpenAttempt:
             return True
         if self.mode == "r" and not session.disk.driver.capabilities.holds_back:
             return False
-        ranks = session.comm.size
-        raise self._refused(
-            f"closed it on {ranks} ranks, and the close is deferred; call pnc_vol.finalize() on all first"
-        )
+        what = f"closed it on {session.comm.size} ranks, and the close is deferred"
+        raise self._refused(f"{what}; call pnc_vol.finalize() on all first")
 
     def _is_of(self, session: Session, target: Any) -> bool:
         location = session.disk.location
