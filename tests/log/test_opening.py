@@ -477,25 +477,31 @@ def test_names_that_changed_hands_in_a_header_that_is_there_already(
     path = tmp_path / "x.nc"
     child = os.fork()
     if not child:
-        f = open_logged(path, logs)
-        f["a"], f["b"] = np.zeros(3), np.zeros(3)
-        f.flush()
-        f["a"][0], f["b"][0] = 1.0, 2.0
-        f["new"] = np.arange(4)
-        for old, new in (("a", "c"), ("b", "a"), ("c", "b"), ("new", "newer")):
-            f.move(old, new)
-        f["new"] = np.array([True, False])
-        f["a"][1], f["b"][1] = 20.0, 10.0
-        if not replays:
-            monkeypatch.setattr(LogStore, "settled", lambda self: os._exit(9))
+        try:
+            f = open_logged(path, logs)
+            f["a"], f["b"] = np.zeros(3), np.zeros(3)
             f.flush()
-        os._exit(9)
+            f["a"][0], f["b"][0] = 1.0, 2.0
+            f["new"] = np.arange(4)
+            for old, new in (("a", "c"), ("b", "a"), ("c", "b"), ("new", "newer")):
+                f.move(old, new)
+            f["new"] = np.array([True, False])
+            f["a"][1], f["b"][1] = 20.0, 10.0
+            if not replays:
+                monkeypatch.setattr(LogStore, "after_flush", lambda self: os._exit(9))
+                f.flush()
+            os._exit(9)
+        finally:
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 9 << 8
     for _ in range(replays):
         child = os.fork()
         if not child:
-            monkeypatch.setattr(LogSource, "mark_flushed", lambda self: os._exit(9))
-            pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs))
+            try:
+                monkeypatch.setattr(LogSource, "mark_flushed", lambda self: os._exit(9))
+                pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs))
+            finally:
+                os._exit(1)
         assert os.waitpid(child, 0)[1] == 9 << 8
     with pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs)) as f:
         assert {name: f[name][...].tolist() for name in f} == {
