@@ -250,7 +250,10 @@ def test_the_picture_of_the_rooms_is_that_of_the_imports() -> None:
 def test_what_the_coming_parts_touch_is_there() -> None:
     table = (ROOT / structure.PAGE).read_text().partition("## What the coming parts")[2].partition("## Figures")[0]
     touched = [
-        path for row in table.splitlines() if row.startswith("| ") for path in re.findall(r"`(pnc_vol/[^`]+)`", row)
+        path
+        for row in table.splitlines()
+        if row.startswith(("| ", "* "))
+        for path in re.findall(r"`(pnc_vol/[^`]+)`", row)
     ]
     assert len(touched) > 4
     assert [path for path in touched if not (ROOT / path).exists()] == []

@@ -1,7 +1,8 @@
 """The objects that users have: h5py's, over a session.
 
 ===================  ==============================================================================
-`file`               `File`; `arguments`: what it was given, checked; `opening`: a file opened; `hints`: of a hint file
+`file`               `File`; `completing`: its requests, flush, sync; `arguments`: what it was given, checked;
+                     `opening`: a file opened; `hints`: the hints in force and what set them
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
                      `copied_references`; `paths`: from a name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;

@@ -15,18 +15,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pnc_vol.api.group import Group
+from pnc_vol.api.completing import RequestsOfFile
 from pnc_vol.api.ids import FileID, ObjectID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
 from pnc_vol.errors import printable
-from pnc_vol.queue.request import Request
-
-if TYPE_CHECKING:
-    from pnc_vol.file.report import FlushPlan
 
 __all__ = ["File"]
 
@@ -34,7 +29,7 @@ _in_memory = itertools.count()
 
 
 @stands_for("file")
-class File(Group):
+class File(RequestsOfFile):
     """A NetCDF file, with h5py's interface.
 
     Parameters
@@ -50,11 +45,14 @@ class File(Group):
         such as ``"trace | posix"``.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks that share the file; opening, flushing and closing are then collective.
-    info, hints : mpi4py.MPI.Info or mapping, optional
+    info : mpi4py.MPI.Info or mapping, optional
         Hints, as PnetCDF has them.
+    hints : mapping, optional
+        More of them.
     **kwds
-        h5py's other keywords, which are checked and mostly have no effect. Options: ``format`` ("CDF-5", "CDF-2",
-        "CDF-1"), ``buffer_size``, ``publish``, ``durable``, ``ordered``, ...; see `pnc_vol.options.Options`.
+        h5py's other keywords, which are checked and mostly have no effect.
+        Options: ``format`` ("CDF-5", "CDF-2", "CDF-1"), ``buffer_size``, ``header_reserve``, ``var_align``,
+        ``publish``, ``on_overflow``, ``durable``, ``ordered``, ``strict``, ...; see `pnc_vol.options.Options`.
 
     Raises
     ------
@@ -110,10 +108,16 @@ class File(Group):
             super().__init__(FileID(name.handle, name.handle.session.defs.tree.root))
             return
         h5 = {
-            "libver": libver, "userblock_size": userblock_size, "swmr": swmr, "rdcc_w0": rdcc_w0,
-            "fs_strategy": fs_strategy, "locking": locking, "alignment_interval": alignment_interval,
-            "track_times": track_times, "track_order": track_order,
-        }  # fmt: skip
+            "libver": libver,
+            "userblock_size": userblock_size,
+            "swmr": swmr,
+            "rdcc_w0": rdcc_w0,
+            "fs_strategy": fs_strategy,
+            "locking": locking,
+            "alignment_interval": alignment_interval,
+            "track_times": track_times,
+            "track_order": track_order,
+        }
         opening = _opening(comm, keywords=kwds, hints=hints, info=info)
         handle = opening.open_handle(opening.Given(name, mode, driver, comm, info, hints, h5, kwds))
         session = handle.session
@@ -126,6 +130,8 @@ class File(Group):
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
         """A file that exists in memory only and is discarded when it is closed.
 
+        Parameters
+        ----------
         file_image : bytes-like, optional
             What it holds at first; copied. ``f.id.get_file_image()`` gives such bytes.
         **kwargs
@@ -228,127 +234,6 @@ class File(Group):
         variable, a keyword argument, or a line of a hint file.
         """
         return _opening().hints_in_force(self._check())  # type: ignore[no-any-return]
-
-    def statistics(self) -> dict[str, Any]:
-        """Counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as a dict."""
-        return self._check().statistics()
-
-    def plan(self) -> FlushPlan:
-        """What a flush would write for this rank now, going by its own requests; nothing is written.
-
-        Returns
-        -------
-        FlushPlan
-            requests, runs, extents, nbytes; and ``writes``, the plans that the flush would execute, which it prints.
-
-        Examples
-        --------
-        >>> with pnc_vol.File("plan.nc", "w") as f:
-        ...     x = f.create_dataset("x", (100, 8), "f8")
-        ...     for i in range(100):
-        ...         x[i] = i
-        ...     print(f.plan())
-        plan.nc: 100 requests, 100 runs -> 1 extents, 6400 bytes, 1 writes
-        100 runs of 1 variables, 6400 bytes -> 1 extents, 6400 bytes, shared
-          file         4264 .. 10664        from memory 0
-        """
-        # what opens files is loaded with the first file, not with the package
-        from pnc_vol.file.report import planned
-
-        session = self._check()
-        with session.lock:
-            return planned(session.defs, session.disk, session.posted)
-
-    @property
-    def requests(self) -> dict[int, Request]:
-        """The requests of this rank that are not done, by id."""
-        return self._check().posted.waiting
-
-    def wait_all(self, requests: Iterable[Request] | None = None) -> None:
-        """Complete requests.
-
-        requests : iterable of Request, optional
-            These, without any other rank. By default all that are pending, by a flush: then every rank calls it.
-
-        Examples
-        --------
-        >>> with pnc_vol.File("wait.nc", "w") as f:
-        ...     x = f.create_dataset("x", (3,), "f8")
-        ...     one, two = x.iput(0, 1.0), x.iput(1, 2.0)
-        ...     f.wait_all([one])
-        ...     f.wait_all()
-        ...     two.status, len(f.requests)
-        ('done', 0)
-        """
-        self._check().wait(None if requests is None else list(requests))
-
-    def cancel(self, requests: Iterable[Request] | Request | None = None) -> None:
-        """Discard requests of this rank that are not in the file yet; not collective.
-
-        After a `FlushError` this is the way to go on without the requests that failed. Reads see the file again. What
-        a full queue or an earlier flush wrote already stays, and so do definitions and shapes.
-
-        requests : iterable of Request, Request, optional
-            These alone. By default everything that is pending, ``ds[...] = x`` included, which has no `Request`.
-
-        Raises
-        ------
-        ValueError
-            One of the requests is done, or was posted to another file; none is dropped then.
-
-        Examples
-        --------
-        >>> with pnc_vol.File("cancel.nc", "w") as f:
-        ...     x = f.create_dataset("x", data=[1, 2, 3])
-        ...     f.flush()
-        ...     x[:] = 0
-        ...     f.cancel()
-        ...     x[:].tolist()
-        [1, 2, 3]
-        """
-        self._check().cancel([requests] if isinstance(requests, Request) else requests)
-
-    def flush(self, durable: bool | None = None) -> None:
-        """Put all that was posted, and all definitions, into the file; collective with several ranks.
-
-        durable : bool, optional
-            Return when everything is on stable storage; by default as the option `durable` says.
-
-        Raises
-        ------
-        FlushError
-            Requests failed; they stay pending, all others are done, and flush may be called again.
-        RankError
-            Another rank failed, or ranks differ in what they defined.
-
-        Examples
-        --------
-        >>> with pnc_vol.File("flush.nc", "w") as f:
-        ...     f["x"] = [1, 2, 3]
-        ...     f.flush()
-        ...     f.statistics()["last_flush"]["nbytes"]
-        24
-        """
-        self._check().flush(durable=durable)
-
-    def sync(self) -> None:
-        """Flush, and return when the data are in the file itself, not in node-local caches; collective as `flush`.
-
-        Raises
-        ------
-        FlushError, RankError
-            As `flush`. What a cache holds is not lost, and `sync` may be called again.
-
-        Examples
-        --------
-        >>> with pnc_vol.File("sync.nc", "w", hints={"e10_cache_path": "."}) as f:
-        ...     f["x"] = [1, 2, 3]
-        ...     f.sync()
-        ...     with open("sync.nc", "rb") as disk, pnc_vol.File(disk) as other:
-        ...         other["x"][:].tolist()
-        [1, 2, 3]
-        """
-        self._check().flush(what="sync", carried=True)
 
     def close(self) -> None:
         """Flush and close (collective with several ranks); every object of the file is false from then on.

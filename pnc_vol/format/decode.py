@@ -94,9 +94,8 @@ def decode(
     >>> decode(b"CDF\\x01" + bytes(28), file_size=32).header
     Header(version=1, numrecs=0, dims=(), attrs=(), vars=())
     """
-    order, longest = tolerant_order, max_name
     parsed, found = examine(
-        data, file_size=file_size, max_header_bytes=max_header_bytes, tolerant_order=order, max_name=longest
+        data, file_size=file_size, max_header_bytes=max_header_bytes, tolerant_order=tolerant_order, max_name=max_name
     )
     for finding in found:
         if finding.severity == "error":

@@ -17,7 +17,7 @@ Source: PnetCDF, README.burst_buffering.md, its older form, and behaviour of its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
 from typing import NamedTuple, NoReturn
@@ -178,6 +178,7 @@ def _readings(meta: Bytes, order: str, flag: bytes, version: int, refused: list[
     old = flag == bytes(4) if big else flag in (b"\0\0\0\1", b"\1\0\0\0")
     if not new and not (old and version == 0):
         _refuse(16, "big_endian", flag, f"contradicts num_ranks, which is {'big' if big else 'little'}-endian")
+    ways: list[Callable[[Bytes, str, int], Iterator[_Reading]]]
     if new:
         ways = [_documented] if version == 1 else [*_C_LIBRARY, _first_release, _documented]
     else:

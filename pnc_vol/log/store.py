@@ -197,7 +197,7 @@ class LogStore(Store):
             backlog.post_runs(uid, request, found, at, known.itemsize)
         return True
 
-    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+    def put_run(self, node: DatasetNode, request: int, values: Any, start: int) -> bool:
         # As `put`, in the same order, for one run of whole rows of numbers: half of its time, which most posts are
         # worth. What does not fit, is new, or fails, is left to `put`, with the ends of the files where they were.
         uid = node.uid

@@ -88,11 +88,10 @@ class _Reader:
         if marker and marker.get("version") != 1:
             self.findings.append(f"its marker has version {shown(marker.get('version'))}; this library knows version 1")
         self._read_groups(marker.get("groups", []))
-        if "layout" in marker:
-            if isinstance(marker["layout"], str):
-                tree.layout = marker["layout"]
-            else:
-                self.findings.append(f"the file: layout is {shown(marker['layout'])}, not a name; it is ignored")
+        tree.layout = marker.get("layout", "")
+        if not isinstance(tree.layout, str):
+            self.findings.append(f"the file: layout is {shown(tree.layout)}, not a name; it is ignored")
+            tree.layout = ""
         visible = self._read_variables()
         if self.composites or self.loose:
             for left in assemble(self.composites, self.loose, self.findings):
@@ -195,13 +194,10 @@ class _Reader:
         """Add a dataset for `var` to the tree; return the dimensions of its axes."""
         name, dims, attrs, code, _ = var
         tree = self.tree
-        marker: Marker = NO_MARKERS
-        fill = None
         special = self._is_special(attrs)
-        key: Any = (code, dims)
-        if special:
-            marker = self._marker_of(f"variable {shown(name)}", attrs)
-            key = _plan_key(var, marker)
+        marker = self._marker_of(f"variable {shown(name)}", attrs) if special else NO_MARKERS
+        key: Any = _plan_key(var, marker) if special else (code, dims)
+        fill = None
         plan = self.plans.get(key)
         if plan is None:
             plan = self.plans[key] = self._plan(var, marker)

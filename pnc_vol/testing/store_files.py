@@ -59,7 +59,7 @@ POSTS: dict[str, tuple[Any, Callable[[Any, Any, Any], Any]]] = {
 
 def queue_of(file: pnc_vol.File) -> Queue:
     """The queue of a file that is open."""
-    queue: Queue = file.id.handle.session.posted.queue  # type: ignore[attr-defined]
+    queue: Queue = file.id.handle.session.posted.queue
     return queue
 
 

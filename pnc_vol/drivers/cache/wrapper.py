@@ -160,7 +160,7 @@ class CacheDriver(Wrapper):
         self._check()
         # First what waits: what is carried meanwhile is in the file then.
         with self._queue.reading() as (ranges, held):
-            reach = max((0, *ranges.end[-1:].tolist(), *(one.end for one in held)))
+            reach: int = max((0, *ranges.end[-1:].tolist(), *(one.end for one in held)))
             return max(reach, self.inner.size())
 
     def grow(self, nbytes: int) -> None:
