@@ -50,26 +50,38 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# Files that take long, in seconds of one core: those that begin last must be short, or a worker waits for the other.
+# Files that take long, in seconds of a run of two workers on a busy machine: those that begin last must be short, or
+# a worker waits for the other.
 LONG = {
-    "tests/mpi/test_burst.py": 110,
-    "tests/file/test_faults.py": 80,
-    "tests/mpi/test_identity.py": 75,
-    "tests/parity/h5py_suite/test_suite.py": 60,
-    "tests/testing/test_crash.py": 55,
-    "tests/recovery/test_kills.py": 45,
-    "tests/bench/test_ranks.py": 55,
-    "tests/mpi/test_faults.py": 50,
-    "tests/mpi/test_steps.py": 45,
-    "tests/mpi/test_logs.py": 40,
+    "tests/parity/h5py_suite/test_suite.py": 95,
+    "tests/file/test_faults.py": 90,
+    "tests/testing/test_crash.py": 85,
+    "tests/mpi/test_identity.py": 80,
+    "tests/mpi/test_burst.py": 75,
+    "tests/queue/test_budget.py": 70,
+    "tests/test_examples.py": 70,
+    "tests/mpi/test_faults.py": 55,
+    "tests/recovery/test_kills.py": 55,
+    "tests/log/test_faults.py": 50,
+    "tests/test_docs.py": 40,
+    "tests/drivers/cache/test_wrapper.py": 40,
     "tests/file/test_processes.py": 40,
-    "tests/mpi/test_cache.py": 40,
-    "tests/bench/test_serial.py": 35,
-    "tests/mpi/test_semantics.py": 30,
-    "tests/cli/test_verbs.py": 27,
-    "tests/log/test_faults.py": 24,
-    "tests/disk/test_locking.py": 22,
-    "tests/recovery/test_replay.py": 18,
+    "tests/bench/test_ranks.py": 35,
+    "tests/bench/test_serial.py": 30,
+    "tests/test_layers.py": 30,
+    "tests/file/test_forgotten.py": 30,
+    "tests/drivers/cache/test_faults.py": 30,
+    "tests/parity/test_model.py": 25,
+    "tests/file/reads/test_contiguous.py": 25,
+    "tests/file/test_relocation.py": 25,
+    "tests/extents/test_merge.py": 25,
+    "tests/cli/test_dump.py": 25,
+    "tests/recovery/test_caches.py": 25,
+    "tests/log/test_program_order.py": 25,
+    "tests/mpi/test_cache.py": 20,
+    "tests/mpi/test_logs.py": 20,
+    "tests/mpi/test_steps.py": 20,
+    "tests/cli/test_verbs.py": 20,
 }
 
 
