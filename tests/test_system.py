@@ -282,6 +282,7 @@ def test_all_calls_are_listed() -> None:
 PURE_OS = {
     "fspath", "fsencode", "fsdecode", "PathLike", "strerror", "sep", "linesep", "pathsep", "name", "cpu_count",
     "getpid", "geteuid", "uname", "urandom", "getloadavg", "major",
+    "fork", "waitpid", "WEXITSTATUS", "_exit",
     "sched_getaffinity", "register_at_fork", "stat_result", "SEEK_SET", "SEEK_CUR", "SEEK_END",
 }  # fmt: skip
 PURE_OS_PATH = {
@@ -305,7 +306,7 @@ PATHLIB_METHODS = {
 #: Names of modules in `FILE_MODULES` that may be imported whole, as long as nothing else is taken from them.
 PURE_PARTS = {
     "shutil": {"which", "get_terminal_size"},
-    "fcntl": {"F_OFD_SETLK", "F_OFD_GETLK", "F_WRLCK", "F_UNLCK"},
+    "fcntl": {"F_OFD_SETLK", "F_OFD_GETLK", "F_SETLK", "F_SETLKW", "F_RDLCK", "F_WRLCK", "F_UNLCK"},
 }
 #: What starts other programs passes the environment on, and looks for them on PATH.
 STARTS_PROGRAMS = {"testing/mpi.py"}

@@ -28,7 +28,7 @@ import typer
 from pnc_vol.cli.show import expected, fail, safe
 from pnc_vol.errors import did_you_mean
 from pnc_vol.full_io import read_whole, write_whole
-from pnc_vol.system import REAL, exists
+from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["Job", "Study", "command", "jobs_of", "script"]
 
@@ -228,7 +228,7 @@ def command(
 
     Exit code: 0; 1 if jobs have no result yet.
     """
-    if os.path.isdir(source):
+    if is_folder(REAL, source):
         _collect(source, csv, plot)
         return
     with expected(source):

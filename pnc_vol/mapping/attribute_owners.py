@@ -131,9 +131,10 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
     """
     met: dict[int, list[str]] = {id(tree.root): []}
     for node in tree.datasets.values():
-        if node.owner is not None or node.parent is None:
-            continue
         group, new = node.parent, []
+        # a part of another dataset names no group; asked of the parent, which is what `node.owner` does by a call
+        if group is None or type(group) is DatasetNode:
+            continue
         while id(group) not in met:
             new.append(group)
             assert group.parent is not None

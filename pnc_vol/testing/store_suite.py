@@ -28,6 +28,7 @@ from pnc_vol.errors import PncVolError, RangeError
 from pnc_vol.queue import stores
 from pnc_vol.queue.batches import posted
 from pnc_vol.queue.rows import Listed
+from pnc_vol.system import REAL
 from pnc_vol.testing.store_files import (
     LENGTH,
     POSTS,
@@ -379,9 +380,8 @@ class StoreSuite(StoreFiles):
         assert queue.empty
         with self.open() as f:
             self.check(f, arrays)
-        assert os.listdir(os.path.dirname(self.path)) == [os.path.basename(self.path)], (
-            "nothing is left beside the file"
-        )
+        beside = REAL.listdir(os.path.dirname(self.path))
+        assert beside == [os.path.basename(self.path)], "nothing is left beside the file"
 
     def test_a_file_that_is_abandoned_keeps_what_was_flushed(self) -> None:
         f = self.open("w")

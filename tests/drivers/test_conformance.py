@@ -139,9 +139,11 @@ def test_trace_counts_and_draws(tmp_path: object) -> None:
     driver.close()
     with open(target) as file:
         drawn = json.load(file)
-    names = [event["name"] for event in drawn["traceEvents"]]
-    assert names == ["write", "write", "close"]
-    first, second, _ = (event["args"] for event in drawn["traceEvents"])
+    told = {event["name"] for event in drawn["traceEvents"] if event["ph"] == "M"}
+    assert told == {"process_name", "thread_name"}
+    done = [event for event in drawn["traceEvents"] if event["ph"] != "M"]
+    assert [event["name"] for event in done] == ["write", "write", "close"]
+    first, second, _ = (event["args"] for event in done)
     assert (first["first"], first["last"], first["extents"], first["nbytes"]) == (3, 9, 2, 3)
     assert second["error"].startswith("ValueError")
     assert drawn["otherData"]["stack"] == f"trace(file={target}) | memory"
