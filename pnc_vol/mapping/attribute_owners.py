@@ -131,10 +131,10 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
     """
     met: dict[int, list[str]] = {id(tree.root): []}
     for node in tree.datasets.values():
-        group, new = node.parent, []
-        # a part of another dataset names no group; asked of the parent, which is what `node.owner` does by a call
-        if group is None or type(group) is DatasetNode:
+        # a part of another dataset names no group: its parent is that dataset (`node.owner`, without a call for each)
+        if type(node.parent) is not GroupNode:
             continue
+        group, new = node.parent, []
         while id(group) not in met:
             new.append(group)
             assert group.parent is not None
