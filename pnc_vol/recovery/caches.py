@@ -358,7 +358,8 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
         return
     found = find_caches(system, path, options)
     if found.closed:
-        warn_outside(f"{path}: caches of this file are not read: {'; '.join}")
+        closed = "; ".join(f"{folder}: {why}" for folder, why in found.closed.items())
+        warn_outside(f"{path}: caches of this file are not read: {closed}")
     left = [folder for folder in found.gone if any(cache.log.header is not None for cache in caches_in(system, folder))]
     if writable:
         remove_caches(system, path, [folder for folder in found.gone if folder not in left])

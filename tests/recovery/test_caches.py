@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,13 +15,14 @@ import pytest
 
 import pnc_vol
 from pnc_vol.disk.journal import content_of, journal_path
+from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES
 from pnc_vol.drivers.cache.local_store import DATA
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.extents.model import one_extent
 from pnc_vol.options import resolve
-from pnc_vol.recovery.caches import cache_text, carry_caches
+from pnc_vol.recovery.caches import cache_text, carry_caches, look_after_caches
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import Stopped, StopSystem
 
@@ -117,8 +119,7 @@ def leave(path: Path, nvm: Path) -> Path:
     driver.write(one_extent(0, 8), np.full(8, 2, np.uint8))
     driver.end_flush()
     driver.write(one_extent(92, 8), np.full(8, 3, np.uint8))
-    driver._bytes.forget()  # type: ignore[attr-defined]
-    driver.forget()  # type: ignore[attr-defined]
+    abandoned(driver)
     (stem,) = nvm.glob(f"*/*{DATA}")
     return stem.with_suffix("")
 
@@ -142,6 +143,50 @@ def test_what_no_flush_had_promised_is_not_carried(tmp_path: Path, nvm: Path) ->
     done = carry_caches(str(tmp_path / "x"), [str(stem.parent)], options=resolve({}))
     assert (tmp_path / "x").read_bytes() == b"\2" * 8 + bytes(42) + b"\1" * 40 + bytes(10)
     assert (done.caches, done.nbytes, done.headers, done.epoch, done.dropped) == (1, 40, 1, 1, 8)
+
+
+def abandoned(driver: Driver) -> None:
+    """The process is killed."""
+    driver._bytes.forget()  # type: ignore[attr-defined]
+    driver.forget()  # type: ignore[attr-defined]
+
+
+def test_what_was_held_is_cut_with_the_file(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"")
+    driver = open_stack(f"cache(path='{nvm}') | posix", str(path))
+    driver.order()
+    driver.write(one_extent(0, 30), np.full(30, 1, np.uint8))
+    driver.grow(1000)
+    driver.end_flush()
+    driver.resize(20)
+    abandoned(driver)
+    carry_caches(str(path), list(map(str, nvm.iterdir())), options=resolve({}))
+    assert path.read_bytes() == b"\1" * 20
+
+
+def test_a_released_header_is_not_put_over_newer_data(tmp_path: Path, nvm: Path) -> None:
+    """The log says of an epoch that it is released only when a later one is."""
+    path = tmp_path / "x"
+    path.write_bytes(b"")
+    driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path))
+    driver.order()
+    driver.write(one_extent(0, 30), np.full(30, 1, np.uint8))
+    driver.end_flush()
+    driver.release(1)
+    driver.write(one_extent(10, 30), np.full(30, 2, np.uint8))
+    driver.end_flush()
+    abandoned(driver)
+    carry_caches(str(path), list(map(str, nvm.iterdir())), options=resolve({}))
+    assert path.read_bytes() == b"\1" * 10 + b"\2" * 30
+
+
+def test_a_folder_that_is_not_looked_into_is_named(tmp_path: Path, nvm: Path) -> None:
+    stem = leave(tmp_path / "x", nvm)
+    stem.parent.chmod(0o770)
+    options = resolve({"hints": {"e10_cache_path": str(nvm)}})
+    with pytest.warns(PncVolWarning, match=f"not read: {re.escape(str(stem.parent))}: others may write to it"):
+        look_after_caches(str(tmp_path / "x"), options, writable=True, replaced=False)
 
 
 @pytest.mark.parametrize("suffix", [DATA, SUFFIX, TABLES])

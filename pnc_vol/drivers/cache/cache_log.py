@@ -7,7 +7,8 @@ Rules
 1. The valid prefix of the records counts; a kill tears at most the end.
 2. A byte has what the last ``write`` of it put there. It is missing in the global file unless a later ``through``,
    ``cut`` or ``synced`` says otherwise.
-3. A write can be checked as long as no later one changed a byte of it. The rest is counted, not checked.
+3. What is held is cut with the file. What was written over was in the global file by then: else it would be held, too.
+4. A write can be checked as long as no later one changed a byte of it. The rest is counted, not checked.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import numpy.typing as npt
 
 from pnc_vol.append_log.records import RecordHeader, decode_records
 from pnc_vol.drivers.cache import extent_log
+from pnc_vol.drivers.cache.queues import Held
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Extents, before
 
-__all__ = ["CacheLog", "HeldHeader", "Written", "decode_cache_log"]
+__all__ = ["CacheLog", "Written", "decode_cache_log"]
 
 
 class Written(NamedTuple):
@@ -41,21 +43,6 @@ class Written(NamedTuple):
     checksum: int
 
 
-class HeldHeader(NamedTuple):
-    """What was held for an epoch.
-
-    epoch : int
-    extents : Extents
-    data : uint8[...]
-    reach : int, bytes that the file has at least.
-    """
-
-    epoch: int
-    extents: Extents
-    data: npt.NDArray[np.uint8]
-    reach: int
-
-
 class CacheLog(NamedTuple):
     """A decoded log.
 
@@ -64,7 +51,7 @@ class CacheLog(NamedTuple):
     missing : dict of int to Ranges, by epoch: what the global file may lack.
     writes : list of Written, those that can be checked.
     unchecked : int, bytes of `missing` that cannot.
-    held : list of HeldHeader, oldest first, not known to be in the global file.
+    held : list of Held, oldest first, not known to be in the global file.
     torn_bytes : int
     damage : str, what no kill explains; "" if nothing.
     """
@@ -75,7 +62,7 @@ class CacheLog(NamedTuple):
     missing: dict[int, Ranges]
     writes: list[Written]
     unchecked: int
-    held: list[HeldHeader]
+    held: list[Held]
     torn_bytes: int
     damage: str
 
@@ -132,13 +119,15 @@ class _State:
         self.ended = self.released = 0
         self.missing: dict[int, Ranges] = {}
         self.writes: list[Written] = []
-        self.held: list[HeldHeader] = []
+        self.held: list[Held] = []
 
     def take(self, record: np.void) -> None:
         """Go on with the next record."""
         kind, epoch, nbytes = (int(record[name]) for name in ("kind", "epoch", "nbytes"))
         extents, data = self._table(record)
         ranges = ranges_of(extents.offset, extents.length)
+        if kind in (extent_log.WRITE, extent_log.THROUGH):
+            self.held = [one for one in self.held if not one.covers(ranges)]
         if kind == extent_log.WRITE:
             # What an earlier epoch wants of these bytes it wants still, whether this epoch ends or not.
             self._forget(lambda old: old, ranges)
@@ -146,15 +135,15 @@ class _State:
             self.writes.append(Written(epoch, extents, int(record["checksum"])))
         elif kind == extent_log.THROUGH:
             self._forget(lambda old: old.minus(ranges), ranges)
-            self.held = [one for one in self.held if not ranges_of(*one.extents[:2]).touches(ranges)]
         elif kind == extent_log.CUT:
             self._forget(lambda old: old.below(nbytes), Ranges(np.array([nbytes]), np.array([1 << 62])))
+            self.held = [one.below(nbytes) for one in self.held]
         elif kind == extent_log.HEADER:
             if extent_log.checksum(data) != int(record["checksum"]):
                 raise LogError("the bytes of a held header have a wrong checksum", field="checksum")
-            self.held.append(HeldHeader(epoch, extents, data, 0))
+            self.held.append(Held(epoch, extents, data))
         elif kind == extent_log.GROW:
-            self.held.append(HeldHeader(epoch, extents, data, nbytes))
+            self.held.append(Held(epoch, extents, data, nbytes))
         elif kind == extent_log.EPOCH:
             self.ended = max(self.ended, epoch)
         elif kind == extent_log.SYNCED:

@@ -33,7 +33,7 @@ from pnc_vol.drivers.cache.local_store import DATA, LocalStore
 from pnc_vol.drivers.cache.locks import RangeLocks
 from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
 from pnc_vol.drivers.cache.queues import Held, Lost
-from pnc_vol.drivers.cache.ranges import Ranges, ranges_of
+from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.drivers.cache.sync_threads import SyncThreads
 from pnc_vol.drivers.cache.watch import Watch
 from pnc_vol.extents.model import Extents, before
@@ -231,10 +231,7 @@ class HeldBytes:
         """Hold nothing new from now on, and bring what waits to the global file; what could not be brought."""
         with self.writing:
             self.off, self.reason = True, self.reason or reason
-            with self.watch.phase("non-hidden sync"):
-                lost = self.queue.drain()
-                if not lost:
-                    self.queue.release_alone()
+            lost = self.bring(headers=True)
             if not lost and self.store is not None:
                 with suppress(OSError):
                     self.store.log.finish()
@@ -243,13 +240,35 @@ class HeldBytes:
                     store.close(keep=False)
         return lost
 
-    def error_of(self, lost: Lost) -> OSError:
-        """The error of a thread, with all that helps."""
+    def bring(self, *, headers: bool) -> list[Lost]:
+        """Bring what waits to the global file; what could not be brought.
+
+        Parameters
+        ----------
+        headers : bool
+            Then also what is held, if no other rank has data.
+        """
+        with self.watch.phase("non-hidden sync"):
+            lost = self.queue.drain()
+            if headers and not lost:
+                try:
+                    self.queue.release_alone()
+                except OSError as error:
+                    return [Lost(EMPTY, error)]
+            return lost
+
+    def error_of(self, lost: Lost, *, closing: bool = False) -> OSError:
+        """The error of a thread, or of a header, with all that helps; `closing`: nothing tries again."""
         ranges, error = lost
         where = f"bytes {ranges.start[0]} to {ranges.end[-1]}" if ranges.start.size else "the header"
-        kept = f"the cache file {self.store.file.path}" if self.store is not None else "memory"
-        text = f"{where} could not be synchronised: {error.strerror or error}; the data stay in {kept}, "
-        made = type(error)(error.errno or errno.EIO, text + "and the next flush tries again", self.inner.path)
+        if self.store is not None and (ranges.start.size or not self.reason):
+            kept = f"the data stay in the cache file {self.store.file.path}"
+            then = "'pnc-vol replay' brings them to the file" if closing else "the next flush tries again"
+        else:
+            # After trouble the log may have ended, and does not tell of headers.
+            kept, then = "the data are in memory", "are lost" if closing else "the next flush tries again"
+        text = f"{where} could not be synchronised: {error.strerror or error}; {kept}, and {then}"
+        made = type(error)(error.errno or errno.EIO, text, self.inner.path)
         made.__cause__ = error
         return made
 

@@ -89,6 +89,11 @@ class Held(NamedTuple):
         """Whether it has a byte of these ranges."""
         return ranges_of(self.extents.offset, self.extents.length).touches(ranges)
 
+    def below(self, nbytes: int) -> Held:
+        """What is left of it in a file that is cut."""
+        length = np.clip(nbytes - self.extents.offset, 0, self.extents.length)
+        return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
+
 
 class Lost(NamedTuple):
     """Ranges that could not be carried, and why; without ranges what is held could not be written."""
@@ -302,9 +307,3 @@ class Queues:
             request.leave(what(request.left))
             self._settle(request)
         self._union = None
-
-    def cut_held(self, nbytes: int) -> None:
-        """Nothing that is held lies behind a byte."""
-        for i, held in enumerate(self.held):
-            length = np.clip(nbytes - held.extents.offset, 0, held.extents.length)
-            self.held[i] = held._replace(extents=held.extents._replace(length=length), reach=min(held.reach, nbytes))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -233,9 +234,15 @@ class SyncThreads:
         """Forget what lies behind a byte, when no thread is at it."""
         with self._changed:
             busy = self._queues.busy
-            self._await(lambda: not any(part.end.size and part.end[-1] > nbytes for _, part in busy.values()))
+            # What is held may reach behind it, too.
+            self._await(
+                lambda: (
+                    HEADERS not in busy
+                    and not any(part.end.size and part.end[-1] > nbytes for _, part in busy.values())
+                )
+            )
             self._queues.leave(lambda waiting: waiting.below(nbytes))
-            self._queues.cut_held(nbytes)
+            self._queues.held = deque(held.below(nbytes) for held in self._queues.held)
 
     def told(self) -> list[Lost]:
         """What was lost since this was asked last; the threads try again when the epoch ends."""

@@ -203,18 +203,14 @@ class CacheDriver(Wrapper):
         return True
 
     def sync(self) -> None:
-        error: OSError | None = None
-        try:
-            self.drain()
-            self._queue.release_alone()
-        except OSError as caught:
-            error = caught
+        self._check()
+        lost = self._bytes.bring(headers=True)
         try:
             self.inner.sync()
         finally:
             # Also where that failed: the others wait there for all.
-            if error is not None:
-                raise error
+            if lost:
+                raise self._bytes.error_of(lost[0])
 
     def close(self) -> None:
         if self._closed or self._system.getpid() != self._pid:
@@ -222,11 +218,8 @@ class CacheDriver(Wrapper):
             return
         error: OSError | None = None
         if self._hints.flush != "flush_none" or self._bytes.off:
-            try:
-                self.drain()
-                self._queue.release_alone()
-            except OSError as caught:
-                error = caught
+            lost = self._bytes.bring(headers=True)
+            error = self._bytes.error_of(lost[0], closing=True) if lost else None
         self._closed = True
         self._queue.stop()
         left, store = self._waits(), self._bytes.store
@@ -240,7 +233,11 @@ class CacheDriver(Wrapper):
         except OSError as caught:
             error = error or caught
         finally:
-            self.inner.close()
+            # The first error says where the data are.
+            try:
+                self.inner.close()
+            except OSError as caught:
+                error = error or caught
         if error is not None:
             raise error
 
@@ -261,9 +258,7 @@ class CacheDriver(Wrapper):
 
     def drain(self) -> None:
         self._check()
-        with self._watch.phase("non-hidden sync"):
-            lost = self._queue.drain()
-        if lost:
+        if lost := self._bytes.bring(headers=False):
             raise self._bytes.error_of(lost[0])
 
     def unsynced(self) -> Extents:
@@ -316,8 +311,7 @@ class CacheDriver(Wrapper):
         """Bring all to the file before the interpreter ends; what cannot be brought stays in the cache file."""
         if not self._closed and self._system.getpid() == self._pid and self._hints.flush != "flush_none":
             with suppress(Exception):
-                if not self._queue.drain():
-                    self._queue.release_alone()
+                self._bytes.bring(headers=True)
 
     def forget(self) -> None:
         """Close what a forked child got of this."""

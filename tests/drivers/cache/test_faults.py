@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import PncVolWarning
+from pnc_vol.options import resolve
+from pnc_vol.recovery.caches import carry_caches
 from pnc_vol.system import REAL
 from pnc_vol.testing.driver_suite import Model, extents_of
 from pnc_vol.testing.faults import FaultSystem
@@ -58,7 +61,7 @@ def insist(system: FaultSystem, verb: Callable[[], Any]) -> list[OSError]:
 
 
 def life(driver: Driver, system: FaultSystem, model: Model) -> list[OSError]:
-    """Three epochs with overlaps, reads in between, a cut, and a header each."""
+    """Three epochs with overlaps, reads in between, a cut, and a header each, of which the first is released."""
     told: list[OSError] = []
     rng = np.random.default_rng(3)
 
@@ -80,6 +83,8 @@ def life(driver: Driver, system: FaultSystem, model: Model) -> list[OSError]:
         told.extend(insist(system, lambda: driver.grow(40_000)))
         model.resize(max(len(model.content), 40_000))
         driver.end_flush()
+        if not epoch:
+            told.extend(insist(system, driver.sync))
     told.extend(insist(system, driver.drain))
     told.extend(insist(system, lambda: driver.resize(7000)))
     model.resize(7000)
@@ -94,7 +99,7 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
     folder = {"cache": tmp_path / "nvm", "file": tmp_path / "global"}
     for each in folder.values():
         each.mkdir()
-    path, fail_at, reached, seen = str(folder["file"] / "x"), 0, True, 0
+    path, fail_at, reached, seen, replayed = str(folder["file"] / "x"), 0, True, 0, 0
     while reached and fail_at < 150:
         fail_at += 1
         Path(path).write_bytes(b"")
@@ -109,10 +114,17 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
         told = life(driver, system, model)
         trouble = driver.trouble()
         told += insist(system, driver.drain)
+        at_close = ""
         try:
             driver.close()
         except OSError as error:
             told.append(error)
+            at_close = str(error)
+        if where == "file" and (kept := [str(one) for one in folder["cache"].iterdir()]):
+            # Nobody can ask a closed driver to try again: it says where the data are, and how they get to the file.
+            where_and_how = f"the data stay in the cache file {re.escape(kept[0])}/.*'pnc-vol replay' brings them"
+            assert re.search(where_and_how, at_close)
+            replayed += carry_caches(path, kept, options=resolve({})).headers > 0
         reached = system.fired
         assert Path(path).read_bytes() == bytes(model.content), (fail_at, system.fired)
         if where == "cache" and reached:
@@ -124,6 +136,7 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
             left.rmdir()
     assert not reached
     assert seen > 5, "faults were noticed"
+    assert bool(replayed) == (where == "file"), "headers that the close could not write were kept"
 
 
 def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path) -> None:

@@ -251,3 +251,22 @@ def test_two_threads_of_a_program(tmp_path: Path) -> None:
     driver.close()
     found = np.frombuffer(path.read_bytes(), np.uint8).reshape(30, 2, 50)
     assert (found == np.arange(30).reshape(30, 1, 1) + np.arange(2).reshape(1, 2, 1)).all()
+
+
+def test_a_cut_waits_for_a_thread_that_lengthens_the_file(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    class Late(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "pwrite" and args[2] == 999:
+                begun.set()
+                time.sleep(0.3)
+            return super().call(name, args, kwargs)
+
+    driver, path = opened(tmp_path, system=Late())
+    driver.grow(1000)
+    driver.end_flush()
+    assert begun.wait(10), "a thread does it by itself"
+    driver.resize(20)
+    driver.close()
+    assert path.stat().st_size == 20
