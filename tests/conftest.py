@@ -53,7 +53,7 @@ def pytest_collection_finish() -> None:
 # Files that take long, in seconds of a run of two workers on a busy machine: those that begin last must be short, or
 # a worker waits for the other.
 LONG = {
-    "tests/parity/h5py_suite/test_suite.py": 95,
+    "tests/parity/h5py_suite/test_suite.py": 125,
     "tests/file/test_faults.py": 90,
     "tests/testing/test_crash.py": 85,
     "tests/mpi/test_identity.py": 80,

@@ -14,6 +14,8 @@ Rules
 4. Tests for several ranks are skipped on one; on several nothing else is taken (``-k``), every rank writes its own
    results, and the name of their file is the same on all.
 
+5. Where the environment asks for a node-local cache, what went through caches is counted.
+
 ``PNC_VOL_SUITE_RESULTS`` names a file that gets a line for each test: outcome, id, reason; its name ends with the rank.
 ``PNC_VOL_SUITE_MODE``: ``reopen``, ``check`` or ``mpi``, see `reopening` and `checking`.
 """
@@ -158,6 +160,21 @@ elif MODE in ("check", "mpi"):
     import checking
 
     checking.install()
+CACHED = "e10_cache_path" in os.environ.get("PNC_VOL_HINTS", "")
+cached = {"files": 0, "off": 0, "bytes": 0}
+if CACHED:
+    from pnc_vol.drivers.cache.wrapper import CacheDriver
+
+    really_close = CacheDriver.close
+
+    def counted_close(self: CacheDriver) -> None:
+        if self._writable and not self._closed:
+            cached["files"] += 1
+            cached["off"] += bool(self.trouble())
+            cached["bytes"] += self.statistics()["cache.write_bytes"]
+        really_close(self)
+
+    CacheDriver.close = counted_close  # type: ignore[method-assign]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -206,6 +223,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line("{files} files were checked, {validated} by ncvalidator".format(**checking.counts))
     if MODE == "reopen":
         terminalreporter.write_line("{reopened} reads of {reads} came after an opening".format(**reopening.counts))
+    if CACHED:
+        terminalreporter.write_line(
+            "{files} files had a cache, {off} lost it, {bytes} bytes went to it".format(**cached)
+        )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

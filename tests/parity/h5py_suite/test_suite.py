@@ -5,8 +5,9 @@ A test of the list that does not pass any more is a failure here, and so is one 
 
 ``passing.txt`` has the ids of tests that pass, every file that they leave being looked at by other programs
 (`checking`), those for several ranks on two of them. The same tests pass in the reopen mode (`reopening`), except for
-what is in ``not_reopened.tsv`` with a reason. ``not_passing.tsv`` has a reason for each test that could pass and does
-not. What is in none of them needs HDF5 itself: its files, its low-level functions, single writers, virtual datasets.
+what is in ``not_reopened.tsv`` with a reason, and over a node-local cache that the environment asks for.
+``not_passing.tsv`` has a reason for each test that could pass and does not. What is in none of them needs HDF5
+itself: its files, its low-level functions, single writers, virtual datasets.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 
 import pytest
 
+from pnc_vol.system import temporary_directory
+from pnc_vol.testing.crash import fast_folder
 from pnc_vol.testing.mpi import missing, run_mpi
 
 HERE = Path(__file__).parent
@@ -32,6 +35,13 @@ VERSION = "3.16.0"
 
 MODES = ("check", "reopen")
 """Where netCDF4 is missing, files are not checked."""
+CACHES = [
+    ("reopen", "e10_cache=enable"),
+    pytest.param("check", "e10_cache=coherent;e10_cache_threads=4", marks=pytest.mark.nightly),
+    pytest.param("reopen", "e10_cache=coherent", marks=pytest.mark.nightly),
+    pytest.param("reopen", "e10_cache_flush_flag=flush_onclose;e10_cache_threads=4", marks=pytest.mark.nightly),
+]
+"""What the environment alone adds: the same tests over a node-local cache."""
 ON_RANKS = "::TestMPI::"
 """What the ids of tests for several ranks have."""
 NOT_OURS = ("test_unregister_filter",)
@@ -49,7 +59,7 @@ def folder_of_tests() -> Path:
     return Path(str(found))
 
 
-def run(mode: str, folder: Path) -> tuple[list[dict[str, tuple[str, str]]], str]:
+def run(mode: str, folder: Path, hints: str = "") -> tuple[list[dict[str, tuple[str, str]]], str]:
     """Outcome and reason of each test by id, for each rank; and the last lines of what was printed."""
     tests, results = folder_of_tests(), folder / "results.tsv"
     env = {
@@ -60,7 +70,7 @@ def run(mode: str, folder: Path) -> tuple[list[dict[str, tuple[str, str]]], str]
     }
     env["PYTEST_ADDOPTS"] = ""
     # The targets of external links are in another temporary folder there.
-    env["PNC_VOL_HINTS"] = "pnc_external_links=any"
+    env["PNC_VOL_HINTS"] = f"pnc_external_links=any;{hints}".rstrip(";")
     ini = folder / "suite.ini"
     ini.write_text("[pytest]\n")
     options = [
@@ -124,14 +134,36 @@ def test_h5pys_own_tests(mode: str, tmp_path: Path) -> None:
     netcdf = importlib.util.find_spec("netCDF4") is not None
     (results,), text = run("plain" if mode == "check" and not netcdf else mode, tmp_path)
     compare(mode, results)
+    looked(mode, text, len(results))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("mode", "hints"), CACHES)
+def test_the_same_over_a_node_local_cache(mode: str, hints: str, tmp_path: Path) -> None:
+    need_h5py()
+    if mode == "check" and importlib.util.find_spec("netCDF4") is None:
+        pytest.skip("netCDF4 is not installed")
+    with temporary_directory(fast_folder()) as nvm:
+        (results,), text = run(mode, tmp_path, f"{hints};e10_cache_path={nvm}")
+        assert not os.listdir(nvm), "no cache was left behind"
+    compare(mode, results)
+    looked(mode, text, len(results))
+    found = re.search(r"(\d+) files had a cache, 0 lost it, (\d+) bytes went to it", text)
+    assert found is not None, text
+    assert int(found[1]) > len(results) / 2
+    assert int(found[2]) > 100_000
+
+
+def looked(mode: str, text: str, tests: int) -> None:
+    """The mode did what it is for."""
     if mode == "reopen":
         found = re.search(r"(\d+) reads of (\d+) came after an opening", text)
         assert found is not None, text
         assert int(found[1]) > int(found[2]) / 2, found[0]
-    elif netcdf:
+    elif importlib.util.find_spec("netCDF4") is not None:
         found = re.search(r"(\d+) files were checked", text)
         assert found is not None, text
-        assert int(found[1]) > len(results) / 2, found[0]
+        assert int(found[1]) > tests / 2, found[0]
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing() or "MPI is there")
