@@ -19,7 +19,7 @@ from pnc_vol.extents.fancy import crossed
 from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.extents.selection import Selection
 
-__all__ = ["numbers", "place", "place_many", "runs"]
+__all__ = ["numbers", "place", "place_many", "runs", "split_rows"]
 
 
 def runs(selection: Selection, *, record: bool) -> Runs:
@@ -46,17 +46,23 @@ def runs(selection: Selection, *, record: bool) -> Runs:
         if length == 0:
             return Runs(np.empty(0, np.int64), np.empty(0, np.int64))
         found = Runs(np.array([start], np.int64), np.array([length], np.int64))
-        return _cut(found, inner) if record else found
+        return split_rows(found, inner) if record else found
     if selection.listed is not None:
-        return _cut(selection.listed, inner) if record else selection.listed
+        return split_rows(selection.listed, inner) if record else selection.listed
     lists = {} if selection.index is None else {selection.axis: selection.index}
     return crossed(
         selection.shape, selection.start, selection.count, selection.stride, lists, inner if record else None
     )
 
 
-def _cut(whole: Runs, inner: int) -> Runs:
-    """Cut runs at the multiples of `inner`."""
+def split_rows(whole: Runs, inner: int) -> Runs:
+    """Cut runs at the multiples of `inner`; the argument itself if none crosses one.
+
+    Examples
+    --------
+    >>> split_rows(Runs(np.array([4]), np.array([4])), 6).start.tolist()
+    [4, 6]
+    """
     start, length = whole
     if not start.size:
         return whole

@@ -6,7 +6,8 @@ change of places means for data that are there.
 Rules
 -----
 1. Header, fixed variables in definition order, then the records, in definition order: every reader accepts this alone.
-2. Fixed variables of 8-byte types begin at multiples of 8, all others at multiples of 4; readers take any gap.
+2. Fixed variables of 8-byte types begin at multiples of 8 unless `Alignment.element_align` says otherwise, all others
+   at multiples of 4; readers take any gap.
 3. Within a record there are no gaps, since readers do not see them.
 4. A variable that holds data stays where it is, if that breaks no rule; else everything is placed anew behind a larger
    header region.
@@ -74,12 +75,14 @@ class Alignment:
     record_align : start of the record section (hint ``nc_record_align_size``).
     header_free : kept free behind the header (``h_minfree``).
     var_free : kept free behind the fixed variables (``v_minfree``).
+    element_align : start of each fixed variable of an 8-byte type; 4 leaves no gaps, as PnetCDF does.
     """
 
     var_align: int = 4
     record_align: int = 4
     header_free: int = 0
     var_free: int = 0
+    element_align: int = 8
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -89,13 +92,13 @@ class Alignment:
             least = 4 if field.name.endswith("_align") else 0
             object.__setattr__(self, field.name, max(least, _align(value, 4)))
 
+    def step_of(self, code: int) -> int:
+        """What the begin of a fixed variable of a type is a multiple of."""
+        return self.element_align if TYPES[code].size == 8 else 4
+
 
 def _align(offset: int, step: int) -> int:
     return -(-offset // step) * step
-
-
-def _step_of(code: int) -> int:
-    return 8 if TYPES[code].size == 8 else 4
 
 
 def first_begin(header: Header) -> int | None:
@@ -139,14 +142,14 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
     begins = [0] * len(header.vars)
     if len(records) < len(sizes):
         at = _align(at, how.var_align)
-        steps = {} if records else {code: _step_of(code) for code in {var[3] for var in header.vars}}
+        steps = {} if records else {code: how.step_of(code) for code in {var[3] for var in header.vars}}
         if len(set(steps.values())) == 1:
             # What keeps one step keeps the next.
             begins, at = _packed(sizes, _align(at, next(iter(steps.values()))))
         else:
             for i, var in enumerate(header.vars):
                 if i not in in_record:
-                    begins[i] = at = _align(at, _step_of(var[3]))
+                    begins[i] = at = _align(at, how.step_of(var[3]))
                     at = pad4(at + sizes[i])
         at += how.var_free
     _pack_records(header, sizes, records, _align(at, how.record_align), begins)
@@ -289,7 +292,7 @@ class _Keeper:
             if i in in_record:
                 continue
             if origin is None:
-                step = _step_of(var.type)
+                step = self.how.step_of(var.type)
                 begin = self._free(_align(self.start if end is None else end, step), sizes[i], step)
             else:
                 before = old[origin]

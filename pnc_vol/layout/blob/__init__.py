@@ -1,0 +1,11 @@
+"""Blobs: what each process owns of a variable lies in one piece, in one subfile for each node.
+
+Knows: runs, headers, extents, addresses. Does not know: data, ranks.
+
+=========  ===========================================================================================
+`maps`     which elements each blob of a subfile holds, and the variables of the subfile that say so
+`header`   the header of a subfile from the canonical one, and back
+`index`    `ElementIndex`: in which subfile, and where in it, each element of one map is
+`places`   `BlobPlace`: from runs of canonical elements to byte extents at addresses
+=========  ===========================================================================================
+"""

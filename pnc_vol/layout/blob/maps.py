@@ -1,0 +1,279 @@
+"""Decomposition maps: which canonical elements each blob of a subfile holds.
+
+Knows: runs, the five variables of a subfile that describe a map. Does not know: headers, files, ranks.
+
+Rules
+-----
+1. Runs count the elements of one record, in C order, from 0. The elements of a blob are those of its runs, one run
+   after another.
+2. Runs in a file never cross a row of the last dimension, as E3SM-IO has it; `split_rows` cuts those that do.
+3. ``offsets`` and ``lengths`` of a file are int32, which the replay tool of E3SM-IO expects, unless the elements are
+   too many for it: then they are int64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import FormatError
+from pnc_vol.extents.merge import last_wins
+from pnc_vol.extents.model import Extents, Int64, Runs, before
+from pnc_vol.extents.place import split_rows
+
+__all__ = [
+    "MapSizes",
+    "SizedMap",
+    "SubfileMap",
+    "blob_row",
+    "coalesced",
+    "content",
+    "derived",
+    "from_content",
+    "split_rows",
+    "wide_offsets",
+]
+
+UInt8 = npt.NDArray[np.uint8]
+
+_INT_MAX = 2**31 - 1
+
+
+class SizedMap(Protocol):
+    """What the header of a subfile needs of a map: `MapSizes`, or a `SubfileMap`.
+
+    dims : tuple of int, lengths of the canonical dimensions, without the record dimension.
+    dimids : tuple of int, their numbers in the canonical header.
+    nblobs, nelems, max_nreqs : int
+        Blobs; elements of all blobs; runs of the blob with the most. The last two are at least 1.
+    """
+
+    @property
+    def dims(self) -> tuple[int, ...]: ...
+
+    @property
+    def dimids(self) -> tuple[int, ...]: ...
+
+    @property
+    def nblobs(self) -> int: ...
+
+    @property
+    def nelems(self) -> int: ...
+
+    @property
+    def max_nreqs(self) -> int: ...
+
+
+class MapSizes(NamedTuple):
+    """See `SizedMap`."""
+
+    dims: tuple[int, ...]
+    dimids: tuple[int, ...]
+    nblobs: int
+    nelems: int
+    max_nreqs: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubfileMap:
+    """What one subfile holds of one map.
+
+    Attributes
+    ----------
+    dims : tuple of int, lengths of the canonical dimensions, without the record dimension.
+    dimids : tuple of int, their numbers in the canonical header.
+    blobs : tuple of Runs
+        For each blob its runs. What is written is sorted and cut by rows (`split_rows`); what is read has the order of
+        the file.
+
+    Examples
+    --------
+    >>> runs = Runs(np.array([0, 6]), np.array([2, 3]))
+    >>> two = SubfileMap((4, 6), (1, 2), (runs, Runs(np.array([9]), np.array([1]))))
+    >>> two.counts.tolist(), two.starts.tolist(), two.nreqs.tolist(), two.nelems, two.max_nreqs
+    ([5, 1], [0, 5], [2, 1], 6, 2)
+    """
+
+    dims: tuple[int, ...]
+    dimids: tuple[int, ...]
+    blobs: tuple[Runs, ...]
+
+    @property
+    def nblobs(self) -> int:
+        """Blobs, one for each process that writes to the subfile."""
+        return len(self.blobs)
+
+    @property
+    def counts(self) -> Int64:
+        """int64[nblobs], elements of each blob."""
+        return np.array([int(runs.length.sum()) for runs in self.blobs], np.int64)
+
+    @property
+    def starts(self) -> Int64:
+        """int64[nblobs], elements before each blob."""
+        return before(self.counts)
+
+    @property
+    def nreqs(self) -> Int64:
+        """int64[nblobs], runs of each blob."""
+        return np.array([runs.start.size for runs in self.blobs], np.int64)
+
+    @property
+    def nelems(self) -> int:
+        """Elements of all blobs, but at least 1: a dimension of length 0 would be the record dimension."""
+        return max(1, int(self.counts.sum()))
+
+    @property
+    def max_nreqs(self) -> int:
+        """Runs of the blob with the most, but at least 1."""
+        return max(1, int(self.nreqs.max(initial=0)))
+
+
+def wide_offsets(dims: Sequence[int]) -> bool:
+    """Whether offsets into these dimensions need int64 in a file."""
+    return math.prod(dims) > _INT_MAX
+
+
+def coalesced(runs: Runs) -> Runs:
+    """The elements of runs that may overlap and come in any order, each once, in as few ascending runs as possible.
+
+    Examples
+    --------
+    >>> [column.tolist() for column in coalesced(Runs(np.array([4, 0, 1, 9]), np.array([2, 2, 3, 0])))]
+    [[0], [6]]
+    """
+    there = runs.length > 0
+    start, length = runs if bool(there.all()) else Runs(runs.start[there], runs.length[there])
+    if start.size < 2:
+        return Runs(start, length)
+    if bool((start[1:] < start[:-1]).any()):
+        order = np.argsort(start, kind="stable")
+        start, length = start[order], length[order]
+    # A long run reaches over many that follow.
+    reach = np.maximum.accumulate(start + length)
+    heads = np.concatenate(([0], np.flatnonzero(start[1:] > reach[:-1]) + 1))
+    if heads.size == start.size:
+        return Runs(start, length)
+    ends = reach[np.append(heads[1:] - 1, start.size - 1)]
+    return Runs(start[heads], ends - start[heads])
+
+
+def derived(lists: Sequence[Runs]) -> list[Runs]:
+    """Make the lists of runs that ranks posted disjoint: the highest rank keeps what several posted.
+
+    Parameters
+    ----------
+    lists : sequence of Runs, those of each rank, in any order.
+
+    Returns
+    -------
+    list of Runs
+        For each rank; sorted, disjoint, neighbours joined.
+
+    Examples
+    --------
+    >>> lists = derived([Runs(np.array([0]), np.array([5])), Runs(np.array([3]), np.array([4]))])
+    >>> [[column.tolist() for column in runs] for runs in lists]
+    [[[0], [3]], [[3], [4]]]
+    """
+    end = max((int((start + length).max(initial=0)) for start, length in lists), default=0)
+    # As far apart as no run reaches: pieces of different ranks then never adjoin in the memory that they come from.
+    apart = end + 1
+    start, length = (np.concatenate([np.empty(0, np.int64), *(one[i] for one in lists)]) for i in (0, 1))
+    rank = np.repeat(np.arange(len(lists), dtype=np.int64), [one.start.size for one in lists])
+    kept = last_wins(Extents(start, length, start + rank * apart))
+    owner = (kept.place - kept.offset) // apart
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(len(lists) + 1))
+    parts = (order[low:high] for low, high in pairwise(bounds))
+    return [Runs(kept.offset[part], kept.length[part]) for part in parts]
+
+
+def blob_row(runs: Runs, max_nreqs: int, *, wide: bool) -> tuple[UInt8, UInt8]:
+    """The row of one blob in ``offsets`` and in ``lengths``, as in the file: big-endian, zeros behind the runs."""
+    dtype = np.dtype(">i8" if wide else ">i4")
+    rows = np.zeros((2, max_nreqs), dtype)
+    rows[0, : runs.start.size], rows[1, : runs.start.size] = runs
+    return rows[0].view(np.uint8), rows[1].view(np.uint8)
+
+
+def content(maps: Sequence[SubfileMap]) -> list[UInt8]:
+    """The bytes of the map variables of a subfile.
+
+    Returns
+    -------
+    list of uint8[bytes]
+        For each map ``nreqs``, ``blob_start``, ``blob_count``, ``offsets`` and ``lengths``, in the order of the file,
+        big-endian. What C leaves undefined, the ends of the rows of the last two, is zero.
+
+    Examples
+    --------
+    >>> one = SubfileMap((6,), (0,), (Runs(np.array([2]), np.array([3])),))
+    >>> [bytes.tolist() for bytes in content([one])[:2]]
+    [[0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0]]
+    """
+    made: list[UInt8] = []
+    for one in maps:
+        counts = one.counts
+        for values, code in ((one.nreqs, ">i4"), (before(counts), ">i8"), (counts, ">i8")):
+            made.append(values.astype(code).view(np.uint8))
+        rows = [blob_row(runs, one.max_nreqs, wide=wide_offsets(one.dims)) for runs in one.blobs]
+        made += (np.concatenate(columns) for columns in zip(*rows, strict=True))
+    return made
+
+
+def from_content(sizes: SizedMap, columns: Sequence[npt.NDArray[Any]], name: str) -> SubfileMap:
+    """The map that the five variables of a subfile describe.
+
+    Parameters
+    ----------
+    sizes : SizedMap, what the header says of it.
+    columns : five arrays of integers
+        Values of ``nreqs``, ``blob_start`` and ``blob_count`` (nblobs), ``offsets`` and ``lengths``
+        (nblobs, max_nreqs).
+    name : str, of the subfile and the map, for messages, such as ``"out.nc.0001: D2"``.
+
+    Raises
+    ------
+    FormatError
+        They contradict each other, or a run lies outside of the dimensions; ``field`` names the variable and the blob.
+    """
+    nreqs, starts, counts, offsets, lengths = (column.astype(np.int64, copy=False) for column in columns)
+    nelems, blobs = math.prod(sizes.dims), []
+    at = 0
+    for b in range(sizes.nblobs):
+        n = int(nreqs[b])
+        if not 0 <= n <= sizes.max_nreqs:
+            raise _wrong(name, "nreqs", b, n, f"it can have 0 to {sizes.max_nreqs} runs")
+        start, length = offsets[b, :n].copy(), lengths[b, :n].copy()
+        if n and int(length.min()) < 0:
+            i = int(length.argmin())
+            raise _wrong(name, "lengths", b, int(length[i]), f"run {i} has a negative length")
+        outside = np.flatnonzero((start < 0) | (start > nelems - length))
+        if outside.size:
+            i = int(outside[0])
+            text = f"run {i} of {int(length[i])} elements lies outside of the {nelems} elements of {sizes.dims}"
+            raise _wrong(name, "offsets", b, int(start[i]), text)
+        total = int(length.sum())
+        if int(counts[b]) != total:
+            raise _wrong(name, "blob_count", b, int(counts[b]), f"its runs have {total} elements")
+        if int(starts[b]) != at:
+            raise _wrong(name, "blob_start", b, int(starts[b]), f"the blobs before it have {at} elements")
+        at += total
+        blobs.append(Runs(start, length))
+    if max(1, at) != sizes.nelems:
+        raise FormatError(
+            f"{name}.nelems is {sizes.nelems}, but the blobs have {at} elements", field="nelems", value=sizes.nelems
+        )
+    return SubfileMap(sizes.dims, sizes.dimids, tuple(blobs))
+
+
+def _wrong(name: str, variable: str, blob: int, value: int, why: str) -> FormatError:
+    field = f"{variable}[{blob}]"
+    return FormatError(f"{name}.{field} is {value}: {why}", field=field, value=value)
