@@ -85,6 +85,12 @@ class Holds:
             It could not be written, and is still held; a later call tries again.
         """
 
+    def unorder(self) -> None:
+        """The flush that called `order` has failed: what is written from now on is data of the epoch again.
+
+        What it wrote since then, the header, is forgotten where it is held: the next flush writes another one.
+        """
+
     def drain(self) -> None:
         """Return when all data that this process wrote are in the file; what is not yet released stays held.
 
@@ -101,12 +107,13 @@ class Holds:
     def trouble(self) -> str:
         """Why this process cannot hold bytes back any more, e.g. a full device; "" if it can.
 
-        It writes through from there. The ranks agree on `stop_holding` when one of them has trouble.
+        It writes through from there. What is held for `release` then may be in memory alone. The ranks agree on
+        `stop_holding` when one of them has trouble: before a header is written, and at the end of a flush.
         """
         return ""
 
     def stop_holding(self, reason: str) -> None:
-        """Bring all data to the file as `drain` does, and write through from now on; nothing if that is so already.
+        """Bring all data to the file as `drain` does, and write through from now on.
 
         Raises
         ------
@@ -150,6 +157,9 @@ class PassesOn(Holds):
 
     def release(self, epoch: int) -> None:
         self.inner.release(epoch)
+
+    def unorder(self) -> None:
+        self.inner.unorder()
 
     def drain(self) -> None:
         self.inner.drain()

@@ -14,11 +14,14 @@ Rules
 4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
 5. After a flush with data, other nodes hold data that this node cannot see, until an exchange says otherwise.
 6. Where a flush would write what another rank may hold of an earlier epoch, it drains first (`held_ranges`).
+7. A flush does not return while what it has promised is in the memory of a process alone: if a driver can hold nothing
+   back any more, data and header are in the file before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from struct import Struct
 
 import numpy as np
@@ -153,6 +156,25 @@ class Epochs:
         self._driver.note_elsewhere("")
         self._written = 0
         self._release(self._ended + present)
+
+    def stop_holding(self, troubles: Sequence[str]) -> None:
+        """Hold nothing back from now on (collective): what a flush could not put into a log goes to the file.
+
+        troubles : of each rank; see `fall_back`.
+
+        Raises
+        ------
+        OSError
+            As `drain`.
+        """
+        for call in (partial(fall_back, self._comm, self._driver, troubles), partial(self.drained, present=False)):
+            error: BaseException | None = None
+            try:
+                call()
+            except Exception as reason:
+                error = reason
+            self._comm.exchange("flush fall back", error=error)
+        self.holding = False
 
     def hold(self, encoded: bytes) -> None:
         """The header of the present epoch was written, and is held."""

@@ -116,8 +116,9 @@ def flush(
         with comm.errors_shared() if failures else nullcontext():
             held = _order(session, troubles, carried=carried)
             write_header(comm, defs, disk, header, session.counts, epochs, durable=durable, held=held)
-    except Exception as reason:
-        if failures:
+    except BaseException as reason:
+        disk.driver.unorder()
+        if failures and isinstance(reason, Exception):
             # what failed first, and stays pending, says more than the header that met the same full disk
             raise comm.on_all(flush_error(failures, disk.path, closing=closing)) from reason
         raise
@@ -344,9 +345,11 @@ def _write(
 
 def _end(session: Session, *, wrote: bool) -> None:
     """The flush is complete (collective); `wrote`: some rank may hold data of it."""
-    end_flush(session.comm, session.disk.driver)
+    troubles = end_flush(session.comm, session.disk.driver)
     if session.epochs.holding:
         session.epochs.end(wrote=wrote, together=session.transport.last != "independent")
+        if any(troubles):
+            session.epochs.stop_holding(troubles)
 
 
 def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> None:

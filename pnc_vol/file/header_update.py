@@ -149,22 +149,29 @@ def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = 
     _on_driver(comm, "flush order", driver, order)
 
 
-def end_flush(comm: Comm, driver: Driver) -> None:
-    """Tell the driver that the flush is complete (collective)."""
-    _on_driver(comm, "flush end", driver, driver.end_flush)
+def end_flush(comm: Comm, driver: Driver) -> list[str]:
+    """Tell the driver that the flush is complete (collective); of each rank why it can hold nothing back any more."""
+    return _on_driver(comm, "flush end", driver, driver.end_flush)
 
 
-def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> None:
-    """A verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then."""
-    if comm.size == 1 or not driver.capabilities.holds_back:
+def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> list[str]:
+    """A verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then.
+
+    Returns
+    -------
+    list of str
+        `Holds.trouble` of all ranks; none if the driver holds nothing back.
+    """
+    holds = driver.capabilities.holds_back
+    if comm.size == 1 or not holds:
         call()
-        return
+        return [driver.trouble()] if holds else []
     error: BaseException | None = None
     try:
         call()
     except Exception as reason:
         error = reason
-    comm.exchange(operation, error=error)
+    return [told.decode() for told in comm.exchange(operation, driver.trouble().encode(), error=error)]
 
 
 def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:

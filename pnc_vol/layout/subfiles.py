@@ -78,6 +78,10 @@ class Subfiles(Wrapper):
             file.order()
         self.inner.order()
 
+    def unorder(self) -> None:
+        for file in (*self._others(), self.inner):
+            file.unorder()
+
     def end_flush(self) -> None:
         for file in self._others():
             file.end_flush()

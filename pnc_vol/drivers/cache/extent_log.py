@@ -109,7 +109,7 @@ class ExtentLog:
     """
 
     def __init__(self, system: System, stem: str, subject: Subject) -> None:
-        self._system, self._stem, self._subject = system, stem, subject
+        self._system, self._stem, self._subject, self._finished = system, stem, subject, False
         # the program's thread and the sync threads
         self._lock = threading.Lock()
         fds: list[int] = []
@@ -195,9 +195,15 @@ class ExtentLog:
         Raises
         ------
         OSError
+            It can be neither emptied nor removed.
         """
         with self._lock:
-            self._records.cut(0)
+            if not self._finished:
+                try:
+                    self._records.cut(0)
+                except OSError:
+                    self._system.unlink(self._stem + SUFFIX)
+                self._finished = True
 
     def sync(self) -> None:
         """Bring the log to stable storage."""

@@ -11,7 +11,9 @@ Rules
 1. One write at a time: the log, the cache file and the queues change together.
 2. If the cache cannot take a write, the global file does, in order: what waits for these bytes is forgotten when, and
    not before, they are in the file.
-3. A log that cannot tell of everything any more is ended, once all that waits is in the global file.
+3. After trouble the log goes on as long as it can tell of everything. It is ended when all that waits or is held is in
+   the global file. Until then a log that lacks something tells of the last epoch that ended before: a flush does not
+   return before that has changed (see `Epochs.stop_holding`).
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.drivers.cache.sync_threads import SyncThreads
 from pnc_vol.drivers.cache.watch import Watch
 from pnc_vol.extents.model import Extents, before
+from pnc_vol.warn import warn_once
 
 __all__ = ["HeldBytes"]
 
@@ -57,6 +60,7 @@ class HeldBytes:
     Attributes
     ----------
     reason : str, why the cache is in trouble; "" if it is not.
+    telling : bool, the log tells of everything.
     off : bool, nothing new is held.
     store : LocalStore or None
     mates : NodeMates or None, what the other ranks of the node hold.
@@ -71,6 +75,7 @@ class HeldBytes:
         comm = context.comm
         self.inner, self.hints = inner, hints
         self.reason, self.off, self._closed = "", hints.mode == "disable", False
+        self.telling = True
         self.writing = RLock()
         self.watch = Watch()
         self.store: LocalStore | None = None
@@ -207,14 +212,21 @@ class HeldBytes:
             self._record(lambda store: store.ended(ended, synced))
             self._end_log()
 
+    def release(self, epoch: int) -> None:
+        """See `Holds.release`."""
+        self.queue.release(epoch)
+        with self.writing:
+            self._end_log()
+
     # --------------------------------------------------------------------------------------------- trouble
 
     def _record(self, note: Any) -> None:
         """Note something in the log; if that fails there is trouble."""
-        if self.store is not None and not self.reason:
+        if self.store is not None and self.telling:
             try:
                 note(self.store)
             except OSError as error:
+                self.telling = False
                 self._trouble(error)
 
     def _trouble(self, error: OSError) -> None:
@@ -222,22 +234,26 @@ class HeldBytes:
         self.reason = self.reason or f"{error.strerror or error} ({where})"
 
     def _end_log(self) -> None:
-        """After trouble: what waits goes to the file now, and the log ends, since it may lack something."""
-        if self.reason and self.store is not None and not self.queue.nbytes + bool(self.queue.drain()):
-            with suppress(OSError):
-                self.store.log.finish()
+        """After trouble: what waits goes to the file now, and with it the log ends, unless headers are held."""
+        if not self.reason or self.store is None or self.queue.drain() or self.queue.held():
+            return
+        self.telling = False
+        try:
+            self.store.log.finish()
+        except OSError as error:
+            warn_once(
+                self.store.file.path,
+                f"the log of this cache cannot be ended ({error.strerror}). Remove the cache file and its log if this "
+                "job is killed: a replay would put older bytes over those in the file",
+            )
 
     def stop(self, reason: str) -> list[Lost]:
         """Hold nothing new from now on, and bring what waits to the global file; what could not be brought."""
         with self.writing:
             self.off, self.reason = True, self.reason or reason
-            lost = self.bring(headers=True)
-            if not lost and self.store is not None:
-                with suppress(OSError):
-                    self.store.log.finish()
-                if not self.queue.held():
-                    store, self.store = self.store, None
-                    store.close(keep=False)
+            lost = self.bring(headers=False)
+            if not lost:
+                self._end_log()
         return lost
 
     def bring(self, *, headers: bool) -> list[Lost]:
@@ -261,11 +277,11 @@ class HeldBytes:
         """The error of a thread, or of a header, with all that helps; `closing`: nothing tries again."""
         ranges, error = lost
         where = f"bytes {ranges.start[0]} to {ranges.end[-1]}" if ranges.start.size else "the header"
-        if self.store is not None and (ranges.start.size or not self.reason):
+        if self.store is not None and (ranges.start.size or self.telling):
             kept = f"the data stay in the cache file {self.store.file.path}"
             then = "'pnc-vol replay' brings them to the file" if closing else "the next flush tries again"
         else:
-            # After trouble the log may have ended, and does not tell of headers.
+            # The log may have ended, and does not tell of headers.
             kept, then = "the data are in memory", "are lost" if closing else "the next flush tries again"
         text = f"{where} could not be synchronised: {error.strerror or error}; {kept}, and {then}"
         made = type(error)(error.errno or errno.EIO, text, self.inner.path)
@@ -285,7 +301,7 @@ class HeldBytes:
             self.file.grow(held.reach)
         if held.extents.length.size:
             self.file.write(held.extents, held.data)
-        if self.store is not None and not self.reason:
+        if self.store is not None and self.telling:
             with suppress(OSError):
                 # More may be held for this epoch; what a recovery writes once more does no harm.
                 self.store.released(held.epoch - 1)

@@ -176,6 +176,11 @@ class Queues:
         """Whether all data are in the global file."""
         return not (self._pending or self.submitted or self.busy)
 
+    def unorder(self) -> None:
+        """The flush has failed: what it wrote after its data is not held any more."""
+        if self.ordered:
+            self.ordered, self.held = False, deque(held for held in self.held if held.epoch < self.epoch)
+
     def add(self, ranges: Ranges) -> None:
         """Ranges were written to the cache file."""
         for request in self.submitted:

@@ -110,6 +110,12 @@ class SyncThreads:
         with self._changed:
             self._queues.ordered = True
 
+    def unorder(self) -> None:
+        """The flush has failed: its data are not complete, and what describes them is forgotten."""
+        with self._changed:
+            self._await(lambda: HEADERS not in self._queues.busy)
+            self._queues.unorder()
+
     def end_epoch(self) -> int:
         """The epoch ends; its number. Threads that stopped at an error try again."""
         with self._changed:

@@ -189,6 +189,10 @@ class CacheDriver(Wrapper):
         self._queue.order()
         self.inner.order()
 
+    def unorder(self) -> None:
+        self._queue.unorder()
+        self.inner.unorder()
+
     def end_flush(self) -> None:
         self._check()
         self._bytes.end_epoch()
@@ -252,7 +256,7 @@ class CacheDriver(Wrapper):
 
     def release(self, epoch: int) -> None:
         try:
-            self._queue.release(epoch)
+            self._bytes.release(epoch)
         except OSError as error:
             raise self._bytes.error_of(Lost(EMPTY, error)) from error
 
@@ -268,10 +272,8 @@ class CacheDriver(Wrapper):
         return self._bytes.reason
 
     def stop_holding(self, reason: str) -> None:
-        if self._bytes.off:
-            return
-        lost = self._bytes.stop(reason)
-        if self._first:
+        first, lost = not self._bytes.off, self._bytes.stop(reason)
+        if first and self._first:
             warn_outside(
                 f"{self.path}: the cache (e10_cache) is off from here, and writes go to the file itself: {reason}"
             )

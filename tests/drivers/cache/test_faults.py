@@ -92,6 +92,7 @@ def life(driver: Driver, system: FaultSystem, model: Model) -> list[OSError]:
     return told
 
 
+@pytest.mark.filterwarnings("ignore:.*the log of this cache cannot be ended")
 @pytest.mark.parametrize("options", ["", "flush=flush_onclose, threads=3", "mode=coherent, copy_size=500"])
 @pytest.mark.parametrize("where", ["cache", "file"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])

@@ -1,0 +1,49 @@
+"""Failing calls of a cache's files, and what a kill at this moment would leave."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pnc_vol
+from pnc_vol.errors import PncVolWarning
+from pnc_vol.options import resolve
+from pnc_vol.recovery.caches import carry_caches
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem
+
+CALLS = {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "mmap"}
+
+
+class OfCache(FaultSystem):
+    """Only calls on files of the cache are counted, and fail."""
+
+    def __init__(self, folder: Path, **how: Any) -> None:
+        super().__init__(REAL, calls=CALLS, **how)
+        self.folder = str(folder)
+        self._fds: dict[int, str] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        path = self._fds.get(args[0], "") if args and isinstance(args[0], int) else str(args[0] if args else "")
+        ours = path.startswith(self.folder)
+        made = super().call(name, args, kwargs) if ours else getattr(self.inner, name)(*args, **kwargs)
+        if name == "open":
+            self._fds[made] = path
+        return made
+
+
+def after_a_kill(path: Path, nvms: Sequence[Path], copies: Path) -> dict[str, Any]:
+    """What a replay brings to the file, if all processes are killed now."""
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir()
+    copy = shutil.copy(path, copies)
+    found = [folder for nvm in nvms for folder in nvm.glob(f"pnccache-{path.name}-*")]
+    folders = [str(shutil.copytree(folder, copies / str(i) / folder.name)) for i, folder in enumerate(found)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        carry_caches(copy, folders, options=resolve({}), any_file=True)
+        with open(copy, "rb") as whole, pnc_vol.File(whole) as f:
+            return {name: f[name][...].tolist() for name in f} | {name: len(f.attrs[name]) for name in f.attrs}
