@@ -18,6 +18,7 @@
 `resizing`            datasets that get another shape
 --------------------  ----------------------------------------------------------------------------
 `flushing`            the steps of a flush
+`flush_data`          the data of a flush: what drivers hold back, what is posted
 `epochs`              what ranks know of bytes that drivers hold back, and when headers follow to the file
 `held_ranges`         which bytes ranks may still hold from earlier epochs
 `relocation`          a new layout that moves data, in a copy of the file

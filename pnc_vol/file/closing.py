@@ -43,7 +43,7 @@ def close(session: Session) -> None:
         orderly = session.comm.in_step(error)
         if not orderly:
             session.comm.abandon(f"{type(error).__name__}: {error}")
-        elif session.writable:
+        elif session.writable and session.file_set is None:
             with suppress(OSError):
                 cut_what_failed(session.comm, session.disk)
         # A driver that holds bytes back meets the same error once more.
@@ -80,6 +80,8 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
         # A log is removed only if all ranks' posts are in the file.
         session.posted.queue.close(flushed=flushed)
         session.transport.close()
+        if session.file_set is not None:
+            session.file_set.close(orderly=orderly)
         # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
         if orderly or not session.disk.collective:
             session.disk.driver.close()

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from pnc_vol.disk.stored_file import StoredFile
@@ -208,6 +209,20 @@ class Definitions:
             # Known by its identity the next time, where an equal one is in force.
             self.with_begins = flat, layout.header
         return layout
+
+    def with_records(self, header: Header, numrecs: int) -> Header:
+        """`header` with a record count; if that is smaller than wanted, no dataset says that it is longer."""
+        tree = self.tree
+        if numrecs < header.numrecs:
+            longer = {node: node.shape for node in tree.datasets.values() if node.is_record and node.shape}
+            for node, shape in longer.items():
+                node.shape = (min(shape[0], numrecs), *shape[1:])
+            flat = to_header(tree, version=self.version).header
+            for node, shape in longer.items():
+                node.shape = shape
+            placed = zip(flat.vars, header.vars, strict=True)
+            header = replace(flat, vars=tuple(var._replace(begin=at.begin) for var, at in placed))
+        return header.with_numrecs(numrecs)
 
     # ------------------------------------------------------------------------------------- size limits
 

@@ -26,20 +26,20 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import RequestFailure
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import fill
-from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, with_records, write_header
+from pnc_vol.file.flush_data import before_data, check_failures, write_data
+from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
 from pnc_vol.file.held_ranges import NO_SPANS, spans_of
 from pnc_vol.file.reads.fetch import complete_posted
-from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
+from pnc_vol.file.relocation import Copy, complete_copy, copied
 from pnc_vol.file.report import FlushReport, watchers
-from pnc_vol.file.session import Session
+from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest
 from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Executed, rounds_of
-from pnc_vol.flush.failures import HELD, failures_of, failures_of_held, flush_error, share_failures
+from pnc_vol.flush.failures import flush_error
 from pnc_vol.flush.transport import transport_code
 from pnc_vol.format.encode import header_size
 from pnc_vol.layout.base import Layout, LostRecords
@@ -65,12 +65,20 @@ class _Phases:
 
 
 def flush(
-    session: Session, *, durable: bool, carried: bool = False, closing: bool = False, what: str = "flush"
+    session: Session,
+    *,
+    durable: bool,
+    carried: bool = False,
+    closing: bool = False,
+    what: str = "flush",
+    write: WriteData | None = None,
 ) -> None:
     """Write all that was posted on all ranks, and the definitions (collective).
 
     carried : bool, what drivers hold back is in the file at the end, too.
     what : str, what the ranks call this, which is compared.
+    write : callable, optional
+        Writes the data of this flush in place of what is posted here; see `Session.flush`.
 
     Raises
     ------
@@ -88,7 +96,8 @@ def flush(
     if durable:
         check_durable(disk)
     carried = carried or durable or (closing and not epochs.left_at_close())
-    batches, flat, agreed = _agreed(session, ("close" if closing else what) + (" durable" if durable else ""))
+    operation = ("close" if closing else what) + (" durable" if durable else "")
+    batches, flat, agreed = _agreed(session, operation, writes=write is not None)
     session.counts["flushes"] += 1
     phases.end("agree")
     if not durable and (epochs.settled or not carried) and _nothing_to_do(session, flat, agreed):
@@ -96,21 +105,19 @@ def flush(
         return
     flat = _accept(session, flat, agreed)
     target = defs.next_layout(flat, disk, closing=closing)
+    if session.file_set is not None:
+        _flush_set(session, target, batches, agreed, phases, durable=durable, carried=carried, closing=closing)
+        return
     if epochs.holding:
-        carried = _before_data(session, target, agreed) or carried
+        carried = before_data(session, target, agreed) or carried
     later = _use_layout(session, target, agreed, phases)
     phases.end("fill")
-    done, failures, lowest, troubles = _write(session, batches, agreed, carried=carried)
+    done, failures, lowest, troubles = write_data(session, batches, agreed, carried=carried, write=write)
     phases.end("data")
-    if carried and any(failure.request == HELD for failure in failures):
-        # The header stays held with the data that it describes.
-        raise comm.on_all(flush_error(failures, disk.path, closing=closing))
-    if failures and replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
-        # The old header stays: the new one lacks data that the old one knows.
-        raise comm.on_all(flush_error(failures, disk.path, closing=closing, held=True))
+    check_failures(session, target, failures, carried=carried, closing=closing)
     header = target.header
     if lowest is not None:
-        header = with_records(defs, header, min(header.numrecs, max(defs.tree.records, lowest)))
+        header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
     try:
         # what fails is known to all ranks where requests failed as well
         with comm.errors_shared() if failures else nullcontext():
@@ -139,8 +146,52 @@ def flush(
         raise comm.on_all(flush_error(failures, disk.path, closing=closing))
 
 
-def _agreed(session: Session, operation: str) -> tuple[list[Batch], Flat, Agreement]:
-    """What is to be written, the definitions, and what all ranks are about to do (collective)."""
+def _flush_set(
+    session: Session,
+    target: Layout,
+    batches: list[Batch],
+    agreed: Agreement,
+    phases: _Phases,
+    *,
+    durable: bool,
+    carried: bool,
+    closing: bool,
+) -> None:
+    """What `flush` does after the agreement where data and headers are in a set of files (collective)."""
+    comm, disk = session.comm, session.disk
+    assert session.file_set is not None
+    disk.use_layout(target)
+    session.defs.note_agreed()
+    done, lowest = Executed(), None
+    failures: list[RequestFailure] = []
+
+    def write() -> Written:
+        nonlocal done, failures, lowest
+        done, failures, lowest, _ = write_data(session, batches, agreed, carried=False)
+        check_failures(session, target, failures, carried=False, closing=closing)
+        return done, failures, lowest
+
+    session.file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
+    phases.end("data")
+    header = target.header
+    if lowest is not None:
+        header = session.defs.with_records(header, min(header.numrecs, max(session.defs.tree.records, lowest)))
+    disk.begins_with(header, b"")
+    session.defs.flushed(header)
+    session.posted.queue.after_flush()
+    if closing and session.posted.queue.logged:
+        comm.exchange("close logs")
+    phases.end("header")
+    _report(session, phases.seconds, done)
+    if failures:
+        raise comm.on_all(flush_error(failures, disk.path, closing=closing))
+
+
+def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Batch], Flat, Agreement]:
+    """What is to be written, the definitions, and what all ranks are about to do (collective).
+
+    writes : bool, somebody else writes data in this flush, too.
+    """
     comm, defs, layout, queue = session.comm, session.defs, session.disk.layout, session.posted.queue
     batches = queue.about_to_flush()
     if session.posted.reads:
@@ -156,7 +207,7 @@ def _agreed(session: Session, operation: str) -> tuple[list[Batch], Flat, Agreem
         unknown_bytes=not layout.unwritten_reads_zero,
         lost=bool(layout.lost_records),
         records=layout.records,
-        batches=len(batches),
+        batches=len(batches) + writes,
     )
     if comm.size > 1:
         runs, nbytes = queue.weight()
@@ -252,45 +303,6 @@ def _use_layout(session: Session, target: Layout, agreed: Agreement, phases: _Ph
     return later
 
 
-def _before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
-    """Bring what drivers hold back to the file, if this flush might overwrite it or what it describes (collective).
-
-    Returns
-    -------
-    bool
-        Whether the new header does more than add to the one in the file.
-    """
-    comm, disk, layout = session.comm, session.disk, session.disk.layout
-    adds = (
-        disk.location is not None
-        and not agreed.lost
-        and not replaces_live(disk, target.uids)
-        and header_size(target.header) >= len(disk.header_bytes)
-        and (layout.same_places(target) or not layout.needs_move(target, session.defs.tree))
-    )
-    together = comm.size > 1 and session.transport.choose(agreed) != "independent"
-    if not adds or session.epochs.must_wait(together=together or agreed.drained):
-        failures, _, _ = share_failures(comm, _carried(session), None)
-        if failures:
-            raise comm.on_all(flush_error(failures, disk.path, closing=False))
-        session.epochs.drained(present=False)
-    return not adds
-
-
-def _carried(session: Session) -> list[RequestFailure]:
-    """Bring what this rank holds back to the file; what could not be written."""
-    driver, found = session.disk.driver, session.epochs.take_unwritten()
-    try:
-        driver.drain()
-    except OSError as error:
-        found += driver.failures()
-        held = driver.unsynced()
-        spans = zip(held.offset.tolist(), held.length.tolist(), strict=True)
-        found = found or [Unwritten(offset, nbytes, error) for offset, nbytes in spans] or [Unwritten(0, 0, error)]
-        return failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
-    return []
-
-
 def _order(session: Session, troubles: list[str], *, carried: bool) -> bool:
     """Let the data come before the header (collective); whether the header is to be held."""
     comm, disk, epochs = session.comm, session.disk, session.epochs
@@ -302,45 +314,6 @@ def _order(session: Session, troubles: list[str], *, carried: bool) -> bool:
         epochs.drained(present=True)
         return False
     return True
-
-
-def _write(
-    session: Session, batches: list[Batch], agreed: Agreement, *, carried: bool
-) -> tuple[Executed, list[RequestFailure], int | None, list[str]]:
-    """Write what is posted (collective).
-
-    carried : bool, what drivers hold back is to be in the file, too.
-
-    Returns
-    -------
-    done : Executed, on this rank.
-    failures : list of RequestFailure, of all ranks.
-    lowest : int or None, the first record that a failed request should have written.
-    troubles : list of str, why a driver can hold nothing back any more, of all ranks.
-    """
-    comm, disk, ordered = session.comm, session.disk, session.options.ordered
-    layout = disk.layout
-    done = Executed()
-    for turn in range(comm.size) if ordered else [comm.rank]:
-        if turn == comm.rank:
-            maps = layout.maps if batches else {}
-            done = session.transport.execute(disk.driver, batches, maps, affine=layout.affine, agreed=agreed)
-            session.posted.note_written(done)
-            if ordered and session.epochs.holding:
-                # What the next rank writes must come to the file later.
-                disk.driver.drain()
-        if ordered:
-            comm.exchange("flush turn")
-    failures, lowest = failures_of(done, session.defs.tree, layout, comm.rank) if done.failed else ([], None)
-    if session.epochs.holding:
-        if carried:
-            failures += _carried(session)
-        elif session.epochs.failed:
-            failures += failures_of_held(session.epochs.take_unwritten(), session.defs.tree, layout.maps, comm.rank)
-    troubles = [disk.driver.trouble() if session.epochs.holding else ""]
-    if comm.size > 1:
-        failures, lowest, troubles = share_failures(comm, failures, lowest, troubles[0])
-    return done, failures, lowest, troubles
 
 
 def _end(session: Session, *, wrote: bool) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from pnc_vol.comm import Comm
@@ -29,9 +28,8 @@ from pnc_vol.file.epochs import Epochs
 from pnc_vol.format.encode import encode, numrecs_bytes, only_numrecs_differs
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
-from pnc_vol.mapping.flatten import to_header
 
-__all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "with_records", "write_header"]
+__all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]
 
 Counts = defaultdict[str, float]
 """What was done since the file was opened, by name; see `Session.counts`."""
@@ -226,20 +224,6 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
             error = reason
     comm.exchange("flush publish", error=error)
     location.note_published()
-
-
-def with_records(defs: Definitions, header: Header, numrecs: int) -> Header:
-    """`header` with a record count; if that is smaller than wanted, no dataset says that it is longer."""
-    if numrecs < header.numrecs:
-        longer = {node: node.shape for node in defs.tree.datasets.values() if node.is_record and node.shape}
-        for node, shape in longer.items():
-            node.shape = (min(shape[0], numrecs), *shape[1:])
-        flat = to_header(defs.tree, version=defs.version).header
-        for node, shape in longer.items():
-            node.shape = shape
-        placed = zip(flat.vars, header.vars, strict=True)
-        header = replace(flat, vars=tuple(var._replace(begin=at.begin) for var, at in placed))
-    return header.with_numrecs(numrecs)
 
 
 def _same_but_numrecs(one: Header, other: Header) -> bool:

@@ -33,7 +33,7 @@ from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.reads import composite_values, contiguous, fetch
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted, PostedRead
-from pnc_vol.file.session import Session
+from pnc_vol.file.session import Session, WriteData
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.request import Request, as_out
@@ -196,8 +196,15 @@ class OpenFile(Session):
         drain(self)
 
     @_without_collector
-    def flush(self, *, durable: bool | None = None, carried: bool = False, what: str = "flush") -> None:
-        """Carry out all that is posted (collective). See `flush.flush`."""
+    def flush(
+        self,
+        *,
+        durable: bool | None = None,
+        carried: bool = False,
+        what: str = "flush",
+        write: WriteData | None = None,
+    ) -> None:
+        """Carry out all that is posted (collective). See `flushing.flush`."""
         close_forgotten()
         with self.lock, deferred.timed("close" if what == "close" else "write"):
             self.check_open()
@@ -209,7 +216,7 @@ class OpenFile(Session):
                     composite_values.post_rows(self)
                 try:
                     durable = self.always_durable if durable is None else durable
-                    flush(self, durable=durable, carried=carried, what=what)
+                    flush(self, durable=durable, carried=carried, what=what, write=write)
                 finally:
                     if self.posted.rows_before:
                         composite_values.keep_unflushed(self)

@@ -16,23 +16,59 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from pnc_vol.comm import Comm
+from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
-from pnc_vol.errors import ClosedFileError, ForkedFileError
+from pnc_vol.errors import ClosedFileError, ForkedFileError, RequestFailure
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.requests import Posted
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.execute import Executed
 from pnc_vol.flush.transport import Transport
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
+from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.request import Request
 
-__all__ = ["Session"]
+__all__ = ["FileSet", "Session", "WriteData", "Written"]
+
+Written = tuple[Executed, list[RequestFailure], "int | None"]
+"""What a flush wrote on this rank, what failed on all ranks, and the first record that a failed request should have
+written, or None."""
+
+WriteData = Callable[[], Written]
+"""Writes the data of a flush (collective)."""
+
+
+class FileSet(Protocol):
+    """The files of a session whose data are in several, each with a header; see `subfile_set`."""
+
+    def flush(
+        self,
+        session: Session,
+        batches: list[Batch],
+        agreed: Agreement,
+        write: WriteData,
+        *,
+        durable: bool,
+        carried: bool,
+        closing: bool,
+    ) -> None:
+        """Bring headers and data to the files (collective); `write` writes the data."""
+
+    def close(self, *, orderly: bool) -> None:
+        """Let go of the files (collective if `orderly`)."""
+
+    @property
+    def location(self) -> Location | None:
+        """The file by which the process finds the session when it opens it again."""
+
 
 _open: WeakSet[Session] = WeakSet()
 """All sessions, so that a forked child finds those of its parent: to ask the system, or to count, at every call would
@@ -60,6 +96,7 @@ class Session(ABC):
     posted : Posted
     transport : Transport, how ranks write together.
     epochs : Epochs, what the ranks know of bytes that their drivers hold back.
+    file_set : FileSet or None, if data and headers are in several files, each with a life of its own.
     writable : bool
         Whether the session writes; a handle that was opened for reading does not, see `registry`.
     counts : dict of str to float, what was done since the file was opened, by name.
@@ -79,6 +116,7 @@ class Session(ABC):
         disk: StoredFile,
         posted: Posted,
         writable: bool,
+        file_set: FileSet | None = None,
     ) -> None:
         self.options = options
         self.comm = comm
@@ -90,6 +128,7 @@ class Session(ABC):
             comm, options, collective=disk.collective, call_cost=disk.driver.capabilities.call_cost
         )
         self.epochs = Epochs(comm, disk)
+        self.file_set = file_set
         self.writable = writable
         self.always_durable = options.durable or (posted.queue.logged and options.burst_buf_sync != "none")
         self.counts: defaultdict[str, float] = defaultdict(int)
@@ -121,6 +160,11 @@ class Session(ABC):
     def start_swmr(self) -> None:
         """Note that others read the file while it is written, which changes nothing; see `File.swmr_mode`."""
         self.swmr = True
+
+    @property
+    def location(self) -> Location | None:
+        """The file by which the process finds the session when it opens it again; None if there is none."""
+        return self.disk.location if self.file_set is None else self.file_set.location
 
     @property
     def unflushed(self) -> bool:
@@ -161,8 +205,21 @@ class Session(ABC):
         """Make room in memory; never waits for a rank."""
 
     @abstractmethod
-    def flush(self, *, durable: bool | None = None, carried: bool = False, what: str = "flush") -> None:
-        """Carry out all that is posted (collective); with `carried`, also bring what drivers hold to the file."""
+    def flush(
+        self,
+        *,
+        durable: bool | None = None,
+        carried: bool = False,
+        what: str = "flush",
+        write: WriteData | None = None,
+    ) -> None:
+        """Carry out all that is posted (collective).
+
+        carried : bool, bring what drivers hold to the file, too.
+        write : callable, optional
+            Writes the data of this flush: it is called on all ranks when variables have their places, and the header
+            follows what it wrote.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,127 @@
+"""The data of a flush: what drivers hold back comes first where it must, then what is posted is written.
+
+Knows: the session's parts, batches. Does not know: headers in the file, definitions.
+
+Rule
+----
+Where drivers hold bytes back, a flush that does more than add to the file begins with all that is held in the file,
+because what it overwrites may be known there.
+"""
+
+from __future__ import annotations
+
+from pnc_vol.drivers.holding import Unwritten
+from pnc_vol.errors import RequestFailure
+from pnc_vol.file.relocation import replaces_live
+from pnc_vol.file.session import Session, WriteData
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.execute import Executed
+from pnc_vol.flush.failures import HELD, failures_of, failures_of_held, flush_error, share_failures
+from pnc_vol.format.encode import header_size
+from pnc_vol.layout.base import Layout
+from pnc_vol.queue.batches import Batch
+
+__all__ = ["before_data", "check_failures", "write_data"]
+
+
+def before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
+    """Bring what drivers hold back to the file, if this flush might overwrite it or what it describes (collective).
+
+    Returns
+    -------
+    bool
+        Whether the new header does more than add to the one in the file.
+    """
+    comm, disk, layout = session.comm, session.disk, session.disk.layout
+    adds = (
+        disk.location is not None
+        and not agreed.lost
+        and not replaces_live(disk, target.uids)
+        and header_size(target.header) >= len(disk.header_bytes)
+        and (layout.same_places(target) or not layout.needs_move(target, session.defs.tree))
+    )
+    together = comm.size > 1 and session.transport.choose(agreed) != "independent"
+    if not adds or session.epochs.must_wait(together=together or agreed.drained):
+        failures, _, _ = share_failures(comm, _carried(session), None)
+        if failures:
+            raise comm.on_all(flush_error(failures, disk.path, closing=False))
+        session.epochs.drained(present=False)
+    return not adds
+
+
+def _carried(session: Session) -> list[RequestFailure]:
+    """Bring what this rank holds back to the file; what could not be written."""
+    driver, found = session.disk.driver, session.epochs.take_unwritten()
+    try:
+        driver.drain()
+    except OSError as error:
+        found += driver.failures()
+        held = driver.unsynced()
+        spans = zip(held.offset.tolist(), held.length.tolist(), strict=True)
+        found = found or [Unwritten(offset, nbytes, error) for offset, nbytes in spans] or [Unwritten(0, 0, error)]
+        return failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
+    return []
+
+
+def write_data(
+    session: Session, batches: list[Batch], agreed: Agreement, *, carried: bool, write: WriteData | None = None
+) -> tuple[Executed, list[RequestFailure], int | None, list[str]]:
+    """Write what is posted (collective).
+
+    carried : bool, what drivers hold back is to be in the file, too.
+    write : see `flush`; the failures that it returns are known to all ranks.
+
+    Returns
+    -------
+    done : Executed, on this rank.
+    failures : list of RequestFailure, of all ranks.
+    lowest : int or None, the first record that a failed request should have written.
+    troubles : list of str, why a driver can hold nothing back any more, of all ranks.
+    """
+    comm, disk, ordered = session.comm, session.disk, session.options.ordered
+    layout = disk.layout
+    done, least = Executed(), None
+    known: list[RequestFailure] = []
+    if write is not None:
+        done, known, least = write()
+    for turn in () if write is not None else range(comm.size) if ordered else (comm.rank,):
+        if turn == comm.rank:
+            maps = layout.maps if batches else {}
+            done = session.transport.execute(disk.driver, batches, maps, affine=layout.affine, agreed=agreed)
+            session.posted.note_written(done)
+            if ordered and session.epochs.holding:
+                # What the next rank writes must come to the file later.
+                disk.driver.drain()
+        if ordered:
+            comm.exchange("flush turn")
+    failures: list[RequestFailure] = []
+    lowest = least
+    if done.failed and write is None:
+        failures, lowest = failures_of(done, session.defs.tree, layout, comm.rank)
+    if session.epochs.holding:
+        if carried:
+            failures += _carried(session)
+        elif session.epochs.failed:
+            failures += failures_of_held(session.epochs.take_unwritten(), session.defs.tree, layout.maps, comm.rank)
+    troubles = [disk.driver.trouble() if session.epochs.holding else ""]
+    if comm.size > 1:
+        failures, lowest, troubles = share_failures(comm, failures, lowest, troubles[0])
+    return done, known + failures, lowest, troubles
+
+
+def check_failures(
+    session: Session, target: Layout, failures: list[RequestFailure], *, carried: bool, closing: bool
+) -> None:
+    """Raise if what failed keeps the new header out of the file.
+
+    Raises
+    ------
+    FlushError
+    """
+    disk = session.disk
+    if carried and any(failure.request == HELD for failure in failures):
+        # The header stays held with the data that it describes.
+        raise session.comm.on_all(flush_error(failures, disk.path, closing=closing))
+    if failures and replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
+        # The old header stays: the new one lacks data that the old one knows.
+        raise session.comm.on_all(flush_error(failures, disk.path, closing=closing, held=True))
