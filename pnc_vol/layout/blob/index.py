@@ -1,0 +1,254 @@
+"""Where the elements of one map are, over all subfiles.
+
+Knows: runs, maps, numbers of subfiles. Does not know: variables, bytes, files.
+
+Rules
+-----
+1. One index serves all variables of a map. It takes 16 bytes for each piece: elements in ascending order that lie one
+   behind the other in one subfile, or in none. Neighbours are joined, whichever blobs they come from.
+2. An element is in one blob at most: an index of blobs that overlap is refused, and `coverage` says where they do.
+3. No Python loop runs over runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import FormatError
+from pnc_vol.extents.model import Int64, Runs, before, spread
+from pnc_vol.layout.blob.maps import SubfileMap, coalesced
+from pnc_vol.layout.subfiles import SHIFT
+
+__all__ = ["Coverage", "ElementIndex", "Pieces", "coverage"]
+
+_POSITION = (1 << SHIFT) - 1
+_MOST_NAMED = 10
+
+
+class Pieces(NamedTuple):
+    """Runs of elements, cut where they lie in different places.
+
+    start, length : int64[n], elements.
+    place : int64[n], elements of the caller's runs before this piece.
+    subfile : int64[n], the number of the subfile; -1 where the elements are in no blob.
+    position : int64[n]
+        Elements from the beginning of what the subfile holds of the map; of a piece in no blob its number among the
+        elements that are in none.
+    run : int64[n], which of the caller's runs it is of.
+    """
+
+    start: Int64
+    length: Int64
+    place: Int64
+    subfile: Int64
+    position: Int64
+    run: Int64
+
+
+class Coverage(NamedTuple):
+    """How the blobs of a map cover its elements.
+
+    nelems : int, elements of the map's dimensions.
+    covered, none, several : int, of these in at least one blob, in none, and in more than one.
+    conflicts : tuple of str, blobs that have the same elements; the first ten pairs.
+    """
+
+    nelems: int
+    covered: int
+    none: int
+    several: int
+    conflicts: tuple[str, ...]
+
+
+class _Gathered:
+    """The runs of all blobs, sorted by their first elements, and which blob each is of."""
+
+    def __init__(self, nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str) -> None:
+        self.name = name
+        self.first_of: dict[int, Int64] = {}
+        columns: list[tuple[Int64, Int64, Int64]] = []
+        for subfile, one in parts:
+            self.first_of[subfile] = one.starts
+            start, length = (np.concatenate([np.empty(0, np.int64), *(r[i] for r in one.blobs)]) for i in (0, 1))
+            # An empty run has no place in a list without overlaps.
+            there = np.flatnonzero(length > 0)
+            home = before(length) + (subfile << SHIFT)
+            if there.size < length.size:
+                start, length, home = start[there], length[there], home[there]
+            outside = np.flatnonzero((start < 0) | (start + length > nelems))
+            if outside.size:
+                i = int(outside[0])
+                text = f"{self.blob(int(home[i]))}: {_range(int(start[i]), int(length[i]))} of {nelems} elements"
+                raise FormatError(f"{text}: the run lies outside", field="offsets", value=int(start[i]))
+            columns.append((start, length, home))
+        none = np.empty(0, np.int64)
+        self.start, self.length, self.home = (np.concatenate([none, *(c[i] for c in columns)]) for i in range(3))
+        if bool((self.start[1:] < self.start[:-1]).any()):
+            order = np.argsort(self.start, kind="stable")
+            self.start, self.length, self.home = self.start[order], self.length[order], self.home[order]
+
+    def blob(self, home: int) -> str:
+        """What a blob is called in messages."""
+        subfile, position = home >> SHIFT, home & _POSITION
+        number = int(np.searchsorted(self.first_of[subfile], position, side="right")) - 1
+        return f"{self.name}: subfile {subfile:04d}, blob {number}"
+
+    def overlaps(self) -> npt.NDArray[np.intp]:
+        """The runs that begin within one before."""
+        reach = np.maximum.accumulate(self.start + self.length)
+        return np.flatnonzero(self.start[1:] < reach[:-1]) + 1
+
+    def conflict(self, i: int) -> str:
+        """Run `i` and one before it that has its first element."""
+        at = int(self.start[i])
+        j = int(np.flatnonzero((self.start + self.length)[:i] > at)[-1])
+        end = min(int((self.start + self.length)[n]) for n in (i, j))
+        other = self.blob(int(self.home[j])).removeprefix(f"{self.name}: ")
+        return f"{self.blob(int(self.home[i]))} and {other} both have {_range(at, end - at)}"
+
+
+def _range(start: int, length: int) -> str:
+    return f"element {start}" if length == 1 else f"elements {start} to {start + length - 1}"
+
+
+class ElementIndex:
+    """Finds elements of a map in the subfiles.
+
+    Parameters
+    ----------
+    nelems : int, elements of the map's dimensions.
+    parts : iterable of (int, SubfileMap), the number of each subfile and what it holds; taken one after another.
+    name : str, of the set of files and the map, for messages, such as ``"out.nc: D2"``.
+
+    Raises
+    ------
+    FormatError
+        Blobs overlap, or one has elements outside; it names the subfiles, the blobs and the elements.
+
+    Examples
+    --------
+    >>> halves = [Runs(np.array(start), np.array(length)) for start, length in (([0, 6], [3, 2]), ([3], [2]))]
+    >>> index = ElementIndex(10, [(n, SubfileMap((10,), (0,), (halves[n],))) for n in (0, 1)])
+    >>> found = index.locate(Runs(np.array([2]), np.array([5])))
+    >>> found.start.tolist(), found.subfile.tolist(), found.position.tolist()
+    ([2, 3, 5, 6], [0, 1, -1, 0], [2, 0, 0, 3])
+    >>> [column.tolist() for column in index.holes()]
+    [[5, 8], [1, 2]]
+    """
+
+    __slots__ = ("_home", "_start", "nelems")
+
+    def __init__(self, nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "the map") -> None:
+        found = _Gathered(nelems, parts, name)
+        overlaps = found.overlaps()
+        if overlaps.size:
+            text = found.conflict(int(overlaps[0]))
+            raise FormatError(text, field="offsets", value=int(found.start[overlaps[0]]))
+        self._take(nelems, found.start, found.length, found.home)
+
+    @classmethod
+    def of_blob(cls, nelems: int, runs: Runs, subfile: int, position: int) -> ElementIndex:
+        """The index of a single blob, whose runs are sorted and disjoint, at a position in its subfile."""
+        made = cls.__new__(cls)
+        made._take(nelems, runs.start, runs.length, before(runs.length) + (subfile << SHIFT) + position)
+        return made
+
+    def _take(self, nelems: int, start: Int64, length: Int64, home: Int64) -> None:
+        """Keep sorted, disjoint runs and what lies between them.
+
+        A piece ends where the next one begins. Its home is subfile and position in one number; that of a piece in no
+        blob is negative, and says how many such elements are before it.
+        """
+        self.nelems = nelems
+        end = start + length
+        apart = (start[1:] != end[:-1]) | (home[1:] != home[:-1] + length[:-1])
+        heads = np.flatnonzero(np.concatenate((np.ones(min(1, start.size), bool), apart)))
+        tails = np.append(heads[1:] - 1, start.size - 1)[: heads.size]
+        start, end, home = start[heads], end[tails], home[heads]
+        # There may be a hole before each piece, and one behind the last.
+        low, high = np.concatenate(([0], end)), np.append(start, nelems)
+        holes = np.flatnonzero(low < high)
+        into = np.arange(start.size) + np.cumsum((low < high)[:-1])
+        at = holes + np.arange(holes.size)
+        self._start = np.empty(start.size + holes.size + 1, np.int64)
+        self._home = np.empty(start.size + holes.size, np.int64)
+        self._start[into], self._home[into] = start, home
+        self._start[at], self._home[at] = low[holes], ~before(high[holes] - low[holes])
+        self._start[-1] = nelems
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return self._start.nbytes + self._home.nbytes
+
+    def locate(self, runs: Runs) -> Pieces:
+        """Where runs of elements are.
+
+        Parameters
+        ----------
+        runs : Runs, in any order, within ``nelems``; they may overlap.
+
+        Returns
+        -------
+        Pieces
+            In the order of the runs.
+        """
+        start, length = runs
+        end = start + length
+        first = np.searchsorted(self._start, start, side="right") - 1
+        count = np.searchsorted(self._start, end, side="left") - first
+        count[length <= 0] = 0
+        if count.size and int(count.min()) == 1 == int(count.max()):
+            run, piece, low, high = np.arange(start.size, dtype=np.int64), first, start, end
+        else:
+            run, step = spread(count)
+            piece = first[run] + step
+            low = np.maximum(self._start[piece], start[run])
+            high = np.minimum(self._start[piece + 1], end[run])
+        home = self._home[piece]
+        # Homes in no blob are negative: shifted they are -1.
+        subfile = home >> SHIFT
+        position = np.where(home < 0, ~home, home & _POSITION) + (low - self._start[piece])
+        return Pieces(low, high - low, low - start[run] + before(length)[run], subfile, position, run)
+
+    def holes(self) -> Runs:
+        """The elements that are in no blob, in ascending runs."""
+        at = np.flatnonzero(self._home < 0)
+        return Runs(self._start[at], self._start[at + 1] - self._start[at])
+
+    def coverage(self) -> Coverage:
+        """How many elements are in blobs; none of them is in several."""
+        none = int(self.holes().length.sum())
+        return Coverage(self.nelems, self.nelems - none, none, 0, ())
+
+
+def coverage(nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "the map") -> Coverage:
+    """How the blobs of a map cover its elements, whether they overlap or not; parameters as of `ElementIndex`.
+
+    Raises
+    ------
+    FormatError
+        A blob has elements outside.
+
+    Examples
+    --------
+    >>> both = [Runs(np.array([start]), np.array([3])) for start in (0, 2)]
+    >>> found = coverage(6, [(n, SubfileMap((6,), (0,), (both[n],))) for n in (0, 1)], "out.nc: D1")
+    >>> found.covered, found.none, found.several
+    (5, 1, 1)
+    >>> found.conflicts
+    ('out.nc: D1: subfile 0001, blob 0 and subfile 0000, blob 0 both have element 2',)
+    """
+    found = _Gathered(nelems, parts, name)
+    covered = int(coalesced(Runs(found.start, found.length)).length.sum())
+    # Blobs that have the elements from one bound to the next: those that began, less those that ended.
+    bounds = np.unique(np.concatenate((found.start, found.start + found.length)))
+    ends = np.sort(found.start + found.length)
+    depth = np.searchsorted(found.start, bounds, side="right") - np.searchsorted(ends, bounds, side="right")
+    several = int(np.diff(bounds)[depth[:-1] > 1].sum())
+    conflicts = tuple(found.conflict(int(i)) for i in found.overlaps()[:_MOST_NAMED])
+    return Coverage(nelems, covered, nelems - covered, several, conflicts)

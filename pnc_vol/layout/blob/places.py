@@ -1,0 +1,160 @@
+"""From runs of canonical elements to byte extents at the addresses of subfiles.
+
+Knows: runs, extents, the index of a map, begins. Does not know: headers, data, ranks, drivers.
+
+Rules
+-----
+1. What a rank has in its own blob is found without the index of all blobs, which is made when something else is asked
+   for: a program that writes what it wrote before never reads a map.
+2. Elements that are in no blob lie in the supplement of the variable. Without one they have no place, and are left out
+   of the extents: a read begins with memory full of fill values.
+3. As of every `ElementMap`, no extent holds bytes of two runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pnc_vol.extents.model import Extents, Int64, Runs, before
+from pnc_vol.layout.blob.index import ElementIndex, Pieces
+from pnc_vol.layout.places import Place
+from pnc_vol.layout.subfiles import SHIFT
+
+__all__ = ["BlobPlace", "MapLookup"]
+
+
+class MapLookup:
+    """Finds elements of one map for all variables that have it.
+
+    Parameters
+    ----------
+    nelems : int, elements of the map's dimensions.
+    index : function
+        Makes the index of all blobs; it is called once at most.
+    own : (Runs, int, int), optional
+        The runs of this rank's blob, sorted and disjoint, its subfile, and its first element's position there.
+
+    Examples
+    --------
+    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 1, 40))
+    >>> lookup.locate(Runs(np.array([7]), np.array([1]))).position.tolist()
+    [43]
+    """
+
+    __slots__ = ("_before", "_index", "_make", "_mine", "nelems", "own")
+
+    def __init__(
+        self, nelems: int, index: Callable[[], ElementIndex], own: tuple[Runs, int, int] | None = None
+    ) -> None:
+        self.nelems, self.own = nelems, own
+        self._make = index
+        self._index: ElementIndex | None = None
+        self._mine: ElementIndex | None = None
+        self._before = None if own is None else before(own[0].length)
+
+    @property
+    def index(self) -> ElementIndex:
+        """The index of all blobs."""
+        if self._index is None:
+            self._index = self._make()
+        return self._index
+
+    def locate(self, runs: Runs) -> Pieces:
+        """See `ElementIndex.locate`."""
+        if self._index is None and self.own is not None:
+            found = self._in_own(runs)
+            if found is not None:
+                return found
+        return self.index.locate(runs)
+
+    def _in_own(self, runs: Runs) -> Pieces | None:
+        """Where runs are that lie all in this rank's blob; None if some do not."""
+        if self.own is None or self._before is None:
+            return None
+        mine, subfile, position = self.own
+        if not mine.start.size:
+            return None
+        times, rest = divmod(runs.start.size, mine.start.size)
+        if times and not rest and _repeated(runs.start, mine.start) and _repeated(runs.length, mine.length):
+            # what the rank always writes, in one record or in several
+            at = self._before if times == 1 else np.tile(self._before, times)
+            total = int(mine.length.sum())
+            place = at if times == 1 else at + np.repeat(np.arange(times) * total, mine.start.size)
+            n = runs.start.size
+            where = np.broadcast_to(np.int64(subfile), (n,))
+            return Pieces(runs.start, runs.length, place, where, at + position, np.arange(n, dtype=np.int64))
+        if self._mine is None:
+            self._mine = ElementIndex.of_blob(self.nelems, mine, subfile, position)
+        found = self._mine.locate(runs)
+        return None if bool((found.subfile < 0).any()) else found
+
+
+def _repeated(column: Int64, once: Int64) -> bool:
+    return column is once or bool((column.reshape(-1, once.size) == once).all())
+
+
+class BlobPlace:
+    """Where the elements of one partitioned variable lie: an `ElementMap`.
+
+    Parameters
+    ----------
+    lookup : MapLookup, of its map; shared by its variables.
+    itemsize : int, bytes of an element.
+    record : bool, the variable has the record dimension.
+    begins : int64[m], where it begins in each subfile, in bytes.
+    record_sizes : int64[m], bytes from one record to the next in each subfile.
+    supplement : Place, optional
+        Of the elements that are in no blob, in ascending order.
+
+    Examples
+    --------
+    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 0, 0))
+    >>> place = BlobPlace(lookup, 8, record=True, begins=np.array([100]), record_sizes=np.array([80]))
+    >>> place.extents(Runs(np.array([17, 2]), np.array([2, 1]))).offset.tolist()
+    [204, 100]
+    """
+
+    __slots__ = ("_base", "_steps", "inner", "itemsize", "lookup", "supplement")
+
+    def __init__(
+        self,
+        lookup: MapLookup,
+        itemsize: int,
+        *,
+        record: bool,
+        begins: Int64,
+        record_sizes: Int64,
+        supplement: Place | None = None,
+    ) -> None:
+        self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
+        self.inner = lookup.nelems if record else 0
+        # What is in no blob has the subfile -1: the last entry.
+        last = supplement or Place(0, itemsize, 0, 0)
+        self._base = np.append(begins + (np.arange(len(begins)) << SHIFT), last.begin)
+        self._steps = np.append(record_sizes, last.record_size)
+
+    def extents(self, runs: Runs) -> Extents:
+        """See `ElementMap.extents`; elements without a place are left out."""
+        start, length = runs
+        record: Int64 | None = None
+        if self.inner:
+            record = start // self.inner
+            if record.any():
+                start = start - record * self.inner
+            else:
+                record = None
+        found = self.lookup.locate(Runs(start, length))
+        offset = self._base[found.subfile] + found.position * self.itemsize
+        if record is not None:
+            offset += record[found.run] * self._steps[found.subfile]
+        nbytes, place = found.length * self.itemsize, found.place * self.itemsize
+        if self.supplement is None:
+            missing = found.subfile < 0
+            if missing.any():
+                there = ~missing
+                return Extents(offset[there], nbytes[there], place[there])
+        return Extents(offset, nbytes, place)
