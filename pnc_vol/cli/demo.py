@@ -14,7 +14,7 @@ import typer
 from pnc_vol.cli.ls import tree
 from pnc_vol.cli.show import expected, fail
 from pnc_vol.interop.hdf5 import convert, open_either
-from pnc_vol.interop.optional import require_h5py
+from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, exists, scratch_folder
 
 __all__ = ["command", "write_example"]

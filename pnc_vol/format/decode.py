@@ -26,9 +26,9 @@ from pnc_vol.format import rules
 from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
 from pnc_vol.format.names import MAX_NAME
 from pnc_vol.format.source import NUL, Source, Where
-from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE
+from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE, Widths
 
-__all__ = ["MAX_HEADER_BYTES", "Decoded", "decode"]
+__all__ = ["MAX_HEADER_BYTES", "Decoded", "Reader", "decode"]
 
 MAX_HEADER_BYTES = 64 << 20
 """Longest header that is decoded unless asked otherwise, in bytes."""
@@ -114,7 +114,7 @@ def examine(
     """Decode like `decode`, but return contradictions between fields as findings with severity ``"error"``."""
     # A view may be of a whole file: no more of it is copied than a header may have.
     held = data if isinstance(data, bytes) else bytes(memoryview(data)[:max_header_bytes])
-    source = _Reader(held, file_size, max_header_bytes, max_name)
+    source = Reader(held, file_size, max_header_bytes, max_name)
     header, inner, nbytes, var_at = source.header()
     header, layout = rules.judge(
         header, inner, var_at, nbytes=nbytes, file_size=file_size, tolerant_order=tolerant_order
@@ -134,11 +134,11 @@ class _Guess(NamedTuple):
     size: int
 
 
-class _Reader(Source):
+class Reader(Source):
     """Reads the parts of a header in their order."""
 
-    def __init__(self, data: bytes, file_size: int, limit: int, max_name: int) -> None:
-        super().__init__(data, file_size, limit, max_name)
+    def __init__(self, data: bytes, file_size: int, limit: int, max_name: int, widths: Widths | None = None) -> None:
+        super().__init__(data, file_size, limit, max_name, widths)
         if len(data) > self.end:
             self.data = data[: self.end]
         # The attributes of the last variable that had some, each at its place, or the first of them.
@@ -240,7 +240,7 @@ class _Reader(Source):
         name, q = self.name(p, where)
         if q + 4 > self.end:
             self.short(q + 4, q, (*where, "type"))
-        code = int.from_bytes(data[q : q + 4], "big")
+        code = int.from_bytes(data[q : q + 4], w.order)
         size = w.sizes.get(code)
         if size is None:
             self.bad_type(code, q, (*where, "type"))
@@ -391,7 +391,7 @@ class _Reader(Source):
         text = entries[:k, width : width + length].tobytes()
         names = [text[i : i + length].decode("ascii") for i in range(0, k * length, length)] if text.isascii() else []
         k = next((i for i, name in enumerate(names) if not name.isidentifier()), len(names))
-        begins = entries[:k, step - begin :].copy().view(f">u{begin}").ravel().tolist()
+        begins = entries[:k, step - begin :].copy().view(f"{self.w.mark}u{begin}").ravel().tolist()
         _, indices, attrs, code, _ = found[-1]
         make = tuple.__new__
         found += [make(Var, (name, indices, attrs, code, at)) for name, at in zip(names[:k], begins, strict=True)]

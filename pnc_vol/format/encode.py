@@ -24,7 +24,7 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.format.limits import check_attrs, check_limits, check_names
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.sizes import inner_bytes
-from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, VARIABLE, WIDTHS, Widths
+from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order, Widths
 
 __all__ = [
     "check_limits",
@@ -35,6 +35,7 @@ __all__ = [
     "only_numrecs_differs",
     "unplaced",
     "with_attributes",
+    "with_zero_begins",
 ]
 
 _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
@@ -72,6 +73,26 @@ def header_size(header: Header) -> int:
 def unplaced(header: Header) -> bytearray:
     """The bytes of a header whose number of records and begins are 0; not to be changed."""
     return _frame(header).body
+
+
+def with_zero_begins(header: Header, order: Order) -> bytes:
+    """The bytes of a CDF-5 header in some byte order, with begins that are 0; attribute values stay as they are.
+
+    Raises
+    ------
+    DefinitionError
+        Something that CDF-5 cannot hold.
+
+    Examples
+    --------
+    >>> with_zero_begins(Header(5, 7), "little")[4:12].hex()
+    '0700000000000000'
+    """
+    check_limits(header)
+    widths = LITTLE if order == "little" else WIDTHS[5]
+    made = _Writer(widths).frame(header).body
+    pack_into(widths.number.format, made, 4, header.numrecs)
+    return bytes(made)
 
 
 def _raw(name: str) -> bytes:

@@ -35,17 +35,18 @@ class Source:
     file_size, limit : int, bytes.
     max_name : int, bytes.
     findings : list of Finding
-    w : Widths
+    w : Widths, of the version that the bytes begin with, unless others are given.
     """
 
-    def __init__(self, data: bytes, file_size: int, limit: int, max_name: int) -> None:
+    def __init__(self, data: bytes, file_size: int, limit: int, max_name: int, widths: Widths | None = None) -> None:
         self.data = data
         self.file_size = file_size
         self.limit = limit
         self.end = min(len(data), file_size, limit)
         self.max_name = max_name
         self.findings: list[Finding] = []
-        self.w: Widths = WIDTHS[_version(data, file_size)]
+        version = _version(data, file_size)
+        self.w: Widths = widths or WIDTHS[version]
 
     def short(self, needed: int, at: int, where: Where) -> NoReturn:
         """The bytes end before `needed`: the file does, or the caller has more."""

@@ -1,7 +1,8 @@
 """How wide the fields of a header are in CDF-1, CDF-2 and CDF-5.
 
-Knows: widths, tags, limits. Does not know: what the fields mean. The decoder and the encoder are written
-once over this table.
+Knows: widths, byte orders, tags, limits. Does not know: what the fields mean. The decoder and the encoder are written
+once over this table. The header of a file is big-endian; a header that is kept as the bytes of something else, such as
+a dataset of an HDF5 file, may be in the other byte order (`LITTLE`).
 
 Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 """
@@ -9,7 +10,7 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pnc_vol.format.types import TYPES
 
@@ -17,12 +18,14 @@ __all__ = [
     "ABSENT",
     "ATTRIBUTE",
     "DIMENSION",
+    "LITTLE",
     "MAX_BYTES",
     "MAX_COUNT",
     "MAX_OFFSET",
     "MAX_VAR_DIMS",
     "VARIABLE",
     "WIDTHS",
+    "Order",
     "Widths",
 ]
 
@@ -35,6 +38,9 @@ MAX_BYTES = 2**63 - 4
 MAX_COUNT = 2**31 - 1
 """Dimensions, variables, attributes, attribute values: the limit of every NetCDF library."""
 MAX_VAR_DIMS = 1024
+
+
+Order = Literal["big", "little"]
 
 
 class Widths(NamedTuple):
@@ -51,6 +57,7 @@ class Widths(NamedTuple):
     var_max : int, bytes of the largest variable that is not the last of its kind.
     sizes : dict of int to int, bytes of each type that this version has.
     dim_min, attr_min, var_min : int, bytes of the smallest entry of each list.
+    order : str, the byte order of all numbers.
     """
 
     width: int
@@ -66,16 +73,23 @@ class Widths(NamedTuple):
     dim_min: int
     attr_min: int
     var_min: int
+    order: Order
+
+    @property
+    def mark(self) -> str:
+        """The byte order as `struct` and numpy write it."""
+        return ">" if self.order == "big" else "<"
 
 
-def _widths(version: int, width: int, begin: int, dim_max: int, var_max: int) -> Widths:
+def _widths(version: int, width: int, begin: int, dim_max: int, var_max: int, order: Order = "big") -> Widths:
+    mark = ">" if order == "big" else "<"
     number, place = ("Q" if n == 8 else "I" for n in (width, begin))
     return Widths(
         width,
         2 ** (8 * width - 1),
-        Struct(f">{number}"),
-        Struct(f">I{number}"),
-        Struct(f">I{number}{place}"),
+        Struct(f"{mark}{number}"),
+        Struct(f"{mark}I{number}"),
+        Struct(f"{mark}I{number}{place}"),
         begin,
         2 ** (8 * begin - 1) - 1,
         dim_max,
@@ -84,6 +98,7 @@ def _widths(version: int, width: int, begin: int, dim_max: int, var_max: int) ->
         2 * width + 4,
         2 * width + 8,
         4 * width + 12 + begin,
+        order,
     )
 
 
@@ -94,3 +109,6 @@ WIDTHS = {
     5: _widths(5, 8, 8, 2**63 - 1, MAX_BYTES),
 }
 """`Widths` by version."""
+
+LITTLE = _widths(5, 8, 8, 2**63 - 1, MAX_BYTES, "little")
+"""`Widths` of CDF-5 with every number in little-endian order."""

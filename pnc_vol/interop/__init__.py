@@ -9,7 +9,6 @@
 `other_files`       which values of an HDF5 file are in other files
 `space`             the size that a file declares, against what it holds and what there is room for
 `notes`, `report`   what a conversion reports
-`optional`          h5py imported, or the message that names the extra which installs it
 `checking`          ``check``: a file against the format and its own markers
 `readers`           which programs read a file
 `repack`            ``repack``: a file without unused space

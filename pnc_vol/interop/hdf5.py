@@ -32,9 +32,9 @@ from pnc_vol.errors import NotCDFError
 from pnc_vol.full_io import read_at
 from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.copied_values import CopiedValues
-from pnc_vol.interop.optional import require_h5py
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
+from pnc_vol.optional import require_h5py
 from pnc_vol.options import resolve
 from pnc_vol.system import REAL, System, exists, is_folder
 

@@ -14,7 +14,7 @@ if sys.version_info >= (3, 11):
 else:
     tomllib = pytest.importorskip("tomli")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 BLOCKED = "import sys; sys.modules['h5py'] = None\n"
 """With None in its place the import of a module is an ImportError."""

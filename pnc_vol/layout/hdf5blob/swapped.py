@@ -1,0 +1,183 @@
+"""The driver that turns elements round: big-endian above, in the other byte order in the file.
+
+Knows: drivers, in which bytes of the file elements of which size lie. Does not know: variables, HDF5.
+
+Rules
+-----
+1. The byte ``i`` of an element of ``n`` bytes is the byte ``n - 1 - i`` of the same element in the file. So a part of
+   an element is one piece of the file, too, in reverse order, and no call has to fetch the rest of the element.
+2. The memory of a write is not changed: what is turned round is a copy. Reads turn round where they read to.
+3. Bytes outside of all regions are passed on as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.extents.model import Extents, Int64, before, spread
+
+__all__ = ["Regions", "SwappedDriver"]
+
+_MANY = 64
+"""Units of one piece from which on it is turned round by itself."""
+
+
+class Regions(NamedTuple):
+    """Where elements lie in a file: sorted, disjoint, each of whole elements of one size.
+
+    first, end : int64[n], bytes from the start of the file.
+    itemsize : int64[n], bytes of an element: 1, 2, 4 or 8.
+    """
+
+    first: Int64
+    end: Int64
+    itemsize: Int64
+
+
+class _Units(NamedTuple):
+    """What is to be turned round: `number` units of `size` bytes, one behind another, from `place` on."""
+
+    place: Int64
+    size: Int64
+    number: Int64
+
+
+class SwappedDriver(Wrapper):
+    """A wrapper that stores the elements of some regions in the other byte order.
+
+    Parameters
+    ----------
+    inner : Driver, of the file.
+    regions : Regions
+
+    Examples
+    --------
+    >>> from pnc_vol.drivers.memory import MemoryDriver
+    >>> from pnc_vol.extents.model import one_extent
+    >>> below = MemoryDriver(bytes([1, 2, 3, 4, 5]))
+    >>> driver = SwappedDriver(below, Regions(*np.array([[1], [5], [2]])))
+    >>> found = np.zeros(3, np.uint8)
+    >>> driver.read(one_extent(0, 3), found), found.tolist()
+    (3, [1, 3, 2])
+    """
+
+    name = "swapped"
+
+    def __init__(self, inner: Driver, regions: Regions) -> None:
+        super().__init__(inner)
+        there = regions.end > regions.first
+        first, end, itemsize = (column[there] for column in regions)
+        # What lies between regions is a region of bytes: every byte from 0 on is in one.
+        self._bounds = np.column_stack((first, end)).ravel()
+        self._itemsize = np.column_stack((itemsize, np.ones_like(itemsize))).ravel()
+        if bool((self._bounds[1:] < self._bounds[:-1]).any()):
+            raise ValueError(f"{self.path}: regions of elements overlap or are not sorted")
+
+    @classmethod
+    def declares(cls, below: Capabilities) -> Capabilities:
+        return replace(below, mapping=False)
+
+    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        below, units = self._below(extents)
+        got = self.inner.read(below, memory, collective=collective)
+        if got < extents.nbytes and units.place.size:
+            units = _within(below, units, self.inner.size())
+        _turn(memory, units)
+        return got
+
+    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
+        below, units = self._below(extents)
+        if units.place.size:
+            stage = np.empty(extents.nbytes, np.uint8)
+            place = before(below.length)
+            copy_pieces(stage, place, memory, below.place, below.length)
+            # all pieces with units come first, one for each unit
+            _turn(stage, units._replace(place=place[: units.place.size]))
+            below, memory = below._replace(place=place), stage
+        self.inner.write(below, memory, collective=collective)
+
+    def grow(self, nbytes: int) -> None:
+        # the byte that makes the file longer is not turned round
+        self.inner.grow(nbytes)
+
+    def describe(self) -> str:
+        # it is made for a file whose elements are known: it is no word of ``driver=``
+        return self.inner.describe()
+
+    def _below(self, extents: Extents) -> tuple[Extents, _Units]:
+        """The pieces of the file that hold these, those with `_Units` first, in their order."""
+        offset, length, place = extents
+        if not length.all():
+            kept = length > 0
+            offset, length, place = offset[kept], length[kept], place[kept]
+        first = np.searchsorted(self._bounds, offset, side="right") - 1
+        last = np.searchsorted(self._bounds, offset + length, side="left") - 1
+        if bool((first != last).any()):
+            owner, region = spread(last - first + 1)
+            region += first[owner]
+            # before the first region lies nothing that a bound could cut
+            low = np.maximum(offset[owner], np.where(region >= 0, self._bounds[region], 0))
+            high = np.append(self._bounds, np.iinfo(np.int64).max)[region + 1]
+            end = np.minimum((offset + length)[owner], high)
+            offset, length, place, first = low, end - low, place[owner] + low - offset[owner], region
+        # bytes before the first region and behind the last one
+        size = np.where(first >= 0, self._itemsize[first], 1) if self._itemsize.size else np.ones_like(first)
+        plain = size == 1
+        if plain.all():
+            return Extents(offset, length, place), _Units(*np.zeros((3, 0), np.int64))
+        turned = np.flatnonzero(~plain)
+        below, units = _pieces(offset[turned], length[turned], place[turned], size[turned], self._bounds[first[turned]])
+        rest = (offset[plain], length[plain], place[plain])
+        return Extents(*(np.concatenate(both) for both in zip(below, rest, strict=True))), units
+
+
+def _pieces(offset: Int64, length: Int64, place: Int64, size: Int64, region: Int64) -> tuple[Extents, _Units]:
+    """Where pieces of one region each lie in the file; whole elements apart from parts of the first and the last."""
+    into = (offset - region) % size
+    head = np.where(into > 0, np.minimum(size - into, length), 0)
+    tail = (length - head) % size
+    body = length - head - tail
+    if not (head.any() or tail.any()):
+        return Extents(offset, length, place), _Units(place, size, body // size)
+    behind = head + body
+    columns = (
+        (offset - into + size - into - head, head, place, head, np.ones_like(head)),
+        (offset + head, body, place + head, size, body // size),
+        (offset + behind + size - tail, tail, place + behind, tail, np.ones_like(tail)),
+    )
+    off, nbytes, to, unit, count = (np.concatenate(column) for column in zip(*columns, strict=True))
+    kept = nbytes > 0
+    off, nbytes, to, unit, count = (column[kept] for column in (off, nbytes, to, unit, count))
+    return Extents(off, nbytes, to), _Units(to, unit, count)
+
+
+def _within(below: Extents, units: _Units, nbytes: int) -> _Units:
+    """The units that lie in a file of `nbytes` bytes as a whole."""
+    offset = below.offset[: units.place.size]
+    return units._replace(number=np.clip((nbytes - offset) // units.size, 0, units.number))
+
+
+def _turn(memory: Memory, units: _Units) -> None:
+    """Reverse the bytes of each unit, in place."""
+    place, size, count = units
+    if not place.size:
+        return
+    large = (count >= _MANY) & ((size & (size - 1)) == 0)
+    for i in np.flatnonzero(large).tolist():
+        first, unit = int(place[i]), int(size[i])
+        values: npt.NDArray[Any] = memory[first : first + unit * int(count[i])].view(f"u{unit}")
+        values.byteswap(inplace=True)
+    small = np.flatnonzero(~large & (size > 1))
+    for unit in np.unique(size[small]).tolist():
+        these = small[size[small] == unit]
+        owner, step = spread(count[these])
+        at = place[these][owner] + step * unit
+        windows = np.ndarray((memory.nbytes - unit + 1, unit), np.uint8, memory.data, strides=(1, 1))
+        windows[at] = windows[at][:, ::-1]
