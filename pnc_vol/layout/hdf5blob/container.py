@@ -139,8 +139,8 @@ def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[in
 
     Examples
     --------
-    >>> make(1000, 64)[0]
-    Container(header=Stored(offset=2048, nbytes=1000), data=Stored(offset=4096, nbytes=64))
+    >>> make(1000, 600)[0]
+    Container(header=Stored(offset=2048, nbytes=1000), data=Stored(offset=4096, nbytes=600))
     """
     h5py = require_h5py("Writing an HDF5 blob file")
     made = _Recorder()
