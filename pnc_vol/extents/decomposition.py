@@ -23,7 +23,7 @@ from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionVal
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, listed, many
-from pnc_vol.extents.subarrays import flatten
+from pnc_vol.extents.subarrays import flatten, join_runs
 
 __all__ = ["LEAST_RUNS", "Decomposition", "Recent"]
 
@@ -42,12 +42,19 @@ Shape = tuple[int, ...]
 class _Flattened:
     """The runs of one list in one shape, and of the same list further down a longer axis in front."""
 
-    __slots__ = ("_moved", "_size", "runs", "total")
+    __slots__ = ("_cells", "_moved", "_size", "runs", "total")
 
     def __init__(self, shape: Shape, starts: npt.ArrayLike, counts: npt.ArrayLike | None) -> None:
         self.runs, self.total = flatten(shape, starts, counts)
         self._size = math.prod(shape)
         self._moved: dict[int, Runs] = {}
+        self._cells: Runs | None = None
+
+    def cells(self, shape: Shape) -> Runs:
+        """The elements in ascending order, each once; `shape` is for the message if one is there twice."""
+        if self._cells is None:
+            self._cells = _ascending(self.runs, shape)
+        return self._cells
 
     def at(self, lead: int) -> Runs:
         """The runs in the subarray number `lead` of the axis in front."""
@@ -61,11 +68,28 @@ class _Flattened:
         return found
 
 
+def _ascending(runs: Runs, shape: Shape) -> Runs:
+    """Runs in ascending order, neighbours joined; the argument itself if that is what it is."""
+    start, length = runs
+    if start.size and bool((start[1:] < start[:-1]).any()):
+        order = np.argsort(start, kind="stable")
+        start, length = start[order], length[order]
+    twice = np.flatnonzero(start[1:] < (start + length)[:-1])
+    if twice.size:
+        index = tuple(int(i) for i in np.unravel_index(int(start[twice[0] + 1]), shape))
+        raise SelectionValueError(
+            f"the decomposition has the element {index} of the shape {shape} more than once; a map of what each rank "
+            "owns has every element once"
+        )
+    return runs if start is runs.start else join_runs(Runs(start, length))
+
+
 class Decomposition:
     """A list of subarrays that many datasets, or many records, are written or read by.
 
     It is checked and flattened when it is first used with a shape, and never again; a post by it takes memory for the
-    values alone.
+    values alone. Values come in the order of the list, which may be any; subarrays may overlap, unless the list is to
+    say what this rank owns of a dataset (``create_dataset(decomposition=)``).
 
     Parameters
     ----------
@@ -98,6 +122,50 @@ class Decomposition:
         self._starts.setflags(write=False)
         self._counts.setflags(write=False)
         self._known: dict[Shape, _Flattened] = {}
+        self._flat = False
+        self._shape: Shape | None = None
+
+    @classmethod
+    def from_runs(
+        cls, offsets: npt.ArrayLike, lengths: npt.ArrayLike | None = None, shape: Shape | None = None
+    ) -> Decomposition:
+        """A decomposition from runs of elements, which are counted in C order, as in E3SM-IO's maps.
+
+        Parameters
+        ----------
+        offsets : int[n]
+            First element of each run, from 0.
+        lengths : int[n], optional
+            Elements of each run; one each by default. A run may go on in the next row.
+        shape : tuple of int, optional
+            The dimensions that `offsets` are about, without the record dimension. If it is given, the runs are checked
+            at once, and the decomposition fits datasets of this shape alone.
+
+        Raises
+        ------
+        SelectionTypeError, SelectionValueError, SelectionIndexError
+            The two are no integers or differ in length, a length is negative, a run lies outside of `shape`.
+
+        Examples
+        --------
+        >>> rows = Decomposition.from_runs([0, 4], [2, 3], shape=(2, 4))
+        >>> rows
+        <Decomposition of 2 runs in (2, 4)>
+        >>> rows.select((2, 4)).result_shape
+        (5,)
+        """
+        first = np.asarray(offsets)
+        number = np.ones_like(first) if lengths is None else np.asarray(lengths)
+        if first.ndim != 1 or number.shape != first.shape:
+            raise SelectionValueError(
+                f"offsets and lengths of a decomposition must both be (n,), not {first.shape} and {number.shape}"
+            )
+        made = cls(first[:, None], number[:, None])
+        made._flat = True
+        if shape is not None:
+            made._shape = tuple(map(operator.index, shape))
+            made._flattened(made._shape)
+        return made
 
     @property
     def starts(self) -> npt.NDArray[Any]:
@@ -113,7 +181,60 @@ class Decomposition:
         return len(self._starts)
 
     def __repr__(self) -> str:
+        if self._flat:
+            return f"<Decomposition of {len(self)} runs{f' in {self._shape}' if self._shape else ''}>"
         return f"<Decomposition of {len(self)} subarrays, {self._starts.shape[1]}-D>"
+
+    @property
+    def shape(self) -> Shape | None:
+        """The dimensions that it was made for, or None if it fits all that are large enough."""
+        return self._shape
+
+    def _flattened(self, shape: Shape) -> _Flattened:
+        """What it is in a shape, found once."""
+        known = self._known.get(shape)
+        if known is None:
+            if self._shape not in (None, shape):
+                raise SelectionValueError(f"the decomposition is of the shape {self._shape}, not of {shape}")
+            within = (math.prod(shape),) if self._flat else shape
+            try:
+                known = self._known[shape] = _Flattened(within, self._starts, self._counts)
+            except SelectionIndexError:
+                if self._flat:
+                    self._refuse_outside(shape)
+                raise
+        return known
+
+    def _refuse_outside(self, shape: Shape) -> None:
+        """Complain of the first run that lies outside, in the words of `from_runs`."""
+        for i, (first, number) in enumerate(zip(self._starts[:, 0].tolist(), self._counts[:, 0].tolist(), strict=True)):
+            if not 0 <= first <= math.prod(shape) - number:
+                raise SelectionIndexError(
+                    f"offsets[{i}] = {first}, lengths[{i}] = {number}: out of range for the {math.prod(shape)} "
+                    f"elements of the shape {shape}"
+                )
+
+    def owned(self, shape: Shape) -> Runs:
+        """The elements of a dataset, or of one of its records, of this shape, as what a rank owns of it.
+
+        Returns
+        -------
+        Runs
+            In ascending order, neighbours joined; the same object each time.
+
+        Raises
+        ------
+        SelectionValueError
+            An element is there more than once.
+        SelectionTypeError, SelectionValueError, SelectionIndexError
+            As of `select`.
+
+        Examples
+        --------
+        >>> [column.tolist() for column in Decomposition.from_runs([7, 2, 0], [1, 2, 2]).owned((2, 4))]
+        [[0, 7], [4, 1]]
+        """
+        return self._flattened(shape).cells(shape)
 
     def select(self, shape: Shape, lead: Any = None) -> Selection:
         """The elements of a dataset of this shape, one-dimensional, all of one subarray after those of another.
@@ -140,9 +261,7 @@ class Decomposition:
             if not 0 <= at < shape[0]:
                 raise SelectionIndexError(f"Index ({index}) out of range for (0-{shape[0] - 1})")
             inner = shape[1:]
-        known = self._known.get(inner)
-        if known is None:
-            known = self._known[inner] = _Flattened(inner, self._starts, self._counts)
+        known = self._flattened(inner)
         return listed(shape, known.at(at), known.total)
 
     @staticmethod

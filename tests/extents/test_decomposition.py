@@ -152,3 +152,59 @@ def test_what_does_not_fit_is_said() -> None:
         Recent(1 << 20).many((3, 3), one, [[1, 1]])
     with pytest.raises(SelectionValueError):
         Decomposition([1, 2])
+
+
+def test_runs_are_the_subarrays_that_have_the_same_elements() -> None:
+    starts, counts = listing(3, (7, 9), 20)
+    counts[:, 0] = 1
+    boxes = Decomposition(starts, counts)
+    runs = Decomposition.from_runs(starts @ [9, 1], counts[:, 1], shape=(7, 9))
+    for shape, lead in (((7, 9), None), ((4, 7, 9), 2), ((4, 7, 9), -1)):
+        mine, theirs = runs.select(shape, lead), boxes.select(shape, lead)
+        assert mine.result_shape == theirs.result_shape
+        np.testing.assert_array_equal(mine.listed, theirs.listed)
+    assert runs.select((7, 9)).listed is runs.select((7, 9)).listed
+    assert (runs.shape, boxes.shape) == ((7, 9), None)
+    assert "20 runs" in repr(runs)
+
+
+def test_runs_may_go_on_in_the_next_row() -> None:
+    one = Decomposition.from_runs([2], [5])
+    got = one.select((3, 4)).listed
+    assert got is not None
+    assert (got.start.tolist(), got.length.tolist()) == ([2], [5])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "lengths", "shape", "said"),
+    [
+        ([0, 11], [1, 2], (3, 4), r"offsets\[1\] = 11, lengths\[1\] = 2: out of range for the 12 elements"),
+        ([-1], [1], (3, 4), "out of range"),
+        ([0], [-1], (3, 4), "negative"),
+        ([0, 1], [1], (3, 4), r"\(2,\) and \(1,\)"),
+        ([[0]], [[1]], (3, 4), r"must both be \(n,\)"),
+        ([0.5], [1], (3, 4), "integers"),
+        ([2**63], None, (3, 4), "out of range"),
+    ],
+)
+def test_runs_that_are_wrong_are_refused_at_once(offsets, lengths, shape, said) -> None:
+    with pytest.raises((SelectionValueError, SelectionIndexError, SelectionTypeError), match=said):
+        Decomposition.from_runs(np.array(offsets), lengths, shape)
+
+
+def test_runs_of_another_shape_are_refused() -> None:
+    one = Decomposition.from_runs([0], [3], (3, 4))
+    with pytest.raises(SelectionValueError, match=r"\(3, 4\), not of \(4, 3\)"):
+        one.select((4, 3))
+    with pytest.raises(SelectionValueError, match=r"\(3, 4\), not of \(2, 4, 3\)"):
+        one.select((5, 2, 4, 3), 0)
+
+
+def test_what_a_rank_owns_is_in_order_and_each_element_once() -> None:
+    one = Decomposition([[2, 1], [0, 0], [1, 0]], [[1, 2], [1, 4], [1, 1]])
+    owned = one.owned((3, 4))
+    assert (owned.start.tolist(), owned.length.tolist()) == ([0, 9], [5, 2])
+    assert one.owned((3, 4)) is owned
+    for twice in (Decomposition([[0, 1], [0, 2]], [[1, 2], [1, 2]]), Decomposition.from_runs([2, 0], [2, 3])):
+        with pytest.raises(SelectionValueError, match=r"\(0, 2\) of the shape \(3, 4\) more than once"):
+            twice.owned((3, 4))

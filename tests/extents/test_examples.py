@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["fancy", "merge", "place", "model", "selection", "subarrays"])
+@pytest.mark.parametrize("name", ["decomposition", "fancy", "merge", "place", "model", "selection", "subarrays"])
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(f"pnc_vol.extents.{name}"))
     assert result.attempted > 0
