@@ -228,7 +228,7 @@ def content(maps: Sequence[SubfileMap]) -> list[UInt8]:
     return made
 
 
-def from_content(sizes: SizedMap, columns: Sequence[npt.NDArray[Any]], name: str) -> SubfileMap:
+def from_content(sizes: SizedMap, columns: Sequence[Any], name: str) -> SubfileMap:
     """The map that the five variables of a subfile describe.
 
     Parameters
@@ -236,7 +236,7 @@ def from_content(sizes: SizedMap, columns: Sequence[npt.NDArray[Any]], name: str
     sizes : SizedMap, what the header says of it.
     columns : five arrays of integers
         Values of ``nreqs``, ``blob_start`` and ``blob_count`` (nblobs), ``offsets`` and ``lengths``
-        (nblobs, max_nreqs).
+        (nblobs, max_nreqs); of the last two also lists of rows that are as long as there are runs.
     name : str, of the subfile and the map, for messages, such as ``"out.nc.0001: D2"``.
 
     Raises
@@ -244,14 +244,14 @@ def from_content(sizes: SizedMap, columns: Sequence[npt.NDArray[Any]], name: str
     FormatError
         They contradict each other, or a run lies outside of the dimensions; ``field`` names the variable and the blob.
     """
-    nreqs, starts, counts, offsets, lengths = (column.astype(np.int64, copy=False) for column in columns)
+    nreqs, starts, counts = (column.astype(np.int64, copy=False) for column in columns[:3])
     nelems, blobs = math.prod(sizes.dims), []
     at = 0
     for b in range(sizes.nblobs):
         n = int(nreqs[b])
         if not 0 <= n <= sizes.max_nreqs:
             raise _wrong(name, "nreqs", b, n, f"it can have 0 to {sizes.max_nreqs} runs")
-        start, length = offsets[b, :n].copy(), lengths[b, :n].copy()
+        start, length = (np.array(rows[b][:n], np.int64) for rows in columns[3:])
         if n and int(length.min()) < 0:
             i = int(length.argmin())
             raise _wrong(name, "lengths", b, int(length[i]), f"run {i} has a negative length")

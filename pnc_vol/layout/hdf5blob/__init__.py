@@ -6,5 +6,8 @@ Knows: headers, maps, the container, byte orders. Does not know: ranks, requests
 `header_blob`  the header of a subfile to the bytes of ``/header_blob`` and back
 `container`    the HDF5 file around the two datasets: made and searched by h5py, without their bytes
 `swapped`      `SwappedDriver`: big-endian elements above, elements in the byte order of the container below
+`parts`        `Parts`: where the part of a variable in each blob begins, from the maps or from ``/data_blob``
+`places`       `Hdf5BlobPlace`: from runs of canonical elements to byte extents at addresses
+`subfile`      `Hdf5Subfile`: one that exists, read with all checks
 =============  ==========================================================================================
 """

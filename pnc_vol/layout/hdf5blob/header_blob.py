@@ -25,7 +25,7 @@ from pnc_vol.format.names import MAX_NAME
 from pnc_vol.format.types import TYPES
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order
 
-__all__ = ["NATIVE", "decode", "encode", "order_of"]
+__all__ = ["NATIVE", "Order", "decode", "encode", "order_of"]
 
 NATIVE: Order = sys.byteorder
 """The byte order of this machine, in which blobs are written."""
