@@ -119,6 +119,7 @@ EXAMPLES = [
     "Dataset",
     "AttributeManager",
     "Decomposition",
+    "read_decompositions",
 ]
 """What users call first: an example of each runs."""
 

@@ -1,100 +1,25 @@
-"""Who writes which cells: the decomposition maps of E3SM-IO's cases, read from a file or made up.
+"""Who writes which cells: decomposition maps of the kind of E3SM-IO's cases, made up at any size.
 
-A map gives each process a list of runs of cells, as offsets into the flattened dimensions (time apart) and lengths. The
-maps that Northwestern University and Argonne National Laboratory publish with E3SM-IO come as files; maps of any other
-size are made here, of the same kind: a cubed sphere whose columns are dealt to processes twice (in patches, and
-scattered for the physics), an ocean of patches of whole columns, land in clumps on a latitude-longitude grid.
+The maps that Northwestern University and Argonne National Laboratory publish with E3SM-IO are read by
+`interop.map_files`. Those that are made here are of the same kind: a cubed sphere whose columns are dealt to processes
+twice (in patches, and scattered for the physics), an ocean of patches of whole columns, land in clumps on a
+latitude-longitude grid.
 
 Knows: cells and processes. Does not know: variables.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import pnc_vol
+from pnc_vol.interop.map_files import Map
 
-__all__ = ["Map", "invented", "read_maps"]
+__all__ = ["invented"]
 
 Ints = npt.NDArray[np.int64]
-Runs = tuple[Ints, Ints]
-
-
-@dataclass(frozen=True)
-class Map:
-    """One decomposition.
-
-    dims : lengths of the dimensions, without time.
-    nreqs, fill_starts : int64[processes], runs of each process, and how many of them carry data: the ones before.
-    offsets, lengths : int64[sum of nreqs], one process's behind the other's; elements.
-    """
-
-    dims: tuple[int, ...]
-    nreqs: Ints
-    fill_starts: Ints
-    offsets: Ints
-    lengths: Ints
-
-    def of_rank(self, rank: int, ranks: int, *, sort: bool = True, compat: bool = False, expand: int = 1) -> Runs:
-        """Offsets and lengths of the data cells that one of `ranks` writes.
-
-        Parameters
-        ----------
-        sort : bool
-            Runs in ascending order, and those that touch joined, within a row.
-        compat : bool
-            Read the lists as the C program does when it does not write fill values: a process's list begins behind the
-            *data* runs of the others, though it is stored behind all of theirs. It then writes other cells.
-        expand : int
-            Factor of the last dimension.
-        """
-        processes = len(self.nreqs)
-        share, more = divmod(processes, ranks)
-        first = rank * share + min(rank, more)
-        last = first + share + (rank < more)
-        stored = self.fill_starts if compat else self.nreqs
-        begins = np.concatenate([[0], np.cumsum(stored)])
-        parts = [slice(begins[p], begins[p] + self.fill_starts[p]) for p in range(first, last)]
-        none = np.zeros(0, np.int64)
-        offsets = np.concatenate([none, *(self.offsets[part] for part in parts)]) * expand
-        lengths = np.concatenate([none, *(self.lengths[part] for part in parts)]) * expand
-        return _joined(offsets, lengths, self.dims[-1] * expand) if sort else (offsets, lengths)
-
-
-def _joined(offsets: Ints, lengths: Ints, row: int) -> Runs:
-    """Sorted; neighbours joined, but never across the end of a row."""
-    order = np.argsort(offsets, kind="stable")
-    offsets, lengths = offsets[order], lengths[order]
-    if not len(offsets):
-        return offsets, lengths
-    apart = (offsets[1:] != offsets[:-1] + lengths[:-1]) | (offsets[1:] % row == 0)
-    heads = np.flatnonzero(np.concatenate([[True], apart]))
-    return offsets[heads], np.add.reduceat(lengths, heads)
-
-
-def read_maps(path: str) -> list[Map]:
-    """The maps of a file of E3SM-IO (CDF-5).
-
-    Raises
-    ------
-    OSError
-        There is no such file, or it is none of NetCDF.
-    """
-    found = []
-    with pnc_vol.File(path) as f:
-        k = 1
-        while f"D{k}.nreqs" in f:
-            nreqs = f[f"D{k}.nreqs"][...].astype(np.int64)
-            fill = f[f"D{k}.fill_starts"][...].astype(np.int64) if f"D{k}.fill_starts" in f else nreqs
-            lists = [f[f"D{k}.{what}"][...].astype(np.int64) for what in ("offsets", "lengths")]
-            dims = tuple(int(n) for n in np.atleast_1d(f.attrs[f"D{k}.dims"]))
-            found.append(Map(dims, nreqs, fill, *lists))
-            k += 1
-    return found
 
 
 def invented(case: str, size: int, processes: int) -> tuple[list[Map], dict[str, int]]:
@@ -137,8 +62,7 @@ def _atmosphere(size: int, processes: int) -> tuple[list[Map], dict[str, int]]:
         _dealt((columns,), scattered, processes),
         _dealt((levels, columns), scattered, processes, levels),
     ]
-    rows = maps[0].dims[-1]
-    lists = [_joined(*maps[0].of_rank(p, processes), rows) for p in range(processes)]
+    lists = [maps[0].of_rank(p, processes) for p in range(processes)]
     nreqs = np.array([len(offsets) for offsets, _ in lists], np.int64)
     maps[0] = Map((columns,), nreqs, nreqs, *(np.concatenate([one[i] for one in lists]) for i in (0, 1)))
     return maps, {"ncol": columns, "lev": levels, "ilev": levels + 1}

@@ -15,8 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.e3sm_cases import CaseFile, Variable, counted, files_of, listed
-from pnc_vol.bench.e3sm_maps import Map, invented, read_maps
+from pnc_vol.bench.e3sm_maps import invented
 from pnc_vol.bench.ranks import Job
+from pnc_vol.comm import over
+from pnc_vol.extents.model import Runs
+from pnc_vol.interop.map_files import Map, dealt, in_rows, read_maps
 from pnc_vol.system import REAL, exists
 
 __all__ = ["GAP", "Part", "Setup", "buffers", "path_of", "prepare", "untouched", "value_of"]
@@ -81,8 +84,8 @@ def prepare(job: Job) -> Setup:
     case: str = o.case
     path = o.data / f"map_{case.lower()}_case_16p.nc"
     invent = o.synthetic is not None or not exists(REAL, path)
-    maps, lengths = _maps(job, path, invent)
-    parts = [_part(job, one, o.expand if case != "G" or len(one.dims) > 1 else 1) for one in maps]
+    shares, lengths = _shares(job, path, invent)
+    parts = [_part(job, dims, runs, o.expand if case != "G" or len(dims) > 1 else 1) for dims, runs in shares]
     if invent:
         files = [counted(name, lengths, floats=o.floats) for name in files_of(case, o.file)]
     else:
@@ -105,20 +108,26 @@ def prepare(job: Job) -> Setup:
     return setup
 
 
-def _maps(job: Job, path: PurePath, invent: bool) -> tuple[list[Map], dict[str, int]]:
+def _shares(job: Job, path: PurePath, invent: bool) -> tuple[list[tuple[tuple[int, ...], Runs]], dict[str, int]]:
+    """The dimensions and the runs of each map, and the lengths of dimensions of maps that are made up."""
     o = job.options
-    found: tuple[list[Map], dict[str, int]] | None = None
+    maps: list[Map] | None = None
+    lengths: dict[str, int] = {}
     if job.comm.rank == 0:
         size = o.synthetic or max(2, round(SIZES[o.case] * min(1.0, o.scale) ** 0.5))
-        found = invented(o.case, size, max(o.map_ranks, job.comm.size)) if invent else (read_maps(str(path)), {})
-    told: tuple[list[Map], dict[str, int]] = job.comm.bcast(found)
-    return told
+        maps, lengths = invented(o.case, size, max(o.map_ranks, job.comm.size)) if invent else (read_maps(path), {})
+    ranks = over(job.comm)
+    shares = dealt(maps, ranks, compat=o.compat)
+    ranks.close()
+    return shares, job.comm.bcast(lengths)
 
 
-def _part(job: Job, one: Map, expand: int) -> Part:
+def _part(job: Job, dims: tuple[int, ...], runs: Runs, expand: int) -> Part:
     o, comm = job.options, job.comm
-    offsets, lengths = one.of_rank(comm.rank, comm.size, sort=not o.unsorted, compat=o.compat, expand=expand)
-    dims = (*one.dims[:-1], one.dims[-1] * expand)
+    dims = (*dims[:-1], dims[-1] * expand)
+    offsets, lengths = runs = Runs(runs.start * expand, runs.length * expand)
+    if not o.unsorted:
+        offsets, lengths = in_rows(runs, dims[-1])
     starts = np.stack(np.unravel_index(offsets, dims), axis=1).astype(np.int64).reshape(len(offsets), len(dims))
     counts = np.ones_like(starts)
     counts[:, -1] = lengths

@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pnc_vol.bench.e3sm_cases import COUNTS, counted, listed
-from pnc_vol.bench.e3sm_maps import Map, invented, read_maps
+from pnc_vol.bench.e3sm_maps import invented
+from pnc_vol.interop.map_files import Map, read_maps
 
 DATA = Path(__file__).parents[2] / "../shared/data/e3sm"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="E3SM-IO's maps are not there (../shared/data/e3sm)")
 
 
-def cells(one: Map, ranks: int, **how: bool) -> list[int]:
+def cells(one: Map, ranks: int, *, sort: bool = True) -> list[int]:
     """Every cell that some rank writes, element by element."""
     found = []
     for rank in range(ranks):
-        for at, n in zip(*one.of_rank(rank, ranks, **how), strict=True):
+        for at, n in zip(*(one.of_rank if sort else one.share)(rank, ranks), strict=True):
             found += range(at, at + n)
     return found
 
@@ -46,28 +47,6 @@ def test_invented_maps_deal_each_cell_once(case: str, size: int, processes: int,
                 if variable.number:
                     shape = file.shape(variable, 1, lengths)
                     assert np.prod(shape) == np.prod(maps[variable.number - 1].dims)
-
-
-@needs_data
-@pytest.mark.parametrize(
-    ("case", "covered"),
-    [
-        ("f", [866, 866, 72 * 866]),
-        ("g", [285, 879, 28500, 87900, 59300, 285 * 101]),
-        ("i", [5663, 84945, 56630, 50967, 96271]),
-    ],
-)
-def test_published_maps(case: str, covered: list[int]) -> None:
-    maps = read_maps(str(DATA / f"map_{case}_case_16p.nc"))
-    for ranks in (1, 3, 16):
-        assert [len(set(cells(one, ranks))) for one in maps] == covered
-
-
-@needs_data
-def test_the_mistake_of_the_c_program_can_be_had() -> None:
-    maps = read_maps(str(DATA / "map_i_case_16p.nc"))
-    found = [len(cells(one, 16, compat=True)) for one in maps]
-    assert found == [10428, 146693, 96826, 88529, 165577]
 
 
 @needs_data

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnc_vol.bench.e3sm_maps import read_maps
 from pnc_vol.errors import DefinitionError, FormatError
-from pnc_vol.extents.model import Runs
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import inner_bytes
+from pnc_vol.interop.map_files import read_maps
 from pnc_vol.layout.blob.header import described, is_blob_set, physical_header
 from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, content, from_content
 
@@ -38,9 +37,9 @@ def f_maps(node: int, canonical: Header) -> list[SubfileMap]:
     """What the C program put into the subfile of a node: ranks were dealt to nodes in turn."""
     names = [dim.name for dim in canonical.dims]
     ids = [tuple(names.index(name) for name in dims) for dims in (["ncol"], ["ncol"], ["lev", "ncol"])]
-    maps = read_maps(str(DATA / "map_f_case_16p.nc"))
+    maps = read_maps(DATA / "map_f_case_16p.nc")
     return [
-        SubfileMap(one.dims, of, tuple(Runs(*one.of_rank(rank, RANKS)) for rank in range(node, RANKS, NODES)))
+        SubfileMap(one.dims, of, tuple(one.of_rank(rank, RANKS) for rank in range(node, RANKS, NODES)))
         for one, of in zip(maps, ids, strict=True)
     ]
 
