@@ -15,7 +15,8 @@ from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.log.folders import remove_logs
 from pnc_vol.options import Options, resolve
-from pnc_vol.recovery.caches import is_cache_folder, replay_caches
+from pnc_vol.recovery.cache_folders import is_cache_folder
+from pnc_vol.recovery.caches import replay_caches
 from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.replay import ReplayReport, replay_into
 from pnc_vol.recovery.sources import metas_of, named_logs

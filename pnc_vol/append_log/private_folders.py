@@ -10,6 +10,8 @@ Rules
 3. A folder counts only if it is private: a real folder of this user, to which no other user may write. What others put
    under such a name is not read, and a warning says so.
 4. A note is not trusted: what it names counts only if its name is one that this very file's folders have.
+5. A line of a note is a folder, or ``HOST:FOLDER`` where it is known on which host that is. Of two processes that
+   change a note at a time, none undoes what the other one did, where the file system has locks.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import hashlib
 import os
 import re
 import stat
+import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -38,13 +41,15 @@ __all__ = [
     "make_folder",
     "name_of_folders",
     "neighbour",
-    "note_folder",
+    "note_folders",
+    "noted",
     "noted_folders",
     "remove_folder",
     "stem_of",
 ]
 
-_MOST_NOTES = 64 << 10
+_MOST_NOTES = 1 << 20
+_PATIENCE, _NAP = 200, 0.005
 _LONGEST = 240
 """Bytes of a name that takes a dot and a suffix besides."""
 
@@ -218,8 +223,8 @@ def remove_folder(system: System, folder: str, first: str) -> None:
 # ---------------------------------------------------------------------------------- the note beside the file
 
 
-def noted_folders(system: System, note: str) -> list[str]:
-    """The folders that a note names, a line each; none if there is no note."""
+def noted(system: System, note: str) -> list[str]:
+    """The lines of a note: folders, some with their hosts; none if there is no note."""
     with suppress(OSError, UnicodeDecodeError):
         lines = read_whole(system, note, limit=_MOST_NOTES).decode().splitlines()
         # a note that a power failure left in pieces may hold zeros, which are in no path
@@ -227,12 +232,24 @@ def noted_folders(system: System, note: str) -> list[str]:
     return []
 
 
-def note_folder(system: System, note: str, folder: str, *, durable: bool) -> None:
-    """Add a folder to the note; what a killed job noted stays.
+def noted_folders(system: System, note: str) -> list[str]:
+    """The folders that a note names."""
+    return [_place(line)[1] for line in noted(system, note)]
+
+
+def _place(line: str) -> tuple[str, str]:
+    """Host and folder of a line; "" for a host that it does not tell."""
+    host, colon, folder = line.partition(":/")
+    return (host, f"/{folder}") if colon and "/" not in host else ("", line)
+
+
+def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bool) -> None:
+    """Add folders to the note; what a killed job noted stays.
 
     Parameters
     ----------
     note : str, path of the note.
+    lines : sequence of str, folders or ``HOST:FOLDER``.
     durable : bool
         Bring the note to stable storage; its name is brought there with the file's.
 
@@ -241,22 +258,54 @@ def note_folder(system: System, note: str, folder: str, *, durable: bool) -> Non
     OSError
         The note cannot be written.
     """
-    there = []
-    for other in noted_folders(system, note):
-        with suppress(OSError):
-            system.lstat(other)
-            there.append(other)
-    _write_note(system, note, [*there, folder], durable=durable)
+
+    def is_there(line: str) -> bool:
+        host, folder = _place(line)
+        return host not in ("", os.uname().nodename) or exists(system, folder)
+
+    _change_note(system, note, lambda there: [*filter(is_there, there), *lines], durable=durable)
 
 
 def forget_folder(system: System, note: str, folder: str) -> None:
     """Take a folder out of the note, and the note away with the last one."""
     with suppress(OSError):
-        noted = noted_folders(system, note)
-        if folder in noted:
-            # What others noted may be on another node.
-            # what it named has gone: an older note does no harm, and a torn one must not lose the others
-            _write_note(system, note, [other for other in noted if other != folder], durable=True)
+        # What others noted may be on another node.
+        # what it named has gone: an older note does no harm, and a torn one must not lose the others
+        _change_note(system, note, lambda there: [line for line in there if _place(line)[1] != folder], durable=True)
+
+
+def _change_note(system: System, note: str, change: Callable[[list[str]], list[str]], *, durable: bool) -> None:
+    """Give a note other lines, while nobody else does."""
+    fd = _lock_note(system, note)
+    try:
+        before = noted(system, note)
+        after = change(before)
+        if after != before:
+            _write_note(system, note, after, durable=durable)
+    finally:
+        if fd >= 0:
+            system.close(fd)
+
+
+def _lock_note(system: System, note: str) -> int:
+    """A descriptor of the note that is locked; -1 if there is no note, or the file system has no locks."""
+    fd = -1
+    for _ in range(_PATIENCE):
+        try:
+            fd = system.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            system.flock(fd, exclusive=True)
+            if os.path.samestat(system.fstat(fd), system.lstat(note)):
+                return fd
+        except BlockingIOError:
+            time.sleep(_NAP)
+        except OSError:
+            break
+        # Another process has put a new note in its place, or is about to.
+        system.close(fd)
+        fd = -1
+    if fd >= 0:
+        system.close(fd)
+    return -1
 
 
 def _write_note(system: System, note: str, folders: list[str], *, durable: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.show import TROUBLE, expected, safe
-from pnc_vol.recovery.caches import cache_text, is_cache_folder
+from pnc_vol.recovery.cache_folders import cache_text, is_cache_folder
 from pnc_vol.recovery.printing import log_text
 from pnc_vol.recovery.sources import named_logs, sources_of
 from pnc_vol.system import REAL

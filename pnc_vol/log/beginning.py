@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pnc_vol.append_log.private_folders import forget_folder, note_folder, stem_of
+from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import FULL
 from pnc_vol.comm import Comm, on_root
@@ -128,7 +128,7 @@ def _named(error: OSError, folder: str) -> OSError:
 
 def _note(options: Options, path: str, folder: str) -> None:
     try:
-        note_folder(options.system, note_of(path), folder, durable=options.burst_buf_sync != "none")
+        note_folders(options.system, note_of(path), [folder], durable=options.burst_buf_sync != "none")
     except OSError as error:
         warn_outside(
             f"{path}: no note of its log can be written beside it ({error.strerror}). The log is in {folder}; "

@@ -12,6 +12,7 @@ module           what it does
 `redo`           posts the entries of all ranks of a job again
 `replay`         replays logs into a file: refusals, order of jobs, the report
 `printing`       a log as text
+`cache_folders`  finds the caches of a file; refuses those that must not be carried to it
 `caches`         carries what the node-local caches of killed jobs hold to their file
 ===============  =====================================================================================
 

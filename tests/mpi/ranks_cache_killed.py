@@ -1,4 +1,7 @@
-"""Ranks that write through caches until they are killed: ``ranks_cache_killed.py PATH NVM OPTIONS``; see the test."""
+"""Ranks that write through caches until they are killed: ``ranks_cache_killed.py PATH NVM OPTIONS``; see the test.
+
+NVM may have ``{rank}`` in it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def say(text: str) -> None:
 
 
 say(str(os.getpid()))
-with pnc_vol.File(path, "w", comm=WORLD, driver=f"cache(path='{nvm}'{options}) | mpio") as f:
+driver = f"cache({options.strip(', ')}) | mpio"
+with pnc_vol.File(path, "w", comm=WORLD, driver=driver, hints={"e10_cache_path": nvm.format(rank=RANK)}) as f:
     r = f.create_dataset("r", (0, SIZE, WIDTH), maxshape=(None, SIZE, WIDTH), dtype="f8")
     g = f.create_dataset("g", (SIZE, WIDTH), dtype="i4")
     f.flush()

@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 import pnc_vol as h5py
 from pnc_vol.errors import PncVolWarning
+from pnc_vol.testing.faults import HookedSystem
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -75,9 +76,61 @@ def the_log_of_the_last_rank_is_full() -> None:
     sweep(SIZE - 1, "flush_onclose")
 
 
+def ranks_of_a_node_see_each_other_in_different_directories() -> None:
+    mine = FOLDER / f"own{RANK}"
+    mine.mkdir(exist_ok=True)
+    path = FOLDER / "own.nc"
+    hints = {"e10_cache_path": str(mine), "e10_cache_flush_flag": "flush_onclose"}
+    with h5py.File(path, "w", comm=WORLD, hints=hints, collective_timeout=15) as f:
+        x = f.create_dataset("x", (SIZE, 4), "i4")
+        x[RANK] = RANK + 1
+        f.flush()
+        for other in range(SIZE):
+            if other % NODES == RANK % NODES:
+                assert x[other].tolist() == [other + 1] * 4
+    WORLD.Barrier()
+    assert not list(FOLDER.glob("own?/*"))
+    assert not list(FOLDER.glob(".own*")), "no note is left"
+
+
+class Private(HookedSystem):
+    """The directories of other ranks are not there for this one."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        path = str(args[0]) if args else ""
+        if "private" in path and not path.endswith(".nc") and f"private{RANK}" not in path:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return super().call(name, args, kwargs)
+
+
+def a_cache_that_cannot_be_read_is_not_taken_for_none() -> None:
+    mine = FOLDER / f"private{RANK}"
+    mine.mkdir(exist_ok=True)
+    path = FOLDER / "x.nc"
+    hints = {"e10_cache_path": str(mine), "e10_cache_flush_flag": "flush_onclose"}
+    with h5py.File(path, "w", comm=WORLD, hints=hints, system=Private(), collective_timeout=15) as f:
+        x = f.create_dataset("x", (SIZE, 4), "i4")
+        f.sync()
+        x[RANK] = RANK + 1
+        f.flush()
+        for other in range(SIZE):
+            if other == RANK:
+                assert x[other].tolist() == [other + 1] * 4
+                continue
+            try:
+                found = x[other]
+            except h5py.NotSyncedError:
+                continue
+            raise AssertionError(f"old bytes: {found}")
+        f.sync()
+        assert x[...].tolist() == [[rank + 1] * 4 for rank in range(SIZE)]
+
+
 SCENARIOS = [
     the_log_of_the_first_rank_is_full,
     the_log_of_the_last_rank_is_full,
+    ranks_of_a_node_see_each_other_in_different_directories,
+    a_cache_that_cannot_be_read_is_not_taken_for_none,
 ]
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import threading
@@ -30,7 +31,7 @@ def said(path: Path, rank: int) -> list[int]:
     return []
 
 
-def killed(path: Path, nvm: Path, options: str, flushes: int) -> int:
+def killed(path: Path, nvm: Path | str, options: str, flushes: int) -> int:
     """Kill all ranks after some flushes; the last flush that returned on some rank."""
     job = threading.Thread(target=run_mpi, args=(RANKS, PROGRAM, path, nvm, options), kwargs={"check": False})
     job.start()
@@ -75,6 +76,22 @@ def test_killed(tmp_path: Path, options: str, flushes: int) -> None:
     assert report.caches == RANKS
     check(path, promised)
     assert not list(nvm.iterdir())
+
+
+def test_directories_of_their_own_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    for rank in range(RANKS):
+        (tmp_path / f"nvm{rank}").mkdir()
+    promised = killed(path, str(tmp_path / "nvm{rank}"), ", flush=flush_onclose", 4)
+    gone = (tmp_path / "nvm1").rename(tmp_path / "away")
+    told = rf"ranks 1 are not there \(they are in {re.escape(os.uname().nodename)}:{tmp_path}/nvm1/pnccache-.*\)"
+    with pytest.raises(LogRefusedError, match=told):
+        pnc_vol.replay(path)
+    gone.rename(tmp_path / "nvm1")
+    assert pnc_vol.replay(path).caches == RANKS
+    check(path, promised)
+    assert not list(tmp_path.glob("nvm?/*"))
+    assert not list(tmp_path.glob(".*")), "no note is left"
 
 
 def test_a_node_that_is_gone_is_named(tmp_path: Path) -> None:

@@ -15,14 +15,18 @@ import pytest
 
 import pnc_vol
 from pnc_vol.disk.journal import content_of, journal_path
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import Driver, OpenContext
+from pnc_vol.drivers.cache.cache_file import DATA, JobCaches
 from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES
-from pnc_vol.drivers.cache.local_store import DATA
+from pnc_vol.drivers.cache.held_bytes import HeldBytes
+from pnc_vol.drivers.cache.hints import CacheHints
+from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.extents.model import one_extent
 from pnc_vol.options import resolve
-from pnc_vol.recovery.caches import cache_text, carry_caches, look_after_caches
+from pnc_vol.recovery.cache_folders import cache_text
+from pnc_vol.recovery.caches import carry_caches, look_after_caches
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import Stopped, StopSystem
 
@@ -242,3 +246,68 @@ def test_a_cache_as_text(tmp_path: Path, nvm: Path) -> None:
     printed = "\n".join(cache_text(REAL, str(stem.parent)))
     assert "epoch 1: 40 bytes in 1 extents" in printed
     assert "header of epoch 1: 8 bytes" in printed
+
+
+NAMELESS = """
+import os, sys, pnc_vol
+path, nvm, options = sys.argv[1:4]
+f = pnc_vol.File(path, "w", publish="close", driver=f"cache(path='{nvm}'{options}) | posix")
+x = f.create_dataset("x", (300_000,), "i4")
+r = f.create_dataset("r", (0, 10), "i4", maxshape=(None, 10))
+for k in range(5):
+    x[:] = k
+    r.resize((k + 1, 10))
+    r[k] = k
+    f.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("options", ["", ", flush=flush_onclose"])
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("recover", [False, True])
+def test_a_file_that_was_not_published_is_recovered_under_its_temporary_name(
+    tmp_path: Path, nvm: Path, options: str, there: bool, recover: bool
+) -> None:
+    path = tmp_path / "x.nc"
+    if there:
+        with pnc_vol.File(path, "w") as f:
+            f["old"] = 1
+    subprocess.run([sys.executable, "-c", NAMELESS, str(path), str(nvm), options], check=True)
+    (work,) = tmp_path.glob(".*.pnctmp")
+    told = f"did not have its final name yet (publish='close'): replay it into '{work}'"
+    with pytest.raises(LogRefusedError, match=re.escape(told)):
+        pnc_vol.replay(path)
+    with pytest.warns(PncVolWarning, match=re.escape(str(work))), pnc_vol.File(path, "a", recover=True) as f:
+        assert sorted(f) == ["old"][:there]
+    if recover:
+        with pnc_vol.File(work, "r+", recover=True):
+            pass
+    else:
+        assert pnc_vol.replay(work).headers
+    with pnc_vol.File(work) as f:
+        assert (f["x"][:] == 4).all()
+        assert f["r"][:].tolist() == [[k] * 10 for k in range(5)]
+    assert not list(nvm.iterdir())
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([work.name, "nvm", "x.nc"])
+
+
+def test_a_cache_that_one_rank_kept_needs_no_others(tmp_path: Path, nvm: Path) -> None:
+    """Ranks that have closed the file leave an empty log until the last one of the folder has ended."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(100))
+    context = OpenContext(name=str(path))
+    jobs = [JobCaches("job", rank, ("host",) * 3, (str(nvm),) * 3) for rank in range(3)]
+    stores = [
+        HeldBytes(PosixDriver.open(str(path), context), CacheHints("enable", str(nvm)), context, job) for job in jobs
+    ]
+    stores[1].write(one_extent(50, 8), np.full(8, 7, np.uint8))
+    stores[1].end_epoch()
+    for rank, store in enumerate(stores):
+        store.queue.stop()
+        store.let_go(keep=rank == 1)
+    report = pnc_vol.replay(path)
+    assert report.caches == 3
+    assert path.read_bytes()[50:58] == b"\7" * 8
+    assert not list(nvm.iterdir())
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["nvm", "x"], "nor is a note left"

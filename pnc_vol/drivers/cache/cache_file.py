@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 
 from pnc_vol.append_log.private_folders import join_folder, name_of_folders, neighbour
 from pnc_vol.append_log.tail import create_private
@@ -24,32 +25,64 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import PAGE, System
 
-__all__ = ["PREFIX", "CacheFile", "folder_of", "note_of"]
+__all__ = [
+    "DATA",
+    "PREFIX",
+    "CacheFile",
+    "JobCaches",
+    "grow_file",
+    "make_folder",
+    "note_of",
+    "read_cached",
+    "write_extents",
+]
 
+DATA = ".cache"
+"""Suffix of a cache file; those of its log are in `extent_log`."""
 PREFIX = "pnccache-"
 _MOST_RESERVED = 256
 """Ranges of one write that are reserved by a call each; more are small, and are reserved by being written."""
 
 
-def folder_of(system: System, parent: str, path: str, job: str) -> str:
-    """Make the folder for the caches that one job has of one file, or join it.
+@dataclass(frozen=True, slots=True)
+class JobCaches:
+    """Where the ranks of a job have their caches of one file.
 
-    Parameters
-    ----------
-    path : str, of the global file.
-    job : str, a token that the ranks of the job share.
+    token : str, random, the same on all ranks.
+    rank : int, this one.
+    hosts, directories : tuple of str, by rank; the directories are absolute paths.
+    mates : tuple of int, the other ranks of this node.
+    """
+
+    token: str
+    rank: int
+    hosts: tuple[str, ...]
+    directories: tuple[str, ...]
+    mates: tuple[int, ...] = ()
+
+    def folder(self, path: str, rank: int) -> str:
+        """The folder of the caches that a rank and others have of a file, `path`."""
+        return os.path.join(self.directories[rank], name_of_folders(PREFIX, path) + self.token)
+
+    def noted(self, path: str) -> list[str]:
+        """All folders, each with its host, once."""
+        places = dict.fromkeys(zip(self.hosts, self.directories, strict=True))
+        name = name_of_folders(PREFIX, path) + self.token
+        return [f"{host}:{os.path.join(directory, name)}" for host, directory in places]
+
+
+def make_folder(system: System, folder: str) -> None:
+    """Make the folder for the caches that one job has of one file, or join it.
 
     Raises
     ------
     OSError
     """
-    folder = os.path.join(parent, name_of_folders(PREFIX, path) + job)
     advice = (
         "e10_cache_path: no cache can be made here ({}); give a directory on node-local storage where you may write, "
         "or open the file without a cache (e10_cache=disable)"
     )
     join_folder(system, folder, advice)
-    return folder
 
 
 def note_of(path: str) -> str:
@@ -91,7 +124,7 @@ class CacheFile:
         """
         if self._reserve:
             self._take_space(ranges_of(extents.offset, extents.length))
-        put_extents(extents, memory, lambda buffers, offset: write_all(self.system, self.fd, buffers, offset))
+        write_extents(self.system, self.fd, extents, memory)
 
     def _take_space(self, ranges: Ranges) -> None:
         """Reserve whole pages, so that ranges of one page are one."""
@@ -103,7 +136,7 @@ class CacheFile:
 
     def read(self, extents: Extents, memory: Memory) -> int:
         """Read extents; bytes."""
-        return get_extents(extents, memory, lambda buffers, offset: read_at(self.system, self.fd, buffers, offset))[0]
+        return _read_extents(self.system, self.fd, extents, memory)
 
     def empty(self) -> None:
         """Give back all space: nothing in the file is needed any more.
@@ -123,12 +156,33 @@ class CacheFile:
         self.system.fdatasync(self.fd)
 
     def close(self, *, keep: bool) -> None:
-        """Let go of the file, and remove it with its folder unless it is to be kept."""
+        """Let go of the file, and remove it unless it is to be kept."""
         with suppress(OSError):
             self.system.close(self.fd)
         if not keep:
             with suppress(OSError):
                 self.system.unlink(self.path)
-            with suppress(OSError):
-                # The last process of the job that is through on this node.
-                self.system.rmdir(os.path.dirname(self.path))
+
+
+def read_cached(system: System, path: str, extents: Extents, memory: Memory) -> int:
+    """Read extents from the cache file of another process; bytes, fewer where the file ends."""
+    fd = system.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return _read_extents(system, fd, extents, memory)
+    finally:
+        system.close(fd)
+
+
+def _read_extents(system: System, fd: int, extents: Extents, memory: Memory) -> int:
+    return get_extents(extents, memory, lambda buffers, offset: read_at(system, fd, buffers, offset))[0]
+
+
+def write_extents(system: System, fd: int, extents: Extents, memory: Memory) -> None:
+    """Write extents to a file of the operating system, by this process alone."""
+    put_extents(extents, memory, lambda buffers, offset: write_all(system, fd, buffers, offset))
+
+
+def grow_file(system: System, fd: int, nbytes: int) -> None:
+    """Let a file have at least so many bytes; never shorter, and no byte changed."""
+    if nbytes and system.fstat(fd).st_size < nbytes:
+        write_all(system, fd, b"\0", nbytes - 1)

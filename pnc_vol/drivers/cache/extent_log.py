@@ -211,15 +211,17 @@ class ExtentLog:
             self._system.fdatasync(tail.fd)
 
     def close(self, *, keep: bool) -> None:
-        """Let go of the files, and remove them unless they are to be kept."""
+        """Let go of the files; unless they are to be kept, the log is empty then, and has no tables."""
+        if not keep:
+            # The records first: without them the rest counts for nothing.
+            with suppress(OSError):
+                self.finish()
         for tail in (self._tables, self._records):
             with suppress(OSError):
                 tail.close()
         if not keep:
-            # The records first: without them the rest counts for nothing.
-            for suffix in (SUFFIX, TABLES):
-                with suppress(OSError):
-                    self._system.unlink(self._stem + suffix)
+            with suppress(OSError):
+                self._system.unlink(self._stem + TABLES)
         with suppress(OSError):
             self._system.close(self._lock_fd)
 

@@ -20,13 +20,12 @@ from threading import local
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory
-from pnc_vol.drivers.cache.cache_file import CacheFile
+from pnc_vol.drivers.cache.cache_file import CacheFile, grow_file, write_extents
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.drivers.cache.watch import Watch
-from pnc_vol.drivers.vectored_io import put_extents
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
-from pnc_vol.full_io import NO_COPY_RANGE, write_all
+from pnc_vol.full_io import NO_COPY_RANGE
 from pnc_vol.system import System
 
 __all__ = ["GlobalFile"]
@@ -122,18 +121,14 @@ class GlobalFile:
         if self._fd < 0:
             self._inner.write(extents, memory)
         else:
-            put_extents(extents, memory, lambda buffers, at: write_all(self._system, self._fd, buffers, at))
+            write_extents(self._system, self._fd, extents, memory)
 
     def grow(self, nbytes: int) -> None:
         """See `Driver.grow`."""
         if self._fd < 0:
             self._inner.grow(nbytes)
-        elif self._system.fstat(self._fd).st_size < nbytes:
-            write_all(self._system, self._fd, b"\0", nbytes - 1)
-
-    def size(self) -> int:
-        """Bytes of the global file."""
-        return self._inner.size()
+        else:
+            grow_file(self._system, self._fd, nbytes)
 
     def close(self) -> None:
         """Let go of the descriptor."""

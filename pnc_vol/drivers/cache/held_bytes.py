@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from threading import RLock
 from typing import Any
@@ -28,10 +27,11 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
+from pnc_vol.drivers.cache.cache_file import JobCaches
 from pnc_vol.drivers.cache.extent_log import Subject, gathered
 from pnc_vol.drivers.cache.global_file import GlobalFile
 from pnc_vol.drivers.cache.hints import CacheHints
-from pnc_vol.drivers.cache.local_store import DATA, LocalStore
+from pnc_vol.drivers.cache.local_store import LocalStore
 from pnc_vol.drivers.cache.locks import RangeLocks
 from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
 from pnc_vol.drivers.cache.queues import Held, Lost
@@ -54,8 +54,7 @@ class HeldBytes:
     inner : Driver, over the global file.
     hints : CacheHints
     context : OpenContext, what `inner` was opened with.
-    job : str, a token that the ranks share.
-    mates : sequence of int or None, the other ranks of this node, if what they hold can be seen.
+    job : JobCaches
 
     Attributes
     ----------
@@ -63,16 +62,13 @@ class HeldBytes:
     telling : bool, the log tells of everything.
     off : bool, nothing new is held.
     store : LocalStore or None
-    mates : NodeMates or None, what the other ranks of the node hold.
+    mates : NodeMates or None, what the other ranks of the node hold; None if there are no other ranks at all.
     locks : RangeLocks or None
     queue : SyncThreads
     watch : Watch
     """
 
-    def __init__(
-        self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int] | None
-    ) -> None:
-        comm = context.comm
+    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: JobCaches) -> None:
         self.inner, self.hints = inner, hints
         self.reason, self.off, self._closed = "", hints.mode == "disable", False
         self.telling = True
@@ -86,7 +82,7 @@ class HeldBytes:
             if hints.mode == "coherent" and inner.path is not None:
                 self.locks = RangeLocks(context.system, inner.path, writable=context.writable)
             if context.writable and not self.off:
-                self._open_store(context, job, mates)
+                self._open_store(context, job)
         except BaseException:
             self.let_go(keep=False)
             raise
@@ -96,26 +92,23 @@ class HeldBytes:
             self._idle,
             threads=hints.threads if self.file.has_descriptor else 1,
             immediate=hints.flush == "flush_immediate",
-            alone=comm is None or comm.size == 1,
+            alone=len(job.hosts) == 1,
         )
 
-    def _open_store(self, context: OpenContext, job: str, mates: Sequence[int] | None) -> None:
+    def _open_store(self, context: OpenContext, job: JobCaches) -> None:
         """Make the cache file and its log; if that fails there is trouble from the beginning."""
-        comm, path = context.comm, self.inner.path
-        rank, ranks = (0, 1) if comm is None else (comm.rank, comm.size)
+        path, ranks = self.inner.path, len(job.hosts)
         inode = 0 if path is None else context.system.stat(path).st_ino
         identity = b"inode\0\0\0" + (inode & (2**64 - 1)).to_bytes(8, "little")
-        subject = Subject(identity, rank, ranks, os.path.abspath(context.name or path or ""))
+        subject = Subject(identity, job.rank, ranks, os.path.abspath(context.name or path or ""))
         try:
-            self.store = LocalStore(context.system, self.hints.path, job, subject)
+            self.store = LocalStore(context.system, job, subject)
         except OSError as error:
             self.reason = f"{error.strerror or error} ({self.hints.path})"
             return
-        if rank == 0 and path is not None:
-            self.store.note()
-        if mates is not None:
-            stems = [os.path.join(self.store.folder, str(mate)) for mate in mates]
-            self.mates = NodeMates([Mate(context.system, stem, DATA) for stem in stems])
+        if ranks > 1:
+            stems = [os.path.join(job.folder(subject.path, mate), str(mate)) for mate in job.mates]
+            self.mates = NodeMates([Mate(context.system, stem) for stem in stems])
 
     # ---------------------------------------------------------------------------------------------- writes
 

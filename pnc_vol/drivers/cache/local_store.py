@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.append_log.private_folders import forget_folder, note_folder
+from pnc_vol.append_log.private_folders import forget_folder, note_folders
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.byte_copy import joined
-from pnc_vol.drivers.cache.cache_file import CacheFile, folder_of, note_of
+from pnc_vol.drivers.cache.cache_file import DATA, CacheFile, JobCaches, make_folder, note_of
 from pnc_vol.drivers.cache.extent_log import (
     CUT,
     EPOCH,
     GROW,
     HEADER,
     RELEASED,
+    SUFFIX,
     SYNCED,
     THROUGH,
     WRITE,
@@ -32,10 +33,8 @@ from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.system import System, in_memory
 
-__all__ = ["DATA", "LocalStore"]
+__all__ = ["LocalStore"]
 
-DATA = ".cache"
-"""Suffix of a cache file; those of its log are in `extent_log`."""
 _ROUND = 16 << 20
 """Bytes of one record of the log at most."""
 _LOG_LIMIT = 1 << 20
@@ -48,8 +47,7 @@ class LocalStore:
     Parameters
     ----------
     system : System
-    parent : str, the directory of the caches.
-    job : str, a token that the ranks of the job share.
+    job : JobCaches
     subject : Subject
 
     Attributes
@@ -63,24 +61,26 @@ class LocalStore:
         The files cannot be made.
     """
 
-    def __init__(self, system: System, parent: str, job: str, subject: Subject) -> None:
-        self._subject, self._noted = subject, ""
-        self.folder = folder_of(system, parent, subject.path, job)
+    def __init__(self, system: System, job: JobCaches, subject: Subject) -> None:
+        self._subject = subject
+        self.folder = job.folder(subject.path, subject.rank)
+        make_folder(system, self.folder)
         stem = os.path.join(self.folder, str(subject.rank))
         # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first.
-        self.file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
+        file: CacheFile | None = None
         try:
+            self.file = file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
             self.log = ExtentLog(system, stem, subject)
         except BaseException:
-            self.file.close(keep=False)
+            if file is not None:
+                file.close(keep=False)
+            with suppress(OSError):
+                system.rmdir(self.folder)
             raise
-
-    def note(self) -> None:
-        """Say beside the global file where its caches are, so that a recovery finds them."""
-        self._noted = note_of(self._subject.path)
-        with suppress(OSError):
-            # Without the note a recovery has to be told the directory.
-            note_folder(self.file.system, self._noted, self.folder, durable=False)
+        if not subject.rank:
+            with suppress(OSError):
+                # A recovery finds the caches of all ranks by it; without the note it has to be told the directories.
+                note_folders(system, note_of(subject.path), job.noted(subject.path), durable=False)
 
     def write(self, extents: Extents, memory: Memory, epoch: int) -> None:
         """Record extents, and write them to the cache file.
@@ -146,11 +146,27 @@ class LocalStore:
         self.log.sync()
 
     def close(self, *, keep: bool) -> None:
-        """Let go of the files, and remove them and the folder unless they are to be kept."""
+        """Let go of the files, and remove them unless they are to be kept; the last process removes the folder.
+
+        Until then an empty log stays: it says that this rank has nothing that is to be carried.
+        """
+        system = self.file.system
         self.log.close(keep=keep)
         self.file.close(keep=keep)
-        if self._noted and not keep:
-            forget_folder(self.file.system, self._noted, self.folder)
+        if keep:
+            return
+        with suppress(OSError):
+            if all(self._ended(name) for name in system.listdir(self.folder)):
+                # Processes that end at the same time all come here.
+                for name in system.listdir(self.folder):
+                    with suppress(FileNotFoundError):
+                        system.unlink(os.path.join(self.folder, name))
+                system.rmdir(self.folder)
+                forget_folder(system, note_of(self._subject.path), self.folder)
+
+    def _ended(self, name: str) -> bool:
+        """Whether a file of the folder is an empty log."""
+        return name.endswith(SUFFIX) and not self.file.system.lstat(os.path.join(self.folder, name)).st_size
 
     def forget(self) -> None:
         """Close the descriptors that a forked child got."""

@@ -1,11 +1,12 @@
 """The caches of the other ranks of this node: after a flush, a read sees what they hold.
 
-Knows: their extent logs and cache files, which are in the same folder. Does not know: their queues and threads, MPI.
+Knows: their extent logs and cache files, in whatever folder. Does not know: their queues and threads, MPI.
 
 Rules
 -----
 1. What epochs that have ended put into their caches counts, and of them what their logs do not tell to be in the file.
-2. A process gives space back only after it has recorded that the bytes are in the file. So a log that is the same after
+2. Where the files of one of them cannot be read, e.g. in a directory that is mounted for each process, none are seen.
+3. A process gives space back only after it has recorded that the bytes are in the file. So a log that is the same after
    its cache file was read says that what was read is good; otherwise log and file are read again.
 """
 
@@ -17,10 +18,10 @@ from contextlib import suppress
 
 from pnc_vol.append_log.records import RECORD_BYTES, decode_records
 from pnc_vol.drivers.base import Memory
+from pnc_vol.drivers.cache.cache_file import DATA, read_cached
 from pnc_vol.drivers.cache.cache_log import decode_cache_log
 from pnc_vol.drivers.cache.extent_log import FORMAT, SUFFIX, TABLES
 from pnc_vol.drivers.cache.ranges import Ranges
-from pnc_vol.drivers.vectored_io import get_extents
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Extents
 from pnc_vol.full_io import read_at, read_whole
@@ -40,15 +41,14 @@ class Mate:
     ----------
     system : System
     stem : str, path of its files without their suffixes.
-    suffix : str, of the cache file.
 
     Attributes
     ----------
     missing : dict of int to Ranges, by epoch, as of the last look; see `CacheLog`.
     """
 
-    def __init__(self, system: System, stem: str, suffix: str) -> None:
-        self._system, self._stem, self._suffix = system, stem, suffix
+    def __init__(self, system: System, stem: str) -> None:
+        self._system, self._stem = system, stem
         self.missing: dict[int, Ranges] = {}
         self._seen, self._end = b"", 0
 
@@ -72,16 +72,18 @@ class Mate:
                     if log.damage and self.changed():
                         continue
                 return
-            if not self._there():
+            if not self.is_there():
                 return
             # It was begun anew while it was read.
             time.sleep(_NAP)
 
-    def _there(self) -> bool:
-        with suppress(FileNotFoundError):
-            self._system.lstat(self._stem + SUFFIX)
-            return True
-        return False
+    def is_there(self) -> bool:
+        """Whether its log can be read here."""
+        try:
+            self._system.close(self._system.open(self._stem + SUFFIX, os.O_RDONLY | os.O_NOFOLLOW))
+        except OSError:
+            return False
+        return True
 
     def changed(self) -> bool:
         """Whether the log has another record now, or is another one."""
@@ -102,11 +104,7 @@ class Mate:
     def read(self, extents: Extents, memory: Memory) -> None:
         """Read from the cache file, as far as it goes."""
         with suppress(FileNotFoundError):
-            fd = self._system.open(self._stem + self._suffix, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                get_extents(extents, memory, lambda buffers, offset: read_at(self._system, fd, buffers, offset))
-            finally:
-                self._system.close(fd)
+            read_cached(self._system, self._stem + DATA, extents, memory)
 
 
 class NodeMates:
@@ -120,6 +118,14 @@ class NodeMates:
     def __init__(self, mates: list[Mate]) -> None:
         self._mates = mates
         self._looked = 0
+        self._seen: bool | None = None
+
+    @property
+    def seen(self) -> bool:
+        """Whether this process can read the caches of all of them; asked after all have made theirs."""
+        if self._seen is None:
+            self._seen = all(mate.is_there() for mate in self._mates)
+        return self._seen
 
     def held(self, ended: int) -> list[tuple[int, Mate, Ranges]]:
         """What they hold of epochs up to `ended`, the oldest epoch first."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm, over
 from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.byte_copy import check
+from pnc_vol.drivers.cache.cache_file import JobCaches
 from pnc_vol.drivers.cache.held_bytes import HeldBytes
 from pnc_vol.drivers.cache.hints import CacheHints, cache_hints, hints_when_off
 from pnc_vol.drivers.cache.overlay import View, read_over
@@ -58,8 +59,7 @@ class CacheDriver(Wrapper):
     inner : Driver
     hints : CacheHints
     context : OpenContext, what `inner` was opened with.
-    job : str, a token that the ranks share.
-    mates : sequence of int or None, the other ranks of this node, if what they hold can be seen.
+    job : JobCaches
 
     Examples
     --------
@@ -80,15 +80,13 @@ class CacheDriver(Wrapper):
 
     name = "cache"
 
-    def __init__(
-        self, inner: Driver, hints: CacheHints, context: OpenContext, job: str, mates: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: JobCaches) -> None:
         super().__init__(inner)
         self._hints, self._system, self._writable = hints, context.system, context.writable
-        self._first = context.comm is None or context.comm.rank == 0
+        self._first = not job.rank
         self._pid = context.system.getpid()
         self._elsewhere, self._closed = "", False
-        self._bytes = HeldBytes(inner, hints, context, job, mates)
+        self._bytes = HeldBytes(inner, hints, context, job)
         self._queue, self._watch = self._bytes.queue, self._bytes.watch
         _live.add(self)
 
@@ -98,18 +96,19 @@ class CacheDriver(Wrapper):
 
     @classmethod
     def over(cls, inner: Driver, context: OpenContext, **options: Any) -> Self:
-        comm, token = context.comm, context.system.token()
+        comm, token, host = context.comm, context.system.token(), os.uname().nodename
         if comm is None or comm.size == 1:
-            return cls(inner, cache_hints(context.hints, options, named=True), context, token)
+            asked = cache_hints(context.hints, options, named=True)
+            return cls(inner, asked, context, JobCaches(token, 0, (host,), (os.path.abspath(asked.path),)))
         ranks = comm if isinstance(comm, Comm) else over(comm.mpi, timeout=None)
         with ranks.errors_shared():
             asked = cache_hints(context.hints, options, named=True)
-            told = ranks.exchange("open cache", token.encode() + os.fsencode(os.path.abspath(asked.path)))
+            mine = "\0".join((token, host, os.path.abspath(asked.path)))
+            told = ranks.exchange("open cache", os.fsencode(mine))
         nodes = [lowest for lowest, _ in ranks.nodes()]
-        mates = [rank for rank, node in enumerate(nodes) if node == nodes[comm.rank] and rank != comm.rank]
-        # What a rank keeps in another directory of the node is not looked for.
-        seen = all(told[rank][len(token) :] == told[comm.rank][len(token) :] for rank in mates)
-        return cls(inner, asked, context, told[0][: len(token)].decode(), mates if seen else None)
+        mates = (rank for rank, node in enumerate(nodes) if node == nodes[comm.rank] and rank != comm.rank)
+        tokens, hosts, directories = zip(*(os.fsdecode(one).split("\0") for one in told), strict=True)
+        return cls(inner, asked, context, JobCaches(tokens[0], comm.rank, hosts, directories, tuple(mates)))
 
     # ---------------------------------------------------------------------------------------------- verbs
 
@@ -249,7 +248,8 @@ class CacheDriver(Wrapper):
 
     @property
     def sees_node(self) -> bool:  # type: ignore[override]
-        return self._bytes.mates is not None or self._queue.alone
+        mates = self._bytes.mates
+        return self._queue.alone if mates is None else mates.seen
 
     def synced_epoch(self) -> int:
         return self._queue.synced_epoch()

@@ -1,0 +1,262 @@
+"""Folders of node-local caches: which a file has, what is in them, whether they may be carried to it.
+
+Knows: cache files and their logs, notes, inodes, ranks by their numbers. Does not know: how anything is carried.
+
+Rules
+-----
+1. Caches are found where the note beside the file says, and in the directory of the hints, on this machine. The note
+   names the folders of all ranks with their hosts, so that a node that is missing can be named.
+2. The file is the one that the caller names; the path in a log is never followed. A cache of another file, by its
+   inode, is refused unless `any_file` is set.
+3. A file that did not have its name yet (``publish="close"``) is recovered under the temporary name that it has, as
+   with a log; its caches are found by its inode.
+4. Without the caches of all ranks nothing is done unless `partial` is set: the message says which are missing, and that
+   the epochs of the others would be incomplete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.append_log.private_folders import (
+    Found,
+    find_folders,
+    folders_named,
+    forget_folder,
+    name_of_folders,
+    noted,
+    noted_folders,
+    remove_folder,
+)
+from pnc_vol.drivers.cache.cache_file import DATA, PREFIX, note_of, read_cached
+from pnc_vol.drivers.cache.cache_log import CacheLog, Written, decode_cache_log
+from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES, checksum
+from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
+from pnc_vol.errors import LogError, LogRefusedError
+from pnc_vol.extents.model import Extents
+from pnc_vol.full_io import read_whole
+from pnc_vol.options import Options
+from pnc_vol.system import System, exists, is_folder
+
+__all__ = [
+    "Cache",
+    "cache_text",
+    "caches_in",
+    "find_caches",
+    "has_caches",
+    "is_cache_folder",
+    "refuse",
+    "remove_caches",
+]
+
+_NAMELESS = ".pnctmp"
+"""What the temporary name of a file ends with; see `disk.publish`."""
+
+
+@dataclass(slots=True)
+class Cache:
+    """One cache file with its log."""
+
+    system: System
+    stem: str
+    log: CacheLog
+
+    @property
+    def file(self) -> bytes:
+        """How its log names the file; nothing if it tells of nothing any more."""
+        return b"" if self.log.header is None else self.log.header.file
+
+    def read(self, extents: Extents) -> npt.NDArray[np.uint8]:
+        """Bytes of extents that lie one behind another in memory; fewer where the file ends."""
+        memory = np.empty(extents.nbytes, np.uint8)
+        return memory[: read_cached(self.system, self.stem + DATA, extents, memory)]
+
+    def wrong(self, last: int) -> Ranges:
+        """Bytes of epochs up to `last` that are not what their log says."""
+        found = EMPTY
+        for one in self.log.writes:
+            if one.epoch <= last and not self._right(one):
+                found = found.plus(ranges_of(one.extents.offset, one.extents.length))
+        return found
+
+    def _right(self, one: Written) -> bool:
+        data = self.read(one.extents)
+        return data.nbytes == one.extents.nbytes and checksum(data) == one.checksum
+
+
+def find_caches(system: System, path: str, options: Options) -> Found:
+    """The folders of caches of a file: where the note beside it says, and in the directory of the hints."""
+    begin, parent = PREFIX, options.hints.get("e10_cache_path", "")
+    if not _nameless(path):
+        begin = name_of_folders(PREFIX, path)
+    named = [folder for note in _notes(system, path) for folder in noted_folders(system, note)]
+    folders = [name for name in named if os.path.basename(name).startswith(begin)]
+    if parent:
+        with suppress(OSError):
+            folders += folders_named(system, parent, begin)
+    found = find_folders(system, folders, SUFFIX)
+    if not _nameless(path):
+        return found
+    gone, alive = ([one for one in some if _is_of(system, one, path)] for some in (found.gone, found.alive))
+    return Found(gone, alive, {})
+
+
+def has_caches(system: System, path: str, options: Options) -> bool:
+    """Whether there may be caches of a file; it takes one look."""
+    return bool(options.hints.get("e10_cache_path")) or _nameless(path) or exists(system, note_of(path))
+
+
+def _nameless(path: str) -> bool:
+    name = os.path.basename(path)
+    return name.startswith(".") and name.endswith(_NAMELESS)
+
+
+def _notes(system: System, path: str) -> list[str]:
+    """The notes that may name caches of a file."""
+    if not _nameless(path):
+        return [note_of(path)]
+    folder = os.path.dirname(path)
+    suffix = os.path.splitext(note_of(path))[1]
+    return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(suffix)]
+
+
+def _is_of(system: System, folder: str, path: str) -> bool:
+    """Whether a folder has a cache of a file, by its inode."""
+    with suppress(OSError, LogError):
+        inode = _inode_of(system, path)
+        return any(cache.file == inode for cache in caches_in(system, folder))
+    return False
+
+
+def _inode_of(system: System, path: str) -> bytes:
+    """How a log names a file; nothing if there is none."""
+    with suppress(FileNotFoundError):
+        return b"inode\0\0\0" + system.stat(path).st_ino.to_bytes(8, "little")
+    return b""
+
+
+def caches_in(system: System, folder: str) -> list[Cache]:
+    """The caches in a folder, by rank.
+
+    Raises
+    ------
+    LogError, OSError
+    """
+    found = []
+    for name in system.listdir(folder):
+        if name.endswith(SUFFIX):
+            stem = os.path.join(folder, name[: -len(SUFFIX)])
+            records, tables = read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW), b""
+            if any(records):
+                tables = read_whole(system, stem + TABLES, flags=os.O_NOFOLLOW)
+            try:
+                found.append(Cache(system, stem, decode_cache_log(records, tables)))
+            except LogError as error:
+                raise LogError(f"{stem}{SUFFIX}: {error}", field="log") from error
+    return sorted(found, key=lambda cache: (len(os.path.basename(cache.stem)), cache.stem))
+
+
+def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool, partial: bool, any_file: bool) -> None:
+    """Complain of what must not be carried.
+
+    Raises
+    ------
+    LogError
+        A log is damaged.
+    LogRefusedError
+        The caches are of another file, or not all there.
+    """
+    holding = [cache for cache in caches if cache.log.header is not None]
+    if not holding:
+        return
+    for cache in holding:
+        if cache.log.damage and not salvage:
+            raise LogError(
+                f"{cache.stem}{SUFFIX} is damaged: {cache.log.damage}; salvage carries its valid part", field="log"
+            )
+    inode = _inode_of(system, path)
+    others = [cache for cache in holding if cache.file != inode]
+    if others and not any_file:
+        _refuse_nameless(system, path, others[0])
+    if not inode:
+        raise LogRefusedError(f"{path}: there is no such file; a cache holds what was written to it", field="path")
+    if others and not any_file:
+        raise LogRefusedError(
+            f"{others[0].stem}{SUFFIX} is the log of another file, which had this name; any_file carries it all the "
+            "same",
+            field="file",
+        )
+    header = holding[0].log.header
+    assert header is not None
+    there = {int(os.path.basename(cache.stem)) for cache in caches}
+    missing = sorted(set(range(min(header.num_ranks, 1 << 20))) - there)
+    if missing and not partial:
+        named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        last = min(cache.log.ended for cache in caches)
+        raise LogRefusedError(
+            f"{os.path.dirname(holding[0].stem)}: of {header.num_ranks} ranks the caches of ranks {named} are not "
+            f"there{_elsewhere(system, path, caches)}: what they held up to flush {last} would be lost, and read as "
+            "older bytes or zeros. Bring their folders here, or carry the others alone with partial",
+            field="rank",
+            value=missing[0],
+        )
+
+
+def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
+    """Say under which temporary name the file of a cache is, if it never took its own."""
+    folder = os.path.dirname(path)
+    for name in system.listdir(folder or "."):
+        other = os.path.join(folder, name)
+        if _nameless(name) and cache.file == _inode_of(system, other):
+            raise LogRefusedError(
+                f"{cache.stem}{SUFFIX} belongs to a file that did not have its final name yet (publish='close'): "
+                f"replay it into {other!r}, and rename that",
+                field="path",
+                value=other,
+            )
+
+
+def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
+    """Where the note says that other caches of the job are."""
+    job = {os.path.basename(os.path.dirname(cache.stem)) for cache in caches}
+    lines = [line for note in _notes(system, path) for line in noted(system, note)]
+    found = {os.path.dirname(cache.stem) for cache in caches}
+    away = [line for line in lines if os.path.basename(line) in job and line[line.find(":/") + 1 :] not in found]
+    return f" (they are in {', '.join(away[:8])})" if away else " (a node that is gone?)"
+
+
+def is_cache_folder(system: System, name: str) -> bool:
+    """Whether a path is a folder of caches."""
+    return is_folder(system, name) and any(one.endswith(SUFFIX) for one in system.listdir(name))
+
+
+def remove_caches(system: System, path: str, folders: Sequence[str]) -> None:
+    """Remove caches whose bytes are in the file, and take them out of the note beside it."""
+    for folder in folders:
+        remove_folder(system, folder, SUFFIX)
+        for note in _notes(system, path):
+            forget_folder(system, note, folder)
+
+
+def cache_text(system: System, folder: str) -> Iterator[str]:
+    """The caches in a folder, for people."""
+    for cache in caches_in(system, folder):
+        log = cache.log
+        yield f"cache       {cache.stem}{DATA}"
+        if log.header is None:
+            yield "  all of it is in the global file"
+            continue
+        yield f"  for       {log.header.path}, rank {log.header.rank} of {log.header.num_ranks}"
+        yield f"  epochs    {log.ended} ended, {log.released} complete in the global file"
+        for epoch, ranges in sorted(log.missing.items()):
+            yield f"  epoch {epoch}: {ranges.nbytes} bytes in {ranges.start.size} extents"
+        for one in log.held:
+            yield f"  header of epoch {one.epoch}: {one.extents.nbytes} bytes"
+        if log.torn_bytes or log.damage:
+            yield f"  {log.damage or f'{log.torn_bytes} bytes at the end torn'}"
