@@ -118,6 +118,10 @@ class Comm:
         """Of each rank the lowest rank of its node, and the cores that it may use (collective)."""
         return [(0, cores())]
 
+    def group(self, number: int) -> Comm:
+        """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
+        return Comm()
+
     def limit(self, timeout: float | None) -> None:
         """Wait at most `timeout` seconds for the other ranks from now on; None: without end."""
 
@@ -321,6 +325,11 @@ class MpiComm(Comm):
             ours.Free()
         self.mpi.Allgather(mine, told)
         return [(int(lowest), int(number)) for lowest, number in told]
+
+    def group(self, number: int) -> Comm:
+        # From here on to the end nobody waits with a time limit.
+        self.exchange("group")
+        return MpiComm(self.mpi.Split(number, self.rank), timeout=self.timeout)
 
     @property
     def timeout(self) -> float | None:

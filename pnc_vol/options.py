@@ -156,6 +156,8 @@ class Options:
     separator : str, between the names of a path in a variable's name.
     layout : str, where the elements of variables live: "canonical", or a layout of another package; by default what the
         file says, and "canonical" for a new file.
+    subfiles, ranks_per_subfile : int, files of a new blob set (``layout="blob"``), or ranks that share one; 0 of both
+        is one file for each node.
     transport : "auto", "collective", "independent" or "aggregate": how ranks write at a flush.
     aggrs_per_node : int, ranks of a node that write for others (``nc_num_aggrs_per_node``); 0: as useful.
     store : str, where posted data are kept until a flush: "memory", "log", or a store of another package.
@@ -192,6 +194,8 @@ class Options:
     durable: bool = _option(False, _flag, "pnc_durable")
     separator: str = _option("_", _separator, "pnc_separator")
     layout: str = _option("", _text, "pnc_layout")
+    subfiles: int = _option(0, _count, "pnc_subfiles")
+    ranks_per_subfile: int = _option(0, _count, "pnc_ranks_per_subfile")
     transport: str = _option("auto", _choice("auto", "collective", "independent", "aggregate"), "pnc_transport")
     aggrs_per_node: int = _option(0, _count, "nc_num_aggrs_per_node")
     store: str = _option("memory", _text, "pnc_store")

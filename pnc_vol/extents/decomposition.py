@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ _MOST_RECORDS = 4
 """Records whose runs are remembered with a list."""
 
 Shape = tuple[int, ...]
+_numbers = itertools.count()
 
 
 class _Flattened:
@@ -122,6 +124,8 @@ class Decomposition:
         self._starts.setflags(write=False)
         self._counts.setflags(write=False)
         self._known: dict[Shape, _Flattened] = {}
+        self.number = next(_numbers)
+        """Tells which decomposition was made first."""
         self._flat = False
         self._shape: Shape | None = None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -25,10 +26,15 @@ from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.registry import header_paths
+from pnc_vol.layout.blob.header import is_blob_set
+from pnc_vol.layout.blob.layout import subfile_path
+from pnc_vol.layout.registry import header_paths, layout_class
 from pnc_vol.options import Options
 
 __all__ = ["Found", "Mine", "find"]
+
+
+_SUBFILE = re.compile(r"(.+)\.\d{4,}", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -59,7 +65,7 @@ class Mine:
 class Found:
     """What rank 0 found, or made.
 
-    way : "join", "open" or "create".
+    way : "join", "open", "create", or "set": the file is a set of subfiles.
     token : str, of the session to join, or of the new one.
     path, work : str, as of `Location`.
     size : int, bytes of the file.
@@ -100,11 +106,14 @@ def find(
     mine: Mine,
 ) -> bytes:
     """Find the session to join, open the file, or make one; on rank 0."""
-    token, asked = "", path
+    token, asked, base, first = "", path, None, b""
     for _ in range(ATTEMPTS):
         there: os.stat_result | None = None
         if root is None and path is not None:
             path, there = _standing(options, asked or path, mode)
+            base, first = _set_of(options, path, mode, there)
+            if base is not None and there is not None and path != subfile_path(base, 0):
+                path, there = subfile_path(base, 0), options.system.stat(subfile_path(base, 0))
             if claim is not None and path != asked:
                 claim.real = options.system.realpath(path)
         if claim is not None:
@@ -112,6 +121,8 @@ def find(
             token = claim.token.decode()
             if joins:
                 return Found("join", token).packed()
+        if base is not None:
+            return _found_set(base, first, mode, there, token, options).packed()
         way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
             existing = header_of(root, path or "")
@@ -150,6 +161,47 @@ def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_resu
         with suppress(FileNotFoundError):
             return name, options.system.stat(name)
     return names[0], None
+
+
+def _set_of(options: Options, path: str, mode: str, there: os.stat_result | None) -> tuple[str | None, bytes]:
+    """The name of the set of subfiles that is meant, or None; and the header of its first subfile, if there is one."""
+    named = _SUBFILE.fullmatch(path)
+    asked = layout_class(options.layout) if options.layout else None
+    if asked is not None and not asked.several_files:
+        return None, b""
+    base = named[1] if named else path
+    if asked is not None and (there is None or mode in ("w", "w-", "x")):
+        return base, b""
+    if named is None or there is None or mode in ("w", "w-", "x"):
+        return None, b""
+    first = subfile_path(base, 0)
+    try:
+        found = open_existing(options.system, first, options.system.realpath(first))
+    except FileNotFoundError:
+        found = open_existing(options.system, path, options.system.realpath(path))
+    options.system.close(found.fd)
+    return (base, found.content) if is_blob_set(found.decoded.header) else (None, b"")
+
+
+def _found_set(
+    base: str,
+    first: bytes,
+    mode: str,
+    there: os.stat_result | None,
+    token: str,
+    options: Options,
+) -> Found:
+    """A set of subfiles that is there, or is to be made."""
+    plain = False
+    with suppress(OSError):
+        plain = bool(options.system.stat(base))
+    if mode in ("w-", "x") and (there is not None or plain):
+        name = base if plain else subfile_path(base, 0)
+        raise FileExistsError(errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it", name)
+    if there is None and mode in ("r", "r+"):
+        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
+    inode = there.st_ino if there is not None else 0
+    return Found("set", token, base, "", len(first), inode, first)
 
 
 def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:

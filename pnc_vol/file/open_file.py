@@ -27,13 +27,15 @@ from pnc_vol.file.closing import abort, close
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.drain import drain, write_out
 from pnc_vol.file.driver_stack import context_of, stack_of
+from pnc_vol.file.finding import Found
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.reads import composite_values, contiguous, fetch
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted, PostedRead
-from pnc_vol.file.session import Session, WriteData
+from pnc_vol.file.session import FileSet, Session, WriteData
+from pnc_vol.file.set_opening import open_set
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.request import Request, as_out
@@ -286,6 +288,10 @@ def open_session(
     """
     try:
         opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
+        if isinstance(opened, Found):
+            made = open_set(opened, mode, options, comm, _made)
+            assert isinstance(made, OpenFile)
+            return made
         if opened is not None:
             return _made(opened, options, comm)
         assert claim is not None
@@ -309,12 +315,23 @@ def _leave(comm: Comm, error: BaseException) -> None:
         comm.abandon(f"{type(error).__name__}: {error}")
 
 
-def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
-    """The session of a file that was just opened (collective)."""
+def _made(
+    opened: Opened,
+    options: Options,
+    comm: Comm,
+    *,
+    defs: Definitions | None = None,
+    file_set: FileSet | None = None,
+) -> OpenFile:
+    """The session of a file that was just opened (collective).
+
+    defs : Definitions, optional, those of a subfile; `opened.tree` is theirs.
+    file_set : FileSet, optional, what the session is of instead of a file.
+    """
     tree = opened.tree
-    defs = Definitions(tree, opened.header.version)
+    defs = defs or Definitions(tree, opened.header.version)
     options = replace(options, layout=opened.layout.name)
-    layout = opened.layout(options)
+    layout = opened.layout(options) if file_set is None else file_set.layout(options)
     layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
     layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
     tree.history.clear()
@@ -339,7 +356,7 @@ def _made(opened: Opened, options: Options, comm: Comm) -> OpenFile:
     queue = open_queue(disk, options, comm, writable=opened.writable)
     disk.before_header.append(queue.about_to_write)
     posted = Posted(queue, options.buffer_size // 8)
-    return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable)
+    return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable, file_set=file_set)
 
 
 def open_shared(

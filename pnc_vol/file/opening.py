@@ -59,6 +59,8 @@ _SHARED = (
     "durable",
     "separator",
     "layout",
+    "subfiles",
+    "ranks_per_subfile",
     "transport",
     "burst_buf",
     "burst_buf_shared_logs",
@@ -101,8 +103,16 @@ def open_file(
     comm: Comm,
     root: Driver | None = None,
     claim: OpenAttempt | None = None,
-) -> Opened | None:
-    """Open or create a file (collective), or None if there is a session to join; see `session.open_session`."""
+) -> Opened | Found | None:
+    """Open or create a file (collective); see `open_file.open_session`.
+
+    Returns
+    -------
+    Opened, or None
+        None if there is a session to join.
+    Found
+        The file is a set of subfiles, which is not open yet.
+    """
     spec = stack_of(options, comm)
     wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
     _same_on_all(comm, wishes, claim)
@@ -129,6 +139,8 @@ def open_file(
             claim.token = found.token.encode()
         if found.way == "join":
             return None
+        if found.way == "set":
+            return found
         location = mine.location
         if not keeps_file:
             location = None

@@ -31,6 +31,7 @@ from pnc_vol.file.requests import Posted
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.execute import Executed
 from pnc_vol.flush.transport import Transport
+from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
@@ -64,6 +65,9 @@ class FileSet(Protocol):
 
     def close(self, *, orderly: bool) -> None:
         """Let go of the files (collective if `orderly`)."""
+
+    def layout(self, options: Options) -> Layout:
+        """A layout of the session."""
 
     @property
     def location(self) -> Location | None:

@@ -89,6 +89,9 @@ class Layout(abc.ABC):
     several_ranks: ClassVar[bool] = False
     """Whether the ranks of a communicator can share a file of this layout."""
 
+    several_files: ClassVar[bool] = False
+    """Whether data and headers are in several files, each with a life of its own; see `file.subfile_set`."""
+
     def __init__(self, options: Options) -> None:
         self.options = options
         self.unwritten_reads_zero = True

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
+from pnc_vol.layout.blob.layout import BlobLayout
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.markers import load_marker, marker_attr
 
@@ -39,7 +40,7 @@ GROUP = "pnc_vol.layouts"
 
 CANONICAL = CanonicalLayout.name
 
-_known: dict[str, type[Layout]] = {CanonicalLayout.name: CanonicalLayout}
+_known: dict[str, type[Layout]] = {layout.name: layout for layout in (CanonicalLayout, BlobLayout)}
 
 
 def register(name: str, layout: type[Layout]) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents
 
-__all__ = ["SHIFT", "Subfiles"]
+__all__ = ["SHIFT", "Subfiles", "by_file"]
 
 SHIFT = 48
 """Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
@@ -60,14 +60,14 @@ class Subfiles(Wrapper):
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         got = 0
-        for number, part in _by_file(extents, always=collective):
+        for number, part in by_file(extents, always=collective):
             file = self._file(number)
             if file is not None:
                 got += file.read(part, memory, collective=collective and not number)
         return got
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
-        for number, part in _by_file(extents, always=collective):
+        for number, part in by_file(extents, always=collective):
             file = self._file(number)
             if file is None:
                 raise ValueError(f"{self.path}: there is no file {number} to write to")
@@ -121,7 +121,7 @@ class Subfiles(Wrapper):
         return self.inner.describe()
 
 
-def _by_file(extents: Extents, *, always: bool) -> Iterator[tuple[int, Extents]]:
+def by_file(extents: Extents, *, always: bool = False) -> Iterator[tuple[int, Extents]]:
     """The extents of each file, with offsets in it; those of file 0 even if there are none, if `always`."""
     number = extents.offset >> SHIFT
     first, last = (int(number.min()), int(number.max())) if number.size else (0, 0)

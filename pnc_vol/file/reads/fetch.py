@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import NotSyncedError, ShortFileError
-from pnc_vol.extents.model import MOST_AXES, Extents, Runs, refuse_axes
+from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.post import whole_extents
@@ -207,7 +207,10 @@ def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple
             extents = at.extents(found)
             if at.inner:
                 there = found.start < layout.elements_stored(node, at)
-                extents = Extents(extents.offset[there], extents.length[there], extents.place[there])
+                if not there.all():
+                    # An extent is of one run, but a run may have several, or none.
+                    run = np.searchsorted(before(found.length * width), extents.place, side="right") - 1
+                    extents = Extents(*(column[there[run]] for column in extents))
             parts.append(Extents(extents.offset, extents.length, extents.place + room))
         room += nbytes
     memory = np.empty(room, np.uint8)

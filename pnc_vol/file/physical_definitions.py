@@ -1,0 +1,92 @@
+"""The definitions of one subfile of a set, whose header follows from the canonical definitions and the maps.
+
+Knows: the variables of the subfile, as datasets of a tree of their own. Does not know: users' objects, what the header
+is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.format.model import Header
+from pnc_vol.layout.base import Layout
+from pnc_vol.mapping.attributes import Attributes
+from pnc_vol.mapping.dimensions import DimBook
+from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.flatten import Flat
+from pnc_vol.mapping.tree import DatasetNode, Tree
+
+__all__ = ["PhysicalDefinitions", "PhysicalVariable"]
+
+
+class PhysicalVariable(NamedTuple):
+    """A variable of a subfile.
+
+    key : hashable, what it is: the same key is the same variable in the header of the next flush.
+    element : Element
+    shape : tuple of int, the records of the file included.
+    record : bool, the first axis is the record dimension.
+    fillvalue : bytes or None, as of `DatasetNode`.
+    """
+
+    key: Hashable
+    element: Element
+    shape: tuple[int, ...]
+    record: bool
+    fillvalue: bytes | None = None
+
+
+class PhysicalDefinitions(Definitions):
+    """The definitions of a subfile; see the module."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        super().__init__(Tree(), 5)
+        self._nodes: dict[Hashable, DatasetNode] = {}
+
+    def become(self, header: Header, variables: Sequence[PhysicalVariable]) -> None:
+        """Have this header, without begins, from now on.
+
+        variables : one for each variable of `header`, in its order.
+        """
+        tree, nodes = self.tree, {}
+        for var in variables:
+            node = self._nodes.get(var.key)
+            if node is None:
+                node = DatasetNode(tree, "", None, Attributes(), tree.next_uid, var.element, var.shape)
+                tree.next_uid += 1
+            node.element, node.shape, node.fillvalue = var.element, var.shape, var.fillvalue
+            node.maxshape = (None, *var.shape[1:]) if var.record else None
+            nodes[var.key] = node
+        flat = self.flat
+        same = (
+            flat is not None
+            and nodes.keys() == self._nodes.keys()
+            and replace(flat.header, numrecs=0) == replace(header, numrecs=0)
+        )
+        self._nodes = nodes
+        tree.datasets = {node.uid: node for node in nodes.values()}
+        if not same or flat is None:
+            self.flat = Flat(header, tuple(tree.datasets), DimBook(()), None)
+            tree.touch()
+        elif header.numrecs != flat.header.numrecs:
+            self.flat = flat._replace(header=flat.header.with_numrecs(header.numrecs))
+
+    def uid(self, key: Hashable) -> int | None:
+        """The number of a variable."""
+        node = self._nodes.get(key)
+        return None if node is None else node.uid
+
+    def flatten(self, layout: Layout, *, common: bool) -> Flat:
+        return self.make_header()
+
+    def make_header(self, *, common: bool = False) -> Flat:
+        assert self.flat is not None
+        return self.flat
+
+    def with_records(self, header: Header, numrecs: int) -> Header:
+        return header.with_numrecs(numrecs)

@@ -1,0 +1,130 @@
+"""The driver of a set of subfiles: addresses over the drivers of this rank's subfiles, and over those of others.
+
+Knows: addresses, drivers, names of subfiles, the variables of maps. Does not know: sessions, users' variables.
+
+Rules
+-----
+1. A subfile that this rank writes is reached through the driver of its inner session, whichever that is at the moment.
+2. Another one is opened when it is first touched, on this rank alone. It is closed when its ranks go on with another
+   file (`moved`).
+3. `sync`, `order`, `end_flush` and `close` of the inner sessions' drivers are theirs; here they count for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.drivers.base import Driver, Memory, OpenContext
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.errors import FormatError
+from pnc_vol.extents.model import Extents, one_extent
+from pnc_vol.format.model import Header
+from pnc_vol.format.types import TYPES
+from pnc_vol.layout.blob.header import MAP_VARIABLES
+from pnc_vol.layout.blob.index import ElementIndex
+from pnc_vol.layout.blob.layout import BlobFiles, subfile_path
+from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, from_content
+from pnc_vol.layout.subfiles import by_file
+
+__all__ = ["SetDriver"]
+
+
+class SetDriver(Driver):
+    """See the module.
+
+    Parameters
+    ----------
+    path : str, the name of the set.
+    context : OpenContext, to open other ranks' subfiles with.
+    own : mapping of int to a function that gives the driver of that subfile now.
+    """
+
+    name = "subfiles"
+
+    def __init__(self, path: str, context: OpenContext, own: Mapping[int, Callable[[], Driver]]) -> None:
+        self.path = path
+        self._own = own
+        self._context = replace(context, comm=None, fd=-1)
+        self._names: dict[int, str] = {}
+        self._others: dict[int, Driver] = {}
+
+    def moved(self, number: int, work: str) -> None:
+        """The ranks of a subfile write to the file of this name now."""
+        if number not in self._own and self._names.get(number) != work:
+            self._names[number] = work
+            other = self._others.pop(number, None)
+            if other is not None:
+                other.close()
+
+    def _file(self, number: int) -> Driver:
+        own = self._own.get(number)
+        if own is not None:
+            return own()
+        found = self._others.get(number)
+        if found is None:
+            name = self._names.get(number) or subfile_path(self.path or "", number)
+            found = self._others[number] = PosixDriver.open(name, self._context)
+        return found
+
+    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        return sum(self._file(number).read(part, memory) for number, part in by_file(extents) if len(part.offset))
+
+    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
+        for number, part in by_file(extents):
+            if len(part.offset):
+                self._file(number).write(part, memory)
+
+    def size(self) -> int:
+        return self._file(0).size()
+
+    def resize(self, nbytes: int) -> None:
+        """The inner sessions give their files their lengths."""
+
+    def sync(self) -> None:
+        for other in self._others.values():
+            other.sync()
+
+    def close(self) -> None:
+        others, self._others = self._others, {}
+        for other in others.values():
+            other.close()
+
+    def statistics(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"subfiles.others": len(self._others)}
+        for number, own in self._own.items():
+            found |= {f"{number:04d}.{name}": value for name, value in own().statistics().items()}
+        return found
+
+    def describe(self) -> str:
+        own = next(iter(self._own.values()), None)
+        return own().describe() if own is not None else "posix"
+
+    def read_index(self, files: BlobFiles, k: int) -> ElementIndex:
+        """Where the elements of a map are, from the variables of the subfiles.
+
+        Raises
+        ------
+        FormatError
+            They contradict each other.
+        """
+        maps = ((s, self._map(s, header, files.dims[k - 1], k)) for s, header in enumerate(files.headers))
+        return ElementIndex(int(np.prod(files.dims[k - 1], dtype=np.int64)), maps)
+
+    def _map(self, number: int, header: Header, dims: tuple[int, ...], k: int) -> SubfileMap:
+        """What one subfile holds of a map."""
+        name, columns, file = f"{subfile_path(self.path or '', number)}: D{k}", [], self._file(number)
+        first = (k - 1) * len(MAP_VARIABLES)
+        for var in header.vars[first : first + len(MAP_VARIABLES)]:
+            shape = tuple(header.dims[i].size for i in var.dims)
+            dtype = TYPES[var.type].dtype
+            raw = np.zeros(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, np.uint8)
+            if file.read(one_extent(var.begin, raw.nbytes), raw) < raw.nbytes:
+                raise FormatError(f"{name}: the file ends before {var.name}", offset=var.begin, field=var.name, value=0)
+            columns.append(raw.view(dtype).reshape(shape))
+        nblobs, most = columns[3].shape
+        nelems = next(dim.size for dim in header.dims if dim.name == f"D{k}.nelems")
+        return from_content(MapSizes(dims, (), nblobs, nelems, most), columns, name)

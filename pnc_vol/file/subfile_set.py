@@ -1,0 +1,320 @@
+"""A set of subfiles: one file for each node, each an ordinary file with a session of its own.
+
+Knows: sessions of subfiles, their headers, which ranks share which. Does not know: users' objects, requests.
+
+Rules
+-----
+1. The ranks of a subfile share an inner session, whose header is the *physical* one. It has its own journal, lock,
+   cache and layout; a flush of the set is a flush of all inner sessions, in which the data of the set are written.
+2. Data are written by the rank that has them, wherever they belong: places in subfiles of other ranks are written
+   through a descriptor of this rank.
+3. Before data are written, all ranks know the headers of all subfiles; they are exchanged where they changed.
+4. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.comm import Comm
+from pnc_vol.disk.publish import Location
+from pnc_vol.extents.model import Runs, one_extent
+from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape
+from pnc_vol.file.physical_definitions import PhysicalDefinitions, PhysicalVariable
+from pnc_vol.file.session import Session, WriteData
+from pnc_vol.file.set_driver import SetDriver
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.format.decode import decode
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import record_dim
+from pnc_vol.format.types import INT64
+from pnc_vol.layout.blob.header import MAP_VARIABLES, physical_header
+from pnc_vol.layout.blob.index import ElementIndex
+from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
+from pnc_vol.layout.blob.maps import SizedMap, content
+from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.options import Options
+from pnc_vol.queue.batches import Batch
+
+__all__ = ["Member", "SubfileSet", "header_of_bytes", "variables_of"]
+
+_ANY_SIZE = 1 << 62
+_INTS = element_for("i4"), element_for("i8")
+
+
+class Member:
+    """A subfile that this rank writes, together with the others of its group.
+
+    number : int
+    session : Session, with `PhysicalDefinitions`.
+    nblobs : int, processes that the file has parts of.
+    sizes : list of SizedMap, of each map.
+    """
+
+    def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
+        self.number, self.session, self.nblobs = number, session, nblobs
+        self.sizes: list[SizedMap] = list(sizes)
+
+    @property
+    def defs(self) -> PhysicalDefinitions:
+        assert isinstance(self.session.defs, PhysicalDefinitions)
+        return self.session.defs
+
+    @property
+    def root(self) -> bool:
+        """Whether this rank is the one that writes what the group writes once."""
+        return self.session.comm.rank == 0
+
+
+class SubfileSet:
+    """The subfiles of an open file.
+
+    Parameters
+    ----------
+    comm : Comm, all ranks.
+    path : str, the name of the set.
+    count, nprocs : int, subfiles, and the processes that made them.
+    members : list of Member, those that this rank writes; empty in a set that is only read.
+    subfile_of : list of int, the subfile of each rank.
+    driver : SetDriver
+    location : Location or None, of subfile 0.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        path: str,
+        *,
+        count: int,
+        nprocs: int,
+        members: list[Member],
+        subfile_of: list[int],
+        driver: SetDriver,
+        location: Location | None,
+    ) -> None:
+        self.comm, self.path, self.count, self.nprocs = comm, path, count, nprocs
+        self.members, self.driver, self._location = members, driver, location
+        self.files = BlobFiles(self._index)
+        self._agreement = MapAgreement(comm, self.files, subfile_of)
+
+    @property
+    def location(self) -> Location | None:
+        first = self.members[0] if self.members else None
+        if first is not None and first.number == 0:
+            return first.session.disk.location
+        return self._location
+
+    def layout(self, options: Options) -> BlobLayout:
+        """A layout over these files."""
+        made = BlobLayout(options)
+        made.files = self.files
+        return made
+
+    def _index(self, k: int) -> ElementIndex:
+        known = self._agreement.index_of_lists(k)
+        return self.driver.read_index(self.files, k) if known is None else known
+
+    # ------------------------------------------------------------------------------------------- flush
+
+    def flush(
+        self,
+        session: Session,
+        batches: list[Batch],
+        agreed: Agreement,
+        write: WriteData,
+        *,
+        durable: bool,
+        carried: bool,
+        closing: bool,
+    ) -> None:
+        """Bring headers and data to the subfiles (collective); see `Session.flush`."""
+        layout = session.disk.layout
+        assert isinstance(layout, BlobLayout)
+        nodes = session.defs.tree.datasets
+        canonical, uids = layout.header, layout.uids
+        record = record_dim(canonical)
+        ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
+        dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
+        decided = self._agreement.agree(uids, nodes, batches, dimids)
+        # What variables lost is made good in the subfiles, where it may lie.
+        lost, layout.lost_records = layout.lost_records, {}
+        for member in self.members:
+            member.sizes += decided.maps.values()
+            self._define(member, canonical, uids, nodes, decided)
+            self._lose(member, lost)
+            if closing:
+                member.session.disk.publish_at_flush()
+
+        def data() -> Any:
+            self._share_headers(layout, uids, decided)
+            for member in self.members:
+                if decided.maps and member.root:
+                    self._write_maps(member, decided)
+            done = write()
+            self._copy_plain(layout, decided)
+            return done
+
+        step: WriteData = data
+        for member in reversed(self.members):
+            step = partial(self._flush_member, member.session, step, durable=durable, carried=carried)
+        step()
+        self.comm.exchange("flush subfiles")
+        self._agreement.lists.clear()
+
+    @staticmethod
+    def _flush_member(session: Session, step: WriteData, *, durable: bool, carried: bool) -> Any:
+        done: list[Any] = []
+
+        def data() -> Any:
+            done.append(step())
+            return done[0]
+
+        session.flush(durable=durable, carried=carried, write=data)
+        return done[0]
+
+    def _define(
+        self,
+        member: Member,
+        canonical: Header,
+        uids: tuple[int, ...],
+        nodes: Mapping[int, DatasetNode],
+        decided: Agreed,
+    ) -> None:
+        """Give a subfile its header, without begins."""
+        files = self.files
+        rest: dict[int, int] = {}
+        if member.number == 0:
+            wanted = decided.supplements | files.supplements.keys()
+            rest = {i: self._holes(files.assigned[uid]) for i, uid in enumerate(uids) if uid in wanted}
+        header = physical_header(
+            canonical,
+            member.sizes,
+            [files.assigned[uid] for uid in uids],
+            nblobs=member.nblobs,
+            nprocs=self.nprocs,
+            subfiles=self.count,
+            supplements=rest,
+        )
+        supplements = {uids[i]: n for i, n in sorted(rest.items())}
+        member.defs.become(header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements))
+
+    def _holes(self, k: int) -> int:
+        return int(self.files.lookup(k).index.holes().length.sum())
+
+    def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
+        layout = member.session.disk.layout
+        for uid, (first, live) in lost.items():
+            for key in ((uid, self.files.assigned.get(uid, 0)), (uid, "supplement")):
+                inner = member.defs.uid(key)
+                if inner is not None:
+                    layout.lose_records(inner, first, live)
+
+    def _share_headers(self, layout: BlobLayout, uids: tuple[int, ...], decided: Agreed) -> None:
+        """All ranks learn where variables are in the subfiles of the others (collective)."""
+        told: list[Any] = []
+        for member in self.members:
+            disk = member.session.disk
+            work = disk.location.work if disk.location is not None else ""
+            if member.root:
+                told.append([member.number, work, encode(disk.layout.header, check=False).hex()])
+        headers = list(self.files.headers) or [Header(5)] * self.count
+        for one in self.comm.exchange("flush headers", json.dumps(told).encode()):
+            for number, work, encoded in json.loads(one):
+                headers[number] = header_of_bytes(bytes.fromhex(encoded))
+                self.driver.moved(number, work)
+        rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
+        known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
+        self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})
+        layout.forget_places()
+
+    def _write_maps(self, member: Member, decided: Agreed) -> None:
+        """Write the variables of the new maps."""
+        header, driver = member.session.disk.layout.header, member.session.disk.driver
+        for k, made in decided.maps.items():
+            first = (k - 1) * len(MAP_VARIABLES)
+            for var, raw in zip(header.vars[first:], content([made]), strict=False):
+                driver.write(one_extent(var.begin, raw.nbytes), raw)
+
+    def _copy_plain(self, layout: BlobLayout, decided: Agreed) -> None:
+        """Copy what was posted to variables without a map from subfile 0 to the others (collective)."""
+        if self.count == 1 or not decided.copies:
+            return
+        self.comm.exchange("flush copies")
+        for member in self.members:
+            if not member.root or member.number == 0:
+                continue
+            disk = member.session.disk
+            for uid, (first, last) in decided.copies.items():
+                source, target = layout.maps[uid], disk.layout.maps[member.defs.uid((uid, 0)) or 0]
+                n = source.inner or _elements(member.defs.tree.datasets[member.defs.uid((uid, 0)) or 0])
+                for at in range(first, last):
+                    run = Runs(np.array([at * n]), np.array([n]))
+                    memory = np.zeros(n * source.itemsize, np.uint8)
+                    self.driver.read(source.extents(run), memory)
+                    disk.driver.write(target.extents(run), memory)
+
+    # ------------------------------------------------------------------------------------------- close
+
+    def close(self, *, orderly: bool) -> None:
+        """Let go of the subfiles (collective if `orderly`)."""
+        error: BaseException | None = None
+        for member in self.members:
+            try:
+                if orderly:
+                    member.session.close()
+                else:
+                    member.session.abort(f"{self.path}: another subfile was given up")
+            except Exception as reason:
+                error = error or reason
+        if error is not None:
+            raise error
+
+
+def _elements(node: DatasetNode) -> int:
+    return int(np.prod(node.shape or (), dtype=np.int64))
+
+
+def header_of_bytes(encoded: bytes) -> Header:
+    """The header of a subfile, of which no more is known."""
+    return decode(encoded, file_size=_ANY_SIZE).header
+
+
+def variables_of(
+    header: Header,
+    maps: Sequence[SizedMap],
+    uids: Sequence[int],
+    nodes: Mapping[int, DatasetNode],
+    assigned: Mapping[int, int],
+    supplements: Mapping[int, int],
+) -> list[PhysicalVariable]:
+    """The variables of a subfile, in the order of its header.
+
+    supplements : mapping of uid to the elements of the supplement, in the order of the header.
+    """
+    found: list[PhysicalVariable] = []
+    for k, of in enumerate(maps, 1):
+        for j, var in enumerate(header.vars[len(found) : len(found) + len(MAP_VARIABLES)]):
+            shape = tuple(header.dims[i].size for i in var.dims)
+            found.append(PhysicalVariable((k, j, of.nblobs), _INTS[var.type == INT64], shape, record=False))
+    for uid in uids:
+        k = assigned[uid]
+        found.append(_variable(nodes[uid], (maps[k - 1].nelems,) if k else None, header.numrecs, k))
+    for uid, nelems in supplements.items():
+        found.append(_variable(nodes[uid], (nelems,), header.numrecs, "supplement"))
+    return found
+
+
+def _variable(node: DatasetNode, inner: tuple[int, ...] | None, records: int, what: int | str) -> PhysicalVariable:
+    """A variable with elements of a dataset: its blobs, its supplement, or all of it where `inner` is None."""
+    if node.is_placeholder:
+        return PhysicalVariable((node.uid, 0), node.element, (), record=False)
+    inner = inner_shape(node) if inner is None else inner
+    shape = (records, *inner) if node.is_record else inner
+    return PhysicalVariable((node.uid, what), node.element, shape, node.is_record, node.fillvalue)
