@@ -201,8 +201,8 @@ def _known(options: Mapping[str, Any]) -> None:
         if name == "external":
             if value is not None:
                 raise NotYetError("external= (data in raw files) is not supported; copy the data into a dataset")
-        elif name not in OPTIONS and name not in ("maxshape", "fillvalue"):
-            near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue"))
+        elif name not in OPTIONS and name not in ("maxshape", "fillvalue", "decomposition"):
+            near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue", "decomposition"))
             raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}{near}")
 
 

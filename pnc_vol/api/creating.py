@@ -23,6 +23,7 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
+from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
@@ -145,6 +146,9 @@ class Creating(HLObject, MutableMappingHDF5):
             What unwritten elements read as; 0 by default.
         track_order : bool, optional
             List attributes in the order of their creation, not by name; by default ``get_config().track_order``.
+        decomposition : Decomposition, optional
+            The elements that this process owns, of a record if the dataset has records: with ``layout="blob"`` they lie
+            in one piece, in the order of the file. Other layouts have no use for it.
         chunks, compression, compression_opts, shuffle, fletcher32, scaleoffset, track_times, ... : optional
             Checked as h5py does, remembered while the file is open, not stored.
 
@@ -153,7 +157,8 @@ class Creating(HLObject, MutableMappingHDF5):
         TypeError
             Neither shape, data nor dtype; a type without an equivalent; an unknown keyword.
         ValueError
-            The name is taken, shapes do not fit, or the file is open for reading.
+            The name is taken, shapes do not fit, the decomposition has elements outside or twice, or the file is open
+            for reading.
         NotYetError
             A type or storage that this version does not have.
 
@@ -172,6 +177,8 @@ class Creating(HLObject, MutableMappingHDF5):
         if _CONFIG.track_order:
             kwds = _tracked(kwds)
         with session.lock:
+            if kwds.get("decomposition") is not None:
+                return self._decomposed(name, shape, dtype, data, **kwds)
             if not kwds:
                 node = self._made_plainly(session, name, shape, dtype, data)
                 if node is not None:
@@ -188,6 +195,21 @@ class Creating(HLObject, MutableMappingHDF5):
             slot.check_free("create dataset")
             self._id.handle.check_writable("create dataset")
             return self._make(slot, plan)
+
+    def _decomposed(
+        self, name: Any, shape: Any, dtype: Any, data: Any, *, decomposition: Decomposition, **kwds: Any
+    ) -> Dataset:
+        """Make a dataset of which this process owns some elements."""
+        if not isinstance(decomposition, Decomposition):
+            raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
+        made = self.create_dataset(name, shape, dtype, data, **kwds)
+        session, node = self._check(), made._node
+        try:
+            session.defs.decompose(node, decomposition)
+        except Exception:
+            session.defs.tree.remove(node)
+            raise
+        return made
 
     def _made_plainly(self, session: OpenFile, name: Any, shape: Any, dtype: Any, data: Any) -> DatasetNode | None:
         """What most datasets are, in few steps: numbers, with a new name in this group; None for all others."""

@@ -19,7 +19,7 @@ from pnc_vol.drivers.fileobj import FileObjectDriver
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.forgotten import watch
-from pnc_vol.file.open_file import open_shared
+from pnc_vol.file.joining import open_shared
 from pnc_vol.recovery.leftovers import look_after_leftovers
 from pnc_vol.warn import held_warnings, warn_outside
 

@@ -1,33 +1,40 @@
 """One open file: its three parts, and the operations on them.
 
-====================  ============================================================================
-`definitions`         what is defined: the tree, the headers made of it, and the size limits of the formats
-`requests`            what is posted: the queue, posted reads, handles
-`session`             the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
---------------------  ----------------------------------------------------------------------------
-`registry`            which files this process has open; a second opening joins the session
-`forgotten`           files that nobody closed
-`deferred`            files that are closed later than their users closed them; times of all files
-`finding`             what rank 0 does at an opening: join, open or create
-`opening`             opening on all ranks together
-`driver_stack`        the stack of drivers of a file, a copy or a temporary file
---------------------  ----------------------------------------------------------------------------
-`post`                posting writes
-`reads/`              reading, with this rank's own posts laid over
-`drain`               writing out when the queue is full
-`resizing`            datasets that get another shape
---------------------  ----------------------------------------------------------------------------
-`flushing`            the steps of a flush
-`flush_data`          the data of a flush: what drivers hold back, what is posted
-`epochs`              what ranks know of bytes that drivers hold back, and when headers follow to the file
-`held_ranges`         which bytes ranks may still hold from earlier epochs
-`relocation`          a new layout that moves data, in a copy of the file
-`filling`             fill values where nobody wrote
-`header_update`       header, record count, name and length at the end of a flush
-`report`              what a flush did, or would do
---------------------  ----------------------------------------------------------------------------
-`refreshing`          a reader takes over what a writer flushed
-`closing`             how a session ends
-`open_file`           the session with its verbs: what `api` talks to
-====================  ============================================================================
+======================  ============================================================================
+`definitions`           what is defined: the tree, the headers made of it, and the size limits of the formats
+`requests`              what is posted: the queue, posted reads, handles
+`session`               the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
+----------------------  ----------------------------------------------------------------------------
+`registry`              which files this process has open; a second opening joins the session
+`forgotten`             files that nobody closed
+`deferred`              files that are closed later than their users closed them; times of all files
+`finding`               what rank 0 does at an opening: join, open or create
+`opening`               opening on all ranks together
+`joining`               what opens a file or joins its session
+`set_opening`           opening sets of subfiles (`layout="blob"`)
+`driver_stack`          the stack of drivers of a file, a copy or a temporary file
+----------------------  ----------------------------------------------------------------------------
+`post`                  posting writes
+`reads/`                reading, with this rank's own posts laid over
+`drain`                 writing out when the queue is full
+`resizing`              datasets that get another shape
+----------------------  ----------------------------------------------------------------------------
+`flushing`              the steps of a flush
+`flush_data`            the data of a flush: what drivers hold back, what is posted
+`epochs`                what ranks know of bytes that drivers hold back, and when headers follow to the file
+`held_ranges`           which bytes ranks may still hold from earlier epochs
+`relocation`            a new layout that moves data, in a copy of the file
+`filling`               fill values where nobody wrote
+`header_update`         header, record count, name and length at the end of a flush
+`report`                what a flush did, or would do
+----------------------  ----------------------------------------------------------------------------
+`subfile_set`           the subfiles of an open set: a session for each, a flush of all
+`map_agreement`         which decomposition map each variable of a set gets
+`physical_definitions`  what is defined in a subfile
+`set_driver`            addresses over the drivers of subfiles
+----------------------  ----------------------------------------------------------------------------
+`refreshing`            a reader takes over what a writer flushed
+`closing`               how a session ends
+`open_file`             the session with its verbs: what `api` talks to
+======================  ============================================================================
 """

@@ -18,6 +18,7 @@ from dataclasses import replace
 from math import prod
 
 from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
@@ -49,11 +50,14 @@ class Definitions:
         Strings that grew, here or elsewhere, by uid: the width in bytes that all ranks know.
     size_used : int
         Bytes of what is defined, or was; below 0 until they are counted, see `check_room`.
+    decompositions : dict of int to Decomposition
+        Which elements of datasets this process owns, by uid: those that were created with a decomposition.
     ordered_by_place, drain_agreed : bool
         Whether the datasets are in the order that a drain gave them, and whether all ranks know of the drain.
     """
 
     __slots__ = (
+        "decompositions",
         "drain_agreed",
         "flat",
         "flat_version",
@@ -75,6 +79,18 @@ class Definitions:
         self.flushed_version = tree.version
         self.widened: dict[int, int] = {}
         self.ordered_by_place = self.drain_agreed = False
+        self.decompositions: dict[int, Decomposition] = {}
+
+    def decompose(self, node: DatasetNode, owned: Decomposition) -> None:
+        """Note which elements of a dataset this process owns.
+
+        Raises
+        ------
+        SelectionTypeError, SelectionValueError, SelectionIndexError
+            They do not fit the shape of the dataset, or of a record of it.
+        """
+        owned.owned((node.shape or ())[1 if node.is_record else 0 :])
+        self.decompositions[node.uid] = owned
 
     def flushed(self, header: Header) -> None:
         """The file has the definitions as they are now, under this header."""

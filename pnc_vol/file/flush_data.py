@@ -122,6 +122,6 @@ def check_failures(
     if carried and any(failure.request == HELD for failure in failures):
         # The header stays held with the data that it describes.
         raise session.comm.on_all(flush_error(failures, disk.path, closing=closing))
-    if failures and replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
+    if replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
         # The old header stays: the new one lacks data that the old one knows.
         raise session.comm.on_all(flush_error(failures, disk.path, closing=closing, held=True))

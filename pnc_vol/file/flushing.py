@@ -114,7 +114,8 @@ def flush(
     phases.end("fill")
     done, failures, lowest, troubles = write_data(session, batches, agreed, carried=carried, write=write)
     phases.end("data")
-    check_failures(session, target, failures, carried=carried, closing=closing)
+    if failures:
+        check_failures(session, target, failures, carried=carried, closing=closing)
     header = target.header
     if lowest is not None:
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
@@ -168,7 +169,8 @@ def _flush_set(
     def write() -> Written:
         nonlocal done, failures, lowest
         done, failures, lowest, _ = write_data(session, batches, agreed, carried=False)
-        check_failures(session, target, failures, carried=False, closing=closing)
+        if failures:
+            check_failures(session, target, failures, carried=False, closing=closing)
         return done, failures, lowest
 
     session.file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)

@@ -25,7 +25,6 @@ import numpy as np
 from pnc_vol.comm import Comm
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.extents.place import runs
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import SubfileMap, coalesced, derived, split_rows
@@ -75,6 +74,7 @@ class MapAgreement:
 
     def __init__(self, comm: Comm, files: BlobFiles, subfile_of: Sequence[int]) -> None:
         self.comm, self.files, self.subfile_of = comm, files, list(subfile_of)
+        self.given: Mapping[int, Decomposition] = {}
         self._numbers: dict[Any, int] = {}
         self._undecided: set[int] = set()
         self._digests: dict[int, tuple[Runs, str]] = {}
@@ -94,7 +94,12 @@ class MapAgreement:
         return [one for one, s in zip(lists, self.subfile_of, strict=True) if s == subfile]
 
     def agree(
-        self, uids: Sequence[int], nodes: Mapping[int, DatasetNode], batches: Sequence[Batch], dimids: Mapping[int, Any]
+        self,
+        uids: Sequence[int],
+        nodes: Mapping[int, DatasetNode],
+        batches: Sequence[Batch],
+        dimids: Mapping[int, Any],
+        given: Mapping[int, Decomposition],
     ) -> Agreed:
         """Decide for all variables, from what all ranks posted (collective).
 
@@ -104,7 +109,9 @@ class MapAgreement:
         nodes : mapping of uid to DatasetNode
         batches : what this rank posted.
         dimids : mapping of uid to the numbers of its dimensions that a map covers.
+        given : mapping of uid to Decomposition, those that datasets were created with.
         """
+        self.given = given
         files, told = self.files, _Told()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
@@ -117,12 +124,10 @@ class MapAgreement:
                 self._undecided.add(uid)
         self._undecided &= files.assigned.keys()
         posted = {uid for batch in batches for uid in batch.uids() if uid in at}
-        for uid in sorted(
-            posted | {u for u in self._undecided if nodes[u].decomposition is not None}, key=at.__getitem__
-        ):
+        for uid in sorted(posted | (self._undecided & given.keys()), key=at.__getitem__):
             node, inner = nodes[uid], math.prod(inner_shape(nodes[uid]))
             if uid in self._undecided and not _never(node):
-                explicit = _explicit(node)
+                explicit = self._explicit(node)
                 here = mine[uid] = posted_runs(batches, uid, inner if node.is_record else 0, known)
                 if explicit is not None:
                     mine[uid] = explicit
@@ -138,6 +143,15 @@ class MapAgreement:
             everyone = self.comm.exchange("flush strays", json.dumps(hit).encode())
             agreed.supplements |= {uids[i] for one in everyone for i in json.loads(one)}
         return agreed
+
+    def _turn(self, uid: int) -> tuple[int, int]:
+        """Maps are numbered in the order in which the decompositions were made, then the datasets."""
+        given = self.given.get(uid)
+        return (1, uid) if given is None else (0, given.number)
+
+    def _explicit(self, node: DatasetNode) -> Runs | None:
+        given = self.given.get(node.uid)
+        return None if given is None else given.owned(inner_shape(node))
 
     def _proposal(self, own: Runs, inner: int, explicit: bool, beyond: bool) -> list[Any]:
         nelems = int(own.length.sum())
@@ -198,12 +212,12 @@ class MapAgreement:
                 shared.add(key)
             if explicit:
                 self._strays |= {uid} if any(p is not None and p[4] for p in proposals) else set()
-        for key in sorted((key for key in new if key not in self._numbers), key=lambda key: _turn(nodes[new[key][0]])):
+        for key in sorted((key for key in new if key not in self._numbers), key=lambda key: self._turn(new[key][0])):
             files.dims.append(key[0])
             self._numbers[key] = len(files.dims)
-            derive = nodes[new[key][0]].decomposition is None
+            first = new[key][0]
             agreed.maps[len(files.dims)] = self._made(
-                new[key][0], key, mine, dimids, all_ranks=key in shared, derive=derive
+                first, key, mine, dimids, all_ranks=key in shared, derive=first not in self.given
             )
         for key, members in new.items():
             for uid in members:
@@ -268,17 +282,6 @@ def _gathered(comm: Comm, own: Runs) -> list[Runs]:
 def _never(node: DatasetNode) -> bool:
     """Whether a dataset is not partitioned, whatever is posted: it has no axis to partition."""
     return node.is_placeholder or not inner_shape(node)
-
-
-def _turn(node: DatasetNode) -> tuple[int, int]:
-    """Maps are numbered in the order in which the decompositions were made, then the datasets."""
-    given: Decomposition | None = node.decomposition
-    return (1, node.uid) if given is None else (0, given.number)
-
-
-def _explicit(node: DatasetNode) -> Runs | None:
-    given: Decomposition | None = node.decomposition
-    return None if given is None else coalesced(runs(given.select(inner_shape(node)), record=False))
 
 
 def _beyond(here: Runs, own: Runs | None) -> bool:

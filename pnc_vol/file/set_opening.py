@@ -71,7 +71,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     """
     path, system = found.path, options.system
     first = described(header_of_bytes(found.header), subfile_path(path, 0)) if found.header else None
-    writable = mode != "r"
+    writable, created = mode != "r", first is None
     dealt = _dealt(options, comm, None if first is None else first.subfiles)
     count = first.subfiles if first is not None else 1 + max(s for mine in dealt for s in mine)
     numbers = dealt[comm.rank] if writable else []
@@ -81,75 +81,85 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         with comm.errors_shared():
             for number in numbers:
                 group = comm.group(number) if len(numbers) == 1 else comm.group(comm.rank)
-                opened.append((_open_subfile(path, number, mode if first is None else "r+", options, group), group))
-        headers = _headers(path, count, opened, numbers, options, comm, new=first is None)
-        told = [described(h, subfile_path(path, s)) for s, h in enumerate(headers)] if first is not None else []
-        if told:
-            _check(path, told, count)
-        canonical = told[0].canonical if told else Header(options.version)
-        numrecs = min((h.numrecs for h in headers), default=0)
-        tree = from_header(canonical.with_numrecs(numrecs))
-        tree.separator = options.separator
-        if comm.rank == 0 and len({h.numrecs for h in headers}) > 1:
-            _warn_records(path, headers)
+                opened.append((_open_subfile(path, number, mode if created else "r+", options, group), group))
+        headers = _headers(path, count, opened, numbers, options, comm, new=created)
+        told = [] if created else [described(h, subfile_path(path, s)) for s, h in enumerate(headers)]
+        tree, canonical = _canonical(path, headers, told, count, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
-            defs, nblobs = PhysicalDefinitions(), group.size
-            sizes: tuple[MapVariables, ...] = ()
-            if told:
-                nblobs, sizes = told[number].nblobs, told[number].maps
-                _define(defs, one.header, told[number], tree)
-            inner = make(replace(one, tree=defs.tree), _inner(options), group, defs=defs)
-            if one.header.numrecs > numrecs:
-                for uid in inner.disk.layout.record_uids:
-                    inner.disk.layout.lose_records(uid, numrecs, one.header.numrecs)
-            members.append(Member(number, inner, nblobs, sizes))
+            members.append(_member(number, one, group, told, tree, canonical.numrecs, options, make))
     except BaseException as error:
-        for member in members:
-            with suppress(OSError):
-                member.session.abort(f"{type(error).__name__}: {error}")
-        for one, _ in opened[len(members) :]:
-            with suppress(OSError):
-                one.driver.close()
-            if one.location is not None:
-                one.location.held.release()
+        _give_up(members, opened[len(members) :], error)
         raise
     driver = SetDriver(
         path,
         context_of(options, comm, writable=writable),
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
-    real = Location(system, system.realpath(subfile_path(path, 0)), system.realpath(subfile_path(path, 0)))
+    real = system.realpath(subfile_path(path, 0))
     files = SubfileSet(
         comm,
         path,
         count=count,
-        nprocs=first.nprocs if first is not None else comm.size,
+        nprocs=comm.size if first is None else first.nprocs,
         members=members,
         subfile_of=[mine[0] for mine in dealt],
         driver=driver,
-        location=real,
+        location=Location(system, real, real),
     )
     if told:
         _take(files, headers, told[0], tree)
-    return make(
-        Opened(
-            path=path,
-            driver=driver,
-            location=None,
-            writable=writable,
-            created=first is None,
-            header=canonical.with_numrecs(numrecs),
-            header_bytes=b"",
-            tree=tree,
-            unwritten_reads_zero=True,
-            stale_gaps=False,
-            collective=False,
-            layout=BlobLayout,
-        ),
-        options,
-        comm,
-        file_set=files,
-    )
+    made = Opened(path, driver, None, writable, created, canonical, b"", tree, True, False, False, BlobLayout)
+    return make(made, options, comm, file_set=files)
+
+
+def _canonical(
+    path: str, headers: Sequence[Header], told: Sequence[Described], count: int, options: Options, *, warns: bool
+) -> tuple[Tree, Header]:
+    """The objects of a set, and the header that a file of the canonical layout would have."""
+    header = Header(options.version)
+    if told:
+        _check(path, told, count)
+        header = told[0].canonical.with_numrecs(min(h.numrecs for h in headers))
+        if warns and len({h.numrecs for h in headers}) > 1:
+            _warn_records(path, headers)
+    tree = from_header(header)
+    tree.separator = options.separator
+    return tree, header
+
+
+def _member(
+    number: int,
+    opened: Opened,
+    group: Comm,
+    told: Sequence[Described],
+    tree: Tree,
+    numrecs: int,
+    options: Options,
+    make: MakeSession,
+) -> Member:
+    """The inner session of a subfile."""
+    defs, nblobs = PhysicalDefinitions(), group.size
+    sizes: tuple[MapVariables, ...] = ()
+    if told:
+        nblobs, sizes = told[number].nblobs, told[number].maps
+        _define(defs, opened.header, told[number], tree)
+    inner = make(replace(opened, tree=defs.tree), _inner(options), group, defs=defs)
+    if opened.header.numrecs > numrecs:
+        for uid in inner.disk.layout.record_uids:
+            inner.disk.layout.lose_records(uid, numrecs, opened.header.numrecs)
+    return Member(number, inner, nblobs, sizes)
+
+
+def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], error: BaseException) -> None:
+    """Let go of the subfiles of a set that could not be opened."""
+    for member in members:
+        with suppress(OSError):
+            member.session.abort(f"{type(error).__name__}: {error}")
+    for one, _ in opened:
+        with suppress(OSError):
+            one.driver.close()
+        if one.location is not None:
+            one.location.held.release()
 
 
 def _inner(options: Options) -> Options:

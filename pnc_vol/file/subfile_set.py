@@ -142,7 +142,7 @@ class SubfileSet:
         record = record_dim(canonical)
         ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
         dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
-        decided = self._agreement.agree(uids, nodes, batches, dimids)
+        decided = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
         # What variables lost is made good in the subfiles, where it may lie.
         lost, layout.lost_records = layout.lost_records, {}
         for member in self.members:

@@ -124,7 +124,6 @@ class DatasetNode(Node):
     ignored : storage options of HDF5 that have no effect here and are remembered (chunks, compression...).
     parts : Parts, the variables of a dataset that takes several (`mapping.composite`); they are in `Tree.datasets`, and
         in no group. Empty for most.
-    decomposition : Decomposition or None, which elements this process owns, for a layout that asks; not stored.
     """
 
     uid: int
@@ -138,7 +137,6 @@ class DatasetNode(Node):
     ignored: dict[str, Any] = field(default_factory=dict)
     parts: Parts = field(default_factory=lambda: NO_PARTS)
     made_axes: list[Axis] | None = None
-    decomposition: Any = None
 
     @property
     def owner(self) -> DatasetNode | None:

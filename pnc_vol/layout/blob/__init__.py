@@ -7,5 +7,6 @@ Knows: runs, headers, extents, addresses. Does not know: data, ranks.
 `header`   the header of a subfile from the canonical one, and back
 `index`    `ElementIndex`: in which subfile, and where in it, each element of one map is
 `places`   `BlobPlace`: from runs of canonical elements to byte extents at addresses
+`layout`   `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
 =========  ===========================================================================================
 """

@@ -27,7 +27,7 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.group import Group
 from pnc_vol.file import forgotten
 from pnc_vol.file import registry as sharing
-from pnc_vol.file.open_file import open_session
+from pnc_vol.file.joining import open_session
 from pnc_vol.file.registry import Entry, SessionRef
 from pnc_vol.file.session import Session
 from pnc_vol.mapping.links import TypeNode

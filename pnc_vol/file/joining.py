@@ -1,0 +1,196 @@
+"""How a file is opened, or joined if the process has it open: what makes the session.
+
+Knows: openings, the registry of open files, sets of subfiles. Does not know: operations on an open file.
+
+Rule
+----
+All calls here are collective.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pnc_vol.comm import Comm
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.drivers.base import Driver
+from pnc_vol.file import deferred, registry
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.driver_stack import context_of, stack_of
+from pnc_vol.file.finding import Found
+from pnc_vol.file.forgotten import close_forgotten
+from pnc_vol.file.open_file import OpenFile, without_collector
+from pnc_vol.file.opening import Opened, open_file, open_queue
+from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
+from pnc_vol.file.requests import Posted
+from pnc_vol.file.session import FileSet
+from pnc_vol.file.set_opening import open_set
+from pnc_vol.options import Options
+
+__all__ = ["open_session", "open_shared"]
+
+
+@without_collector
+def open_session(
+    path: str | None,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    claim: OpenAttempt | None = None,
+) -> OpenFile:
+    """Open or create a file, or join the session of it that `claim` finds (collective).
+
+    Parameters
+    ----------
+    path : str, or None for a driver that keeps no file
+    mode : {"r", "r+", "w", "w-", "x", "a"}
+    options : Options
+    comm : Comm, owned by the session from now on
+    root : Driver, optional
+        What holds the bytes, where that is no file: `path` is then only what the file is called.
+
+    Raises
+    ------
+    OSError
+        FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError, `FormatError`...; the same on all ranks.
+    """
+    try:
+        opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
+        if isinstance(opened, Found):
+            made = open_set(opened, mode, options, comm, _made)
+            assert isinstance(made, OpenFile)
+            return made
+        if opened is not None:
+            return _made(opened, options, comm)
+        assert claim is not None
+        session = claim.joined()
+        if not claim.joins:
+            deferred.close_before_open(comm, [session])
+            return open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
+        assert isinstance(session, OpenFile)
+        comm.close()
+        return session
+    except BaseException as error:
+        _leave(comm, error)
+        raise
+
+
+def _leave(comm: Comm, error: BaseException) -> None:
+    """Let go of a communicator because of an error."""
+    if comm.in_step(error):
+        comm.close()
+    else:
+        comm.abandon(f"{type(error).__name__}: {error}")
+
+
+def _made(
+    opened: Opened,
+    options: Options,
+    comm: Comm,
+    *,
+    defs: Definitions | None = None,
+    file_set: FileSet | None = None,
+) -> OpenFile:
+    """The session of a file that was just opened (collective).
+
+    defs : Definitions, optional, those of a subfile; `opened.tree` is theirs.
+    file_set : FileSet, optional, what the session is of instead of a file.
+    """
+    tree = opened.tree
+    defs = defs or Definitions(tree, opened.header.version)
+    options = replace(options, layout=opened.layout.name)
+    layout = opened.layout(options) if file_set is None else file_set.layout(options)
+    layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
+    layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
+    tree.history.clear()
+    disk = StoredFile(
+        opened.path,
+        layout.over(
+            opened.driver,
+            opened.path,
+            stack_of(options, comm),
+            context_of(options, comm, writable=opened.writable),
+            created=opened.created,
+        ),
+        opened.location,
+        layout,
+        created=opened.created,
+        collective=opened.collective,
+        keep_unpublished=options.publish == "close",
+        may_be_longer=opened.writable and not opened.unwritten_reads_zero,
+    )
+    disk.begins_with(opened.header, opened.header_bytes)
+    defs.flushed(opened.header)
+    queue = open_queue(disk, options, comm, writable=opened.writable)
+    disk.before_header.append(queue.about_to_write)
+    posted = Posted(queue, options.buffer_size // 8)
+    return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable, file_set=file_set)
+
+
+def open_shared(
+    path: str,
+    real: str,
+    mode: str,
+    *,
+    options: Options,
+    comm: Comm,
+    root: Driver | None = None,
+    target: Any = None,
+    look_after: Callable[..., None] | None = None,
+) -> tuple[OpenFile, SessionRef]:
+    """Open or create a file, or join the session that has it open (collective).
+
+    Parameters
+    ----------
+    path, mode, options, comm, root
+        As for `open_session`; of `comm` a join needs nothing and closes it.
+    real : str
+        The path without links; "" where there is no file that others could open.
+    target : object, optional
+        The object that `root` writes to.
+    look_after : callable, optional
+        What to do with logs of killed jobs before the file is opened; see `registry.OpenAttempt`.
+
+    Returns
+    -------
+    OpenFile
+    SessionRef
+        To be released once; the last one that is released closes the file.
+
+    Raises
+    ------
+    OSError
+        As `open_session`; the file is open and cannot be opened in this way beside; or the deferred close of another
+        file failed.
+    ValueError
+        It is open with another driver.
+    """
+    close_forgotten()
+    if options.deferred_close:
+        try:
+            deferred.close_before_open(comm)
+        except BaseException as error:
+            _leave(comm, error)
+            raise
+    claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
+    with deferred.timed("open"):
+        while True:
+            try:
+                # Ranks that wait for each other must hold nothing that their other threads may wait for.
+                with registry.lock if comm.size == 1 else contextlib.nullcontext():
+                    session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
+                    if claim is not None and claim.joins:
+                        entry = registry.found(claim.token)
+                    else:
+                        entry = Entry(b"" if claim is None else claim.token, session, target)
+                        if claim is not None:
+                            registry.enter(entry)
+                    return session, SessionRef(entry, writable=mode != "r")
+            except Closing as busy:
+                deferred.close_held([busy.session])
+                registry.wait_for(busy.session)
