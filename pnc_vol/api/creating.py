@@ -23,13 +23,13 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
-from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
+    from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["Creating"]
@@ -200,7 +200,7 @@ class Creating(HLObject, MutableMappingHDF5):
         self, name: Any, shape: Any, dtype: Any, data: Any, *, decomposition: Decomposition, **kwds: Any
     ) -> Dataset:
         """Make a dataset of which this process owns some elements."""
-        if not isinstance(decomposition, Decomposition):
+        if not hasattr(decomposition, "owned"):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
         made = self.create_dataset(name, shape, dtype, data, **kwds)
         session, node = self._check(), made._node

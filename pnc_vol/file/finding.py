@@ -26,9 +26,8 @@ from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.blob.header import is_blob_set
-from pnc_vol.layout.blob.layout import subfile_path
 from pnc_vol.layout.registry import header_paths, layout_class
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.options import Options
 
 __all__ = ["Found", "Mine", "find"]
@@ -174,6 +173,9 @@ def _set_of(options: Options, path: str, mode: str, there: os.stat_result | None
         return base, b""
     if named is None or there is None or mode in ("w", "w-", "x"):
         return None, b""
+    # Few files have such names, and what knows of blobs takes long to load.
+    from pnc_vol.layout.blob.header import is_blob_set
+
     first = subfile_path(base, 0)
     try:
         found = open_existing(options.system, first, options.system.realpath(first))

@@ -27,7 +27,6 @@ from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import FileSet
-from pnc_vol.file.set_opening import open_set
 from pnc_vol.options import Options
 
 __all__ = ["open_session", "open_shared"]
@@ -62,6 +61,9 @@ def open_session(
     try:
         opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
         if isinstance(opened, Found):
+            # Sets of subfiles are rare, and what knows of them takes long to load.
+            from pnc_vol.file.set_opening import open_set
+
             made = open_set(opened, mode, options, comm, _made)
             assert isinstance(made, OpenFile)
             return made

@@ -26,9 +26,9 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.types import TYPES
 from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex
-from pnc_vol.layout.blob.layout import BlobFiles, subfile_path
+from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, from_content
-from pnc_vol.layout.subfiles import by_file
+from pnc_vol.layout.subfiles import by_file, subfile_path
 
 __all__ = ["SetDriver"]
 

@@ -13,13 +13,14 @@ Rules
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
-from pnc_vol.layout.blob.layout import BlobLayout
 from pnc_vol.layout.canonical import CanonicalLayout
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.markers import load_marker, marker_attr
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ GROUP = "pnc_vol.layouts"
 
 CANONICAL = CanonicalLayout.name
 
-_known: dict[str, type[Layout]] = {layout.name: layout for layout in (CanonicalLayout, BlobLayout)}
+_known: dict[str, type[Layout]] = {CanonicalLayout.name: CanonicalLayout}
+
+_LATER = {"blob": "pnc_vol.layout.blob.layout:BlobLayout"}
+"""Layouts of this package that are loaded when they are first used: programs that have no use for them start sooner."""
 
 
 def register(name: str, layout: type[Layout]) -> None:
@@ -70,7 +74,7 @@ def registered() -> list[str]:
     >>> "canonical" in registered()
     True
     """
-    return sorted({*_known, *_entry_points()})
+    return sorted({*_known, *_LATER, *_entry_points()})
 
 
 def layout_class(name: str) -> type[Layout]:
@@ -89,6 +93,10 @@ def layout_class(name: str) -> type[Layout]:
     True
     """
     found = _known.get(name)
+    if found is None and name in _LATER:
+        module, _, member = _LATER[name].partition(":")
+        register(name, getattr(import_module(module), member))
+        found = _known[name]
     if found is None:
         points = _entry_points()
         if name not in points:
@@ -154,7 +162,9 @@ def header_paths(path: str, asked: str) -> list[str]:
     """Names under which the header of `path` may be, in the order in which they are to be tried."""
     if asked:
         return [layout_class(asked).header_path(path)]
-    return list(dict.fromkeys(layout.header_path(path) for layout in _known.values()))
+    # the first subfile of a set, whichever layout of this package has it
+    names = [layout.header_path(path) for layout in _known.values()]
+    return list(dict.fromkeys([*names, subfile_path(path, 0)]))
 
 
 def _entry_points() -> dict[str, EntryPoint]:

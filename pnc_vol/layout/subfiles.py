@@ -22,12 +22,23 @@ import numpy as np
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents
 
-__all__ = ["SHIFT", "Subfiles", "by_file"]
+__all__ = ["SHIFT", "Subfiles", "by_file", "subfile_path"]
 
 SHIFT = 48
 """Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
 
 _OFFSET = (1 << SHIFT) - 1
+
+
+def subfile_path(path: str, number: int) -> str:
+    """The name of a subfile of a blob set.
+
+    Examples
+    --------
+    >>> subfile_path("out.nc", 3)
+    'out.nc.0003'
+    """
+    return f"{path}.{number:04d}"
 
 
 class Subfiles(Wrapper):

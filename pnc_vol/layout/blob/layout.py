@@ -28,10 +28,11 @@ from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.places import BlobPlace, MapLookup
 from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 
-__all__ = ["BlobFiles", "BlobLayout", "subfile_path"]
+__all__ = ["BlobFiles", "BlobLayout"]
 
 
 class BlobFiles:
@@ -151,14 +152,3 @@ class BlobLayout(Layout):
         """The subfiles have other headers, or another map."""
         self._maps = None
         self.facts.clear()
-
-
-def subfile_path(path: str, number: int) -> str:
-    """The name of a subfile.
-
-    Examples
-    --------
-    >>> subfile_path("out.nc", 3)
-    'out.nc.0003'
-    """
-    return f"{path}.{number:04d}"
