@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from pnc_vol.extents.model import Runs
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import physical_header
+from pnc_vol.layout.blob.header import Described, physical_header
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob.header_blob import NATIVE, encode
+from pnc_vol.layout.hdf5blob.parts import Parts
 
 
 class BlobSet(NamedTuple):
@@ -96,6 +97,14 @@ class BlobSet(NamedTuple):
             ):
                 f.create_dataset(name, data=np.frombuffer(content, np.uint8))
         return made.getvalue()
+
+
+def planned(header: Header, says: Described, maps: Sequence[SubfileMap], where: str) -> Parts:
+    """The parts of a subfile, by its maps."""
+    shape = (len(maps), says.nblobs)
+    columns = [one.counts for one in maps], [one.nreqs for one in maps]
+    counts, nreqs = (np.array(column, np.int64).reshape(shape) for column in columns)
+    return Parts(header, says, counts, nreqs, where)
 
 
 def _share(elements: Sequence[int], homes: Sequence[int], home: int, row: int) -> Runs:

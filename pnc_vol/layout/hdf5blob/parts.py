@@ -15,7 +15,6 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -33,7 +32,7 @@ from pnc_vol.layout.blob.maps import SubfileMap, from_content
 from pnc_vol.layout.hdf5blob.container import DATA, Stored
 from pnc_vol.layout.hdf5blob.swapped import Regions
 
-__all__ = ["Parts", "planned_parts", "read_map", "read_parts"]
+__all__ = ["Parts", "read_map", "read_parts"]
 
 _FIRST, _EACH, _COUNTS = 0, 1, 2
 """Columns of what a variable takes: once in blob 0, once in each blob; from here on for each element of each map, and
@@ -133,23 +132,6 @@ def _prefix(header: Header, says: Described) -> list[list[int]]:
             total[_FIRST] += inner[i] * records
         made.append(total.copy())
     return made
-
-
-def planned_parts(header: Header, says: Described, maps: Sequence[SubfileMap], where: str) -> Parts:
-    """The parts of a subfile that is going to be written.
-
-    Parameters
-    ----------
-    header : Header, of the subfile, with the number of records that it is going to have.
-    says : Described, of `header`.
-    maps : sequence of SubfileMap
-    where : str, the subfile, for messages.
-    """
-    shape = (len(maps), says.nblobs)
-    counts, nreqs = ([getattr(one, name) for one in maps] for name in ("counts", "nreqs"))
-    return Parts(
-        header, says, np.array(counts, np.int64).reshape(shape), np.array(nreqs, np.int64).reshape(shape), where
-    )
 
 
 def read_parts(driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> Parts:

@@ -1,34 +1,40 @@
-"""One subfile of HDF5 blobs that exists: container, header, parts, and the driver that shows its elements.
+"""One subfile of HDF5 blobs: container, header, parts, and the driver that shows its elements.
 
-Knows: the other modules of this package, drivers. Does not know: the other subfiles, canonical elements.
+Knows: the other modules of this package, drivers. Does not know: the other subfiles, canonical elements, ranks.
+
+Rule
+----
+A subfile is described in the same way whether it was read (`read_subfile`) or is going to be written (`plan_subfile`):
+all places are known before the first byte is written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.errors import FormatError, LimitError
-from pnc_vol.extents.model import Int64
+from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
 from pnc_vol.format.decode import MAX_HEADER_BYTES
 from pnc_vol.format.model import Header
+from pnc_vol.format.types import TYPES
 from pnc_vol.layout.blob.header import Described, described
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob import header_blob
-from pnc_vol.layout.hdf5blob.container import HEADER, Container, find
+from pnc_vol.layout.hdf5blob.container import HEADER, Container, find, make
 from pnc_vol.layout.hdf5blob.parts import Parts, read_map, read_parts
 from pnc_vol.layout.hdf5blob.swapped import SwappedDriver
 
-__all__ = ["Hdf5Subfile", "in_order", "read_subfile"]
+__all__ = ["Hdf5Subfile", "plan_subfile", "read_subfile"]
 
 
 class Hdf5Subfile(NamedTuple):
-    """What was read of a subfile.
+    """A subfile.
 
     path : str
-    driver : Driver, of the file, with elements in big-endian order; it closes the one that was given.
     container : Container
     order : str, the byte order of the file.
     header : Header, of the subfile, with begins that are 0.
@@ -37,7 +43,6 @@ class Hdf5Subfile(NamedTuple):
     """
 
     path: str
-    driver: Driver
     container: Container
     order: header_blob.Order
     header: Header
@@ -48,8 +53,12 @@ class Hdf5Subfile(NamedTuple):
         """int64[nblobs]: the byte of the file where a variable of the subfile's header begins in each blob."""
         return self.parts.begins(variable) + self.container.data.offset
 
-    def map(self, k: int) -> SubfileMap:
-        """What it holds of map `k`, from 0.
+    def over(self, driver: Driver) -> Driver:
+        """The driver of the file with elements in big-endian order; it closes the one that is given."""
+        return driver if self.order == "big" else SwappedDriver(driver, self.parts.regions(self.container.data.offset))
+
+    def read_map(self, driver: Driver, k: int) -> SubfileMap:
+        """What it holds of map `k`, from 0; by a driver that `over` gave.
 
         Raises
         ------
@@ -57,12 +66,55 @@ class Hdf5Subfile(NamedTuple):
             Its runs contradict the counts, or lie outside of the dimensions.
         OSError
         """
-        return read_map(self.driver, self.container.data.offset, self.parts, self.says, k, self.header, self.path)
+        return read_map(driver, self.container.data.offset, self.parts, self.says, k, self.header, self.path)
+
+    def map_rows(self, blob: int, lists: Sequence[Runs]) -> tuple[Extents, Memory]:
+        """The map variables of one blob, to be written by a driver that `over` gave.
+
+        lists : sequence of Runs, of the blob in each map; none across a row of the last dimension.
+        """
+        pieces = []
+        for k, (one, runs) in enumerate(zip(self.says.maps, lists, strict=True)):
+            start = int(self.parts.counts[k, :blob].sum())
+            columns = ([runs.start.size], [start], [int(runs.length.sum())], runs.start, runs.length)
+            types = (TYPES[var.type].dtype for var in self.header.vars[one.first : one.first + len(columns)])
+            pieces += [
+                np.asarray(values).astype(dtype).view(np.uint8) for values, dtype in zip(columns, types, strict=True)
+            ]
+        memory = np.concatenate([np.empty(0, np.uint8), *pieces])
+        return one_extent(self.container.data.offset + int(self.parts.starts[blob]), memory.nbytes), memory
 
 
-def in_order(driver: Driver, order: header_blob.Order, parts: Parts, offset: int) -> Driver:
-    """The driver with big-endian elements of a file that has them in some order, ``/data_blob`` at this byte."""
-    return driver if order == "big" else SwappedDriver(driver, parts.regions(offset))
+def plan_subfile(
+    header: Header, counts: Int64, nreqs: Int64, path: str, order: header_blob.Order = header_blob.NATIVE
+) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], int]:
+    """A subfile that is going to be written.
+
+    Parameters
+    ----------
+    header : Header, of the subfile, with the number of records that it is going to have.
+    counts, nreqs : int64[maps, nblobs], elements and runs of each blob in each map.
+    path : str
+
+    Returns
+    -------
+    subfile : Hdf5Subfile
+    pieces : list of (int, bytes), what lies outside of ``/data_blob``: offsets and bytes; one process writes them.
+    nbytes : int, bytes of the file.
+
+    Raises
+    ------
+    DefinitionError
+        The header has something that CDF-5 cannot hold.
+    MissingPackageError
+        h5py is not installed.
+    """
+    says = described(header, path)
+    parts = Parts(header, says, counts, nreqs, path)
+    content = header_blob.encode(header, order)
+    container, pieces, nbytes = make(len(content), parts.nbytes)
+    made = Hdf5Subfile(path, container, order, header, says, parts)
+    return made, [*pieces, (container.header.offset, content)], nbytes
 
 
 def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> Hdf5Subfile:
@@ -100,5 +152,4 @@ def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> 
     order = header_blob.order_of(data)
     says = described(header, path)
     parts = read_parts(driver, container.data, header, says, order, path)
-    over = in_order(driver, order, parts, container.data.offset)
-    return Hdf5Subfile(path, over, container, order, header, says, parts)
+    return Hdf5Subfile(path, container, order, header, says, parts)

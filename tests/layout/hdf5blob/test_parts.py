@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 import struct
+from typing import NamedTuple
 
 import h5py
 import numpy as np
 import pytest
 from e3sm_reference import HDF5_BLOBS, NETCDF_BLOBS, content
-from hdf5_blobs import BlobSet, blob_sets
+from hdf5_blobs import BlobSet, blob_sets, planned
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import FormatError, LimitError
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.format.decode import decode as decode_file
 from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.sizes import inner_bytes, is_record, record_size
@@ -23,25 +25,33 @@ from pnc_vol.format.types import TYPES
 from pnc_vol.layout.blob.header import Described, described
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob import container, header_blob
-from pnc_vol.layout.hdf5blob.parts import Parts, planned_parts, read_parts
-from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, read_subfile
+from pnc_vol.layout.hdf5blob.parts import Parts, read_parts
+from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, plan_subfile, read_subfile
 
 
-def read(raw: bytes, name: str) -> tuple[Hdf5Subfile, list[SubfileMap]]:
-    one = read_subfile(MemoryDriver(raw), name)
-    return one, [one.map(k) for k in range(len(one.says.maps))]
+class Read(NamedTuple):
+    one: Hdf5Subfile
+    driver: Driver
+    maps: list[SubfileMap]
+
+    def piece(self, variable: int, blob: int, record: int, nbytes: int) -> bytes:
+        offset = int(self.one.begins(variable)[blob]) + record * int(self.one.parts.record_sizes(variable)[blob])
+        found = np.zeros(nbytes, np.uint8)
+        assert not nbytes or self.driver.read_one(found, offset) == nbytes
+        return found.tobytes()
 
 
-def piece(one: Hdf5Subfile, variable: int, blob: int, record: int, nbytes: int) -> bytes:
-    offset = int(one.begins(variable)[blob]) + record * int(one.parts.record_sizes(variable)[blob])
-    found = np.zeros(nbytes, np.uint8)
-    assert not nbytes or one.driver.read_one(found, offset) == nbytes
-    return found.tobytes()
+def read(raw: bytes, name: str) -> Read:
+    below = MemoryDriver(raw)
+    one = read_subfile(below, name)
+    driver = one.over(below)
+    return Read(one, driver, [one.read_map(driver, k) for k in range(len(one.says.maps))])
 
 
 @pytest.mark.parametrize(("hdf5", "netcdf"), list(zip(HDF5_BLOBS, NETCDF_BLOBS, strict=True)))
 def test_every_piece_of_the_c_program_equals_its_netcdf_blob(hdf5: str, netcdf: str) -> None:
-    (one, maps), other = read(content(hdf5), hdf5), content(netcdf)
+    found, other = read(content(hdf5), hdf5), content(netcdf)
+    one, maps = found.one, found.maps
     assert one.parts.nbytes == one.container.data.nbytes
     header = decode_file(other, file_size=len(other)).header
     step, pieces = record_size(header), 0
@@ -54,7 +64,7 @@ def test_every_piece_of_the_c_program_equals_its_netcdf_blob(hdf5: str, netcdf: 
                 first = int(maps[k - 1].starts[blob]) * size if k else 0
                 nbytes = int(maps[k - 1].counts[blob]) * size if k else inner_bytes(header, var)
                 expected = other[var.begin + record * step + first :][:nbytes]
-                assert piece(one, variable, blob, record, nbytes) == expected, (var.name, blob, record)
+                assert found.piece(variable, blob, record, nbytes) == expected, (var.name, blob, record)
                 pieces += 1
     assert pieces == 402
     for k, of in enumerate(maps):
@@ -64,37 +74,38 @@ def test_every_piece_of_the_c_program_equals_its_netcdf_blob(hdf5: str, netcdf: 
 
 @pytest.mark.parametrize("name", HDF5_BLOBS)
 def test_the_places_are_known_before_anything_is_written(name: str) -> None:
-    one, maps = read(content(name), name)
-    planned = planned_parts(one.header, one.says, maps, name)
-    assert planned.nbytes == one.parts.nbytes
+    one, _, maps = read(content(name), name)
+    before = planned(one.header, one.says, maps, name)
+    assert before.nbytes == one.parts.nbytes
     for variable in range(len(one.header.vars)):
-        assert planned.begins(variable).tolist() == one.parts.begins(variable).tolist()
-        assert planned.record_sizes(variable).tolist() == one.parts.record_sizes(variable).tolist()
+        assert before.begins(variable).tolist() == one.parts.begins(variable).tolist()
+        assert before.record_sizes(variable).tolist() == one.parts.record_sizes(variable).tolist()
 
 
 @given(blob_sets(), st.sampled_from(["little", "big"]))
 def test_any_subfile_is_read_back(made: BlobSet, order: str) -> None:
     for s, of in enumerate(made.maps):
-        one, maps = read(made.container(s, order), "x")
+        found = read(made.container(s, order), "x")
+        one, maps = found.one, found.maps
         assert one.order == order
         assert one.header == made.physical(s).with_begins([0] * len(one.header.vars))
         for k, expected in enumerate(of):
             assert [[c.tolist() for c in runs] for runs in maps[k].blobs] == [
                 [c.tolist() for c in runs] for runs in expected.blobs
             ]
-        planned = planned_parts(one.header, one.says, of, "x")
-        assert planned.starts.tolist() == one.parts.starts.tolist()
+        before = planned(one.header, one.says, of, "x")
+        assert before.starts.tolist() == one.parts.starts.tolist()
         for i, k in enumerate(made.assigned):
             values = made.rows(i)
             for blob in range(one.says.nblobs):
                 chosen = made.elements(s, k - 1, blob) if k else list(range(values.shape[1])) if blob == 0 else []
                 for record in range(values.shape[0]):
                     part = values[record, chosen]
-                    assert piece(one, one.says.variables[i], blob, record, part.nbytes) == part.tobytes()
+                    assert found.piece(one.says.variables[i], blob, record, part.nbytes) == part.tobytes()
         for i, variable in one.says.supplements.items():
             part = made.rows(i)[:, made.open_elements(made.assigned[i] - 1, len(made.maps))]
             for record in range(part.shape[0]):
-                assert piece(one, variable, 0, record, part[record].nbytes) == part[record].tobytes()
+                assert found.piece(variable, 0, record, part[record].nbytes) == part[record].tobytes()
 
 
 def small(records: int = 2) -> BlobSet:
@@ -190,16 +201,16 @@ def test_every_damaged_byte_is_refused_or_changes_a_value_alone() -> None:
     """No damage of the data makes a crash, and none moves what is not damaged."""
     one = small()
     header, data = header_blob.encode(one.physical(0)), one.data(0)
-    sound, _ = read(_with(header, data), "x")
+    sound = read(_with(header, data), "x")
     for at in range(len(data)):
         for flip in (0x01, 0x80):
             damaged = bytearray(data)
             damaged[at] ^= flip
             try:
-                found, _ = read(_with(header, bytes(damaged)), "x")
+                found = read(_with(header, bytes(damaged)), "x")
             except FormatError:
                 continue
-            assert found.parts.starts.tolist() == sound.parts.starts.tolist()
+            assert found.one.parts.starts.tolist() == sound.one.parts.starts.tolist()
 
 
 def test_more_than_a_file_can_hold_is_refused_before_it_is_counted() -> None:
@@ -207,21 +218,21 @@ def test_more_than_a_file_can_hold_is_refused_before_it_is_counted() -> None:
     header = one.physical(0).with_numrecs(1 << 62)
     says: Described = described(header, "x")
     with pytest.raises(FormatError, match="the variables of its blobs take"):
-        planned_parts(header, says, one.maps[0], "x")
+        planned(header, says, one.maps[0], "x")
 
 
 def test_a_file_without_maps_has_everything_in_its_first_blob() -> None:
     header = Header(5, 0, (Dim("x", 3),), (), (Var("v", (0,), (), 6),))
     made = BlobSet(header, [[]], [0], {}, [np.arange(3.0).astype(">f8")])
-    one, _ = read(made.container(0), "x")
-    assert one.parts.nbytes == 24
-    assert piece(one, 0, 0, 0, 24) == made.values[0].tobytes()
+    found = read(made.container(0), "x")
+    assert found.one.parts.nbytes == 24
+    assert found.piece(0, 0, 0, 24) == made.values[0].tobytes()
 
 
 def test_regions_join_variables_of_one_size() -> None:
     one = small()
     header = one.physical(0)
-    parts: Parts = planned_parts(header, described(header, "x"), one.maps[0], "x")
+    parts: Parts = planned(header, described(header, "x"), one.maps[0], "x")
     regions = parts.regions(100)
     assert regions.itemsize.tolist() == [4, 8, 4, 8, 4, 2] * 2
     assert int(regions.first[0]) == 100
@@ -235,7 +246,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_noticed() -> None:
     data = one.container.data
     driver.resize(data.offset + 10)
     with pytest.raises(FormatError, match=r"x: D1.offsets could not be read whole"):
-        one.map(0)
+        one.read_map(one.over(driver), 0)
     with pytest.raises(FormatError, match=r"blob 0: D1.blob_count would end"):
         read_parts(driver, data, one.header, one.says, one.order, "x")
 
@@ -243,3 +254,36 @@ def test_a_file_that_shrinks_while_it_is_read_is_noticed() -> None:
 def test_a_header_longer_than_is_trusted_is_refused() -> None:
     with pytest.raises(LimitError, match=r"x: /header_blob has .* bytes, more than 100; increase max_header_bytes"):
         read_subfile(MemoryDriver(small().container(0)), "x", most=100)
+
+
+@pytest.mark.parametrize("name", HDF5_BLOBS)
+def test_what_is_written_equals_the_c_program_in_both_datasets(name: str) -> None:
+    stored = content(name)
+    source = read(stored, name)
+    one = source.one
+    made, pieces, nbytes = plan_subfile(one.header, one.parts.counts, one.parts.nreqs, name, one.order)
+    below = MemoryDriver(b"")
+    below.resize(nbytes)
+    driver = made.over(below)
+    for offset, piece in pieces:
+        driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
+    for blob in range(one.says.nblobs):
+        driver.write(*made.map_rows(blob, [of.blobs[blob] for of in source.maps]))
+    for i, k in enumerate(one.says.assigned):
+        variable = one.says.variables[i]
+        size = TYPES[one.header.vars[variable].type].size
+        records = one.header.numrecs if is_record(one.header, one.header.vars[variable]) else 1
+        for blob in range(one.says.nblobs if k else 1):
+            part = (
+                int(one.parts.counts[k - 1, blob]) * size if k else inner_bytes(one.header, one.header.vars[variable])
+            )
+            for record in range(records):
+                offset = int(made.begins(variable)[blob]) + record * int(made.parts.record_sizes(variable)[blob])
+                values = np.frombuffer(source.piece(variable, blob, record, part), np.uint8)
+                driver.write(one_extent(offset, part), values)
+    written = np.zeros(nbytes, np.uint8)
+    below.read_one(written, 0)
+    with h5py.File(io.BytesIO(written.tobytes())) as ours, h5py.File(io.BytesIO(stored)) as theirs:
+        assert sorted(ours) == ["data_blob", "header_blob"]
+        for dataset in theirs:
+            assert ours[dataset][()].tobytes() == theirs[dataset][()].tobytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hdf5_blobs import BlobSet, blob_sets
+from hdf5_blobs import BlobSet, blob_sets, planned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +11,6 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.layout.blob.header import described
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.places import MapLookup
-from pnc_vol.layout.hdf5blob.parts import planned_parts
 from pnc_vol.layout.hdf5blob.places import Hdf5BlobPlace, blob_starts
 from pnc_vol.layout.places import Place
 from pnc_vol.layout.subfiles import SHIFT
@@ -22,7 +21,7 @@ FILL = 0xA5
 def place_of(made: BlobSet, i: int, *, own: tuple[int, int] | None = None) -> Hdf5BlobPlace:
     """The map of variable `i`; with its own blob known, `own` being its subfile and number there."""
     says = [described(made.physical(s), "x") for s in range(len(made.maps))]
-    parts = [planned_parts(made.physical(s), says[s], made.maps[s], "x") for s in range(len(made.maps))]
+    parts = [planned(made.physical(s), says[s], made.maps[s], "x") for s in range(len(made.maps))]
     k = made.assigned[i] - 1
     nelems = int(np.prod(made.maps[0][k].dims))
     mine = None
