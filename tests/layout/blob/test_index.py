@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Runs
-from pnc_vol.layout.blob.index import ElementIndex, coverage
+from pnc_vol.layout.blob.index import BoundedIndex, ElementIndex, coverage
 from pnc_vol.layout.blob.maps import SubfileMap
 
 SPACE = 50
@@ -69,10 +69,10 @@ def model(nelems: int, parts) -> list[tuple[int, int]]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_elements_are_found_where_the_blobs_say(data) -> None:
+@given(st.data(), st.sampled_from([None, 1, 2, 7, 1000]))
+def test_elements_are_found_where_the_blobs_say(data, most: int | None) -> None:
     nelems, parts = data.draw(any_parts())
-    index = ElementIndex(nelems, iter(parts))
+    index = ElementIndex(nelems, iter(parts)) if most is None else BoundedIndex(nelems, lambda: iter(parts), most=most)
     at = model(nelems, parts)
     asked = [(s, data.draw(st.integers(0, nelems - s)))
              for s in data.draw(st.lists(st.integers(0, nelems - 1), max_size=5))]  # fmt: skip
@@ -159,3 +159,25 @@ def test_two_million_runs_take_32_bytes_each_and_are_found_within_a_second() -> 
     assert (found.subfile == owner // 16).all()
     assert made - began < 5
     assert ended - made < 5
+
+
+def test_a_bounded_index_holds_one_window_and_finds_overlaps_there() -> None:
+    n = 100_000
+    calls = []
+
+    def parts():
+        calls.append(1)
+        mine = np.arange(n // 2)
+        yield 0, SubfileMap((n,), (0,), (Runs(2 * mine, np.ones(n // 2, np.int64)),))
+        yield 1, SubfileMap((n,), (0,), (Runs(np.array([n - 1, n - 2]), np.array([1, 1])),))
+
+    index = BoundedIndex(n, parts, "out.nc: D1", most=1000)
+    assert len(calls) == 1
+    assert index.windows.size > 40
+    for start in (0, 10, 99_000 - 3_000):
+        found = index.locate(Runs(np.array([start]), np.array([2])))
+        assert found.position[found.subfile == 0].tolist() == [start // 2]
+    assert len(calls) == 3, "the second is in the window of the first"
+    assert index.nbytes < 60_000
+    with pytest.raises(FormatError, match=r"subfile 0001, blob 0 and subfile 0000, blob 0 both have"):
+        index.locate(Runs(np.array([n - 1]), np.array([1])))
