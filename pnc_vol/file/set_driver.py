@@ -12,7 +12,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +25,8 @@ from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.format.model import Header
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import MAP_VARIABLES
-from pnc_vol.layout.blob.index import ElementIndex
+from pnc_vol.layout.blob.header import MAP_VARIABLES, runs_of
+from pnc_vol.layout.blob.index import ElementIndex, index_of
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, from_content
 from pnc_vol.layout.subfiles import by_file, subfile_path
@@ -111,8 +112,13 @@ class SetDriver(Driver):
         FormatError
             They contradict each other.
         """
-        maps = ((s, self._map(s, header, files.dims[k - 1], k)) for s, header in enumerate(files.headers))
-        return ElementIndex(int(np.prod(files.dims[k - 1], dtype=np.int64)), maps)
+        dims = files.dims[k - 1]
+        most = sum(runs_of(header, k) for header in files.headers)
+
+        def maps() -> Iterator[tuple[int, SubfileMap]]:
+            return ((s, self._map(s, header, dims, k)) for s, header in enumerate(files.headers))
+
+        return index_of(math.prod(dims), maps, f"{self.path}: D{k}", most=most)
 
     def _map(self, number: int, header: Header, dims: tuple[int, ...], k: int) -> SubfileMap:
         """What one subfile holds of a map."""

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -26,7 +27,7 @@ from pnc_vol.format.sizes import record_dim
 from pnc_vol.format.types import CHAR, INT, INT64, attr_values
 from pnc_vol.layout.blob.maps import SizedMap, wide_offsets
 
-__all__ = ["MAP_VARIABLES", "Described", "MapVariables", "described", "is_blob_set", "physical_header"]
+__all__ = ["MAP_VARIABLES", "Described", "MapVariables", "described", "is_blob_set", "physical_header", "runs_of"]
 
 MAP_VARIABLES = ("nreqs", "blob_start", "blob_count", "offsets", "lengths")
 """The variables of each map, in their order; in the file ``Dk.`` stands before each."""
@@ -216,6 +217,12 @@ class Described(NamedTuple):
     nblobs: int
     nprocs: int
     subfiles: int
+
+
+def runs_of(physical: Header, k: int) -> int:
+    """Runs that a subfile has at most of a map: a row for each blob, as long as the longest."""
+    offsets = physical.vars[(k - 1) * len(MAP_VARIABLES) + MAP_VARIABLES.index("offsets")]
+    return math.prod(physical.dims[i].size for i in offsets.dims)
 
 
 def is_blob_set(header: Header) -> bool:

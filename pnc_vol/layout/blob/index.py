@@ -25,7 +25,7 @@ from pnc_vol.extents.model import Int64, Runs, before, spread
 from pnc_vol.layout.blob.maps import SubfileMap, coalesced
 from pnc_vol.layout.subfiles import SHIFT
 
-__all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage"]
+__all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
 
 _POSITION = (1 << SHIFT) - 1
 _MOST_NAMED = 10
@@ -352,6 +352,16 @@ class BoundedIndex(ElementIndex):
         """See `ElementIndex.coverage`."""
         none = sum(int(self._window(number).holes().length.sum()) for number in range(self.windows.size - 1))
         return Coverage(self.nelems, self.nelems - none, none, 0, ())
+
+
+def index_of(
+    nelems: int, parts: Callable[[], Iterable[tuple[int, SubfileMap]]], name: str, *, most: int
+) -> ElementIndex:
+    """The index of a map: all of it at once if it has few runs, else a `BoundedIndex`; parameters as of these.
+
+    most : int, the number of runs is not larger, as the headers say.
+    """
+    return ElementIndex(nelems, parts(), name) if most <= _MOST_RUNS else BoundedIndex(nelems, parts, name)
 
 
 def coverage(nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "the map") -> Coverage:
