@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pnc_vol.system import Path
 
-__all__ = ["NO_COPY_RANGE", "copy_all", "read_at", "read_whole", "write_all", "write_whole"]
+__all__ = ["NO_COPY_RANGE", "copy_all", "read_at", "read_content", "read_whole", "write_all", "write_whole"]
 
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
@@ -179,13 +179,18 @@ def copy_all(
 
 def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int = 0) -> bytes:
     """The content of a file, an `OSError` of `errno.EFBIG` if it has more bytes; `flags` are added to ``O_RDONLY``."""
+    return bytes(read_content(system, path, limit=limit, flags=flags))
+
+
+def read_content(system: System, path: Path, *, limit: int, flags: int = 0) -> memoryview:
+    """The same in memory of its own that is not copied again."""
     fd = system.open(path, os.O_RDONLY | flags)
     try:
         nbytes = system.fstat(fd).st_size
         if nbytes > limit:
             raise OSError(errno.EFBIG, f"The file has {nbytes} bytes; at most {limit} are read", os.fspath(path))
-        content = bytearray(nbytes)
-        return bytes(memoryview(content)[: read_at(system, fd, content, 0)])
+        content = memoryview(bytearray(nbytes))
+        return content[: read_at(system, fd, content, 0)]
     finally:
         system.close(fd)
 

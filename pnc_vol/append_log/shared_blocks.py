@@ -61,7 +61,7 @@ class Share(NamedTuple):
         rounds, rest = divmod(physical, self.channels * SHARED_BLOCK)
         return rounds * SHARED_BLOCK + min(max(rest - self.channel * SHARED_BLOCK, 0), SHARED_BLOCK)
 
-    def part_of(self, whole: bytes) -> bytes:
+    def part_of(self, whole: bytes | memoryview) -> bytes:
         """A rank's own bytes of a whole file."""
         return b"".join(whole[at : at + n] for at, n in self.pieces(0, self.size_of(len(whole))))
 

@@ -141,10 +141,10 @@ class Posted:
         """The handles that are not complete, by number."""
         return dict(self.handles)
 
-    def take_number(self) -> int:
-        """The number of a new request."""
-        self.next_number += 1
-        return self.next_number - 1
+    def take_number(self, count: int = 1) -> int:
+        """The number of a new request, or the first of several."""
+        self.next_number += count
+        return self.next_number - count
 
     def without_deleted(self, batches: list[Batch], datasets: Mapping[int, DatasetNode]) -> list[Batch]:
         """The batches without the rows of variables that are none of `datasets` any more; these are dropped."""

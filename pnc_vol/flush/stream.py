@@ -8,8 +8,6 @@ is written as fast as a native one. Only drivers that say `concurrent` are calle
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,6 +19,7 @@ from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
 from pnc_vol.queue.batches import Batch
+from pnc_vol.two_threads import in_two_threads
 
 __all__ = ["BLOCK", "block_of", "in_parallel", "write_streamed"]
 
@@ -39,50 +38,8 @@ def block_of(driver: Driver) -> int:
 
 
 def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
-    """Run the tasks, in two threads if `driver` may be called so.
-
-    Parameters
-    ----------
-    tasks : iterable of callable
-        Each is given memory of `room` bytes to work in, which keeps nothing from one task to the next. Fresh memory for
-        every block would cost as much as the block: the system hands it out page by page.
-
-    Raises
-    ------
-    Exception
-        The first task's that failed; those not begun are left out.
-    """
-    left = iter(tasks)
-    first = list(itertools.islice(left, 2))
-    if len(first) < 2:
-        for task in first:
-            task(np.empty(room, np.uint8))
-        return
-    left = itertools.chain(first, left)
-    lock = threading.Lock()
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        memory = np.empty(room, np.uint8)
-        try:
-            while not failed:
-                with lock:
-                    task = next(left, None)
-                if task is None:
-                    return
-                task(memory)
-        except BaseException as error:
-            failed.append(error)
-
-    if driver.capabilities.concurrent:
-        other = threading.Thread(target=work, name="pnc_vol")
-        other.start()
-        work()
-        other.join()
-    else:
-        work()
-    if failed:
-        raise failed[0]
+    """Run the tasks, in two threads if `driver` may be called so; see `in_two_threads`."""
+    in_two_threads(tasks, room, alone=not driver.capabilities.concurrent)
 
 
 def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> None:

@@ -11,7 +11,7 @@
 `folders`            where the folders of a job's logs are
 `logged_variables`   how the values and entries of one dataset are written
 `definition_writer`  which datasets a log has defined, and under which header
-`batch`              a part of a data log as a batch of a flush
+`batch`              parts of a data log as batches of a flush
 `store`              the log as a queue store: posting, cancelling, beginning anew
 `integrity`          whether the files of a log that is being written are as they were written
 `beginning`          a new log is begun: its folder, which ranks agree on, and the store in it

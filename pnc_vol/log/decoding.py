@@ -22,6 +22,8 @@ from functools import partial
 from struct import Struct
 from typing import NamedTuple, NoReturn
 
+import numpy as np
+
 from pnc_vol.append_log.records import Bytes
 from pnc_vol.append_log.shared_blocks import SHARED_BLOCK
 from pnc_vol.errors import LogError
@@ -135,7 +137,7 @@ def _log(meta: Bytes, reading: _Reading, entries: Entries, fault: Fault | None) 
         found.append(Finding("warning", 56, "entry_begin", header.num_entries, reading.note))
     end = int(entries.end[-1]) if len(entries) else header.entry_begin
     torn = len(meta) - end
-    if torn >= 8 and not any(memoryview(meta)[end:]):
+    if torn >= 8 and not np.frombuffer(meta, np.uint8, torn, end).any():
         # Space that the writer had reserved, and did not come to use.
         torn, fault = 0, None
     if fault is not None:

@@ -5,7 +5,8 @@ commit logs, what variables are in the file.
 
 Rules
 -----
-1. The sizes of the entries are followed in one tight loop; all else is looked at for many entries at once.
+1. The sizes of the entries are followed in one tight loop, those of many equal ones at once; all else is looked at for
+   many entries at once.
 2. Memory is allocated in proportion to the bytes at hand, whatever a field says.
 3. The first invalid entry ends the log. It is reported (`Fault`) and never followed.
 """
@@ -28,6 +29,10 @@ from pnc_vol.log.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VAR
 __all__ = ["NEW", "OLD", "OLDEST", "Entries", "Fault", "Form", "Rows", "follow"]
 
 _MOST = 2**63 - 1
+
+_ALIKE = 64
+"""Entries of one size in a row after which more of them are looked for at once."""
+
 _SIZES = np.zeros(max(ITYPES) + 1, np.int64)
 for _code, _type in ITYPES.items():
     _SIZES[_code] = np.dtype(_type).itemsize
@@ -186,6 +191,14 @@ class Entries:
             return np.dtype(f"{byteorder}i{found.data_len // max(int(_elements(found.count)), 1)}")
         return np.dtype(byteorder + ITYPES[code])
 
+    def variables(self, pick: Int64) -> tuple[Int64, Int64]:
+        """The variables that some entries write to, increasing, and for each entry which of them."""
+        varid = self.varid[pick]
+        if int(varid.max(initial=0)) > (1 << 16) + 4 * len(pick):
+            return np.unique(varid, return_inverse=True)
+        there = np.bincount(varid) > 0
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[varid]
+
     def rows(self, pick: Int64 | None = None) -> Iterator[Rows]:
         """Coordinates of all entries, or of those in `pick` (increasing), grouped by dimensions and stride.
 
@@ -195,7 +208,7 @@ class Entries:
         chosen = np.arange(len(self)) if pick is None else np.asarray(pick, np.int64)
         chosen = chosen[~self.whole[chosen]]
         strided, ndims = self.kind[chosen] == VARS, self.ndims[chosen]
-        for nd in np.unique(ndims).tolist():
+        for nd in np.flatnonzero(np.bincount(ndims)).tolist():
             for has_stride in (False, True):
                 if (mine := chosen[(ndims == nd) & (strided == has_stride)]).size:
                     yield self._rows(mine, nd, has_stride)
@@ -205,8 +218,13 @@ class Entries:
             nothing = np.empty((mine.size, 0), np.int64)
             return Rows(mine, nothing, nothing, nothing if has_stride else None)
         n = self.requests[mine]
+        axes = np.arange(nd)
+        if not has_stride and int(n.max()) == 1 and self._counted[mine].all():
+            # What nearly all entries are: start and count beside each other.
+            both = self._words[self._coords[mine][:, None] + np.arange(2 * nd)].astype(np.int64)
+            return Rows(mine, both[:, :nd], both[:, nd:], None)
         owner, step = spread(n)
-        entry, axes = mine[owner], np.arange(nd)
+        entry = mine[owner]
         at = self._coords[entry] + step * nd
         start = self._words[at[:, None] + axes].astype(np.int64)
         counted = self._counted[entry]
@@ -322,7 +340,7 @@ def follow(
         np.frombuffer(meta, byteorder + kind, n, begin) if count else np.empty(0, byteorder + kind)
         for kind, n in (("i8", count), ("i4", 2 * count))
     )
-    entries = Entries(words, halves, np.array(places, np.int64), begin, form)
+    entries = Entries(words, halves, places, begin, form)
     for column, codes in ((entries.kind, kinds), (entries.itype, itypes)):
         original = column.copy()
         for theirs, ours in (codes or {}).items():
@@ -336,22 +354,38 @@ def follow(
     return entries, _cut(entries, entries.judge_coords(external)) or fault
 
 
-def _steps(meta: Bytes, at: int, byteorder: str, least: int) -> tuple[list[int], Fault | None]:
+def _steps(meta: Bytes, at: int, byteorder: str, least: int) -> tuple[Int64, Fault | None]:
     """Offsets of the entries by their sizes alone."""
     places: list[int] = []
-    unpack, end, add = Struct(byteorder + "q").unpack_from, len(meta), places.append
-    last = end - least
+    runs: list[Int64] = []
+    unpack, begin, end, add = Struct(byteorder + "q").unpack_from, at, len(meta), places.append
+    sizes = np.frombuffer(meta, byteorder + "i8", max(end - at, 0) // 8, at) if end - at >= 8 else np.empty(0, "i8")
+    last, before, alike = end - least, 0, 0
+    fault: Fault | None = None
     while at <= last:
         (size,) = unpack(meta, at)
         if size < least or size & 7 or size > end - at:
-            field = f"entry[{len(places)}].esize"
-            return places, Fault(at, field, size, f"{field} at byte {at} is {size}; {end - at} bytes are left")
+            break
         add(at)
         at += size
-    if at < end:
-        field = f"entry[{len(places)}]"
-        return places, Fault(at, field, end - at, f"{field} at byte {at} is cut off after {end - at} bytes")
-    return places, None
+        alike = alike + 1 if size == before else 0
+        before = size
+        if alike == _ALIKE:
+            # Most posts of a program are alike: those that follow with the same size are found in one look.
+            alike = 0
+            others = np.flatnonzero(sizes[(at - begin) >> 3 :: size >> 3][: (end - at) // size] != size)
+            count = int(others[0]) if len(others) else (end - at) // size
+            runs += [np.array(places, np.int64), np.arange(at, at + count * size, size, dtype=np.int64)]
+            places.clear()
+            at += count * size
+    found = np.concatenate([*runs, np.array(places, np.int64)])
+    if at <= last:
+        field = f"entry[{len(found)}].esize"
+        fault = Fault(at, field, size, f"{field} at byte {at} is {size}; {end - at} bytes are left")
+    elif at < end:
+        field = f"entry[{len(found)}]"
+        fault = Fault(at, field, end - at, f"{field} at byte {at} is cut off after {end - at} bytes")
+    return found, fault
 
 
 def _cut(entries: Entries, judged: list[tuple[str, Int64, npt.NDArray[np.bool_], str]]) -> Fault | None:

@@ -6,14 +6,12 @@ Knows: datasets, selections, entries. Does not know: files, commit records.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.blocks import groups
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
 from pnc_vol.format.convert import Overflow, swap_in_place, to_file
@@ -21,9 +19,8 @@ from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.rows import Rows
 
-__all__ = ["LoggedVariable", "cut_to_rounds"]
+__all__ = ["LoggedVariable"]
 
 
 class LoggedVariable:
@@ -122,31 +119,3 @@ def _number(element: Element) -> Dtype:
     if dtype.kind == "c":
         return np.dtype("f4" if dtype.itemsize == 8 else "f8")
     return np.dtype({"S": "S1", "V": "u1"}.get(dtype.kind, dtype))
-
-
-def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
-    """Cut runs that are longer than a round."""
-    most = np.maximum(limit // rows[:, 4], 1)
-    parts = -(-rows[:, 2] // most)
-    if not bool((parts > 1).any()):
-        return rows, owner
-    again = np.repeat(np.arange(len(rows)), parts)
-    step = np.arange(len(again)) - np.repeat(np.cumsum(parts) - parts, parts)
-    made, most = rows[again], most[again]
-    made[:, 1] += step * most
-    made[:, 3] += step * most * made[:, 4]
-    made[:, 2] = np.minimum(most, rows[again, 2] - step * most)
-    return made, owner[again]
-
-
-def cut_to_rounds(rows: Rows, owner: Int64, limit: int) -> Iterator[tuple[dict[int, Rows], int, int]]:
-    """Rows in rounds of at most `limit` bytes: those of each dataset, from where in the data log, how many bytes."""
-    rows, owner = _cut_long(rows, owner, limit)
-    order = np.argsort(rows[:, 3], kind="stable")
-    rows, owner = rows[order], owner[order]
-    ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
-    for first, last in groups(rows[:, 3], ends, limit):
-        base = int(rows[first, 3])
-        part, of = rows[first:last].copy(), owner[first:last]
-        part[:, 3] -= base
-        yield {uid: part[of == uid] for uid in np.unique(of).tolist()}, base, int(ends[last - 1]) - base

@@ -34,7 +34,7 @@ from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
-from pnc_vol.log.batch import LogBatch
+from pnc_vol.log.batch import LogBatch, log_batches
 from pnc_vol.log.commit_log import COMMIT, CommitLog
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
@@ -42,7 +42,7 @@ from pnc_vol.log.encoding import DATA_MAGIC, VARA, LogHeader, encode_header
 from pnc_vol.log.files import LogFiles
 from pnc_vol.log.folders import note_of
 from pnc_vol.log.integrity import find_damage
-from pnc_vol.log.logged_variables import LoggedVariable, cut_to_rounds
+from pnc_vol.log.logged_variables import LoggedVariable
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.backlog import ROW_COST, Backlog
@@ -288,13 +288,17 @@ class LogStore(Store):
             return
         tables = [backlog.open_rows(uid) for uid in uids]
         owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
-        cut = list(cut_to_rounds(np.concatenate(tables), owner, self.round))
-        for rows, base, nbytes in cut:
-            self.add(LogBatch(self, rows, self.files, base, nbytes, self.definitions.units))
+        units = self.definitions.units
+        rows = np.concatenate(tables)
+        for batch in list(log_batches(rows, owner, self.round, store=self, read=self._read, units=units)):
+            self.add(batch)
         backlog.clear_tables()
 
     def open_batch(self, uid: int) -> Batch:
-        return LogBatch(self, {}, self.files, 0, 0, self.definitions.units)
+        return LogBatch(self, {}, self._read, 0, 0, self.definitions.units)
+
+    def _read(self, target: npt.NDArray[np.uint8], offset: int) -> None:
+        self.files.read(".data", target, offset)
 
     # ------------------------------------------------------------------------- the course of a flush
 

@@ -122,8 +122,12 @@ class Queue:
         """Add runs whose data stay in the user's array until the request is complete."""
         if not self.declared.user_arrays:
             raise NotImplementedError("the store copies what it is given: post it with put")
+        self.put_batch(UserArrayBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
+
+    def put_batch(self, batch: Batch) -> None:
+        """Add what somebody else keeps: posted as it is, behind all that was posted so far."""
         self.close_batch()
-        self.backlog.closed.append(UserArrayBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
+        self.backlog.closed.append(batch)
 
     @contextmanager
     def in_memory(self) -> Iterator[None]:

@@ -203,15 +203,19 @@ class LoggedDatasets:
         if name not in group.children:
             self.tree.move(node, group, name)
 
+    def find(self, source: LogSource, varid: int) -> DatasetNode | None:
+        """The dataset that an entry writes to; logs of the C library number variables as the header does."""
+        return (self.by_number if source.commit_log is None else self.nodes).get(varid)
+
     def node(self, source: LogSource, varid: int) -> DatasetNode:
-        """The dataset that an entry writes to; logs of the C library number variables as the header does.
+        """The same.
 
         Raises
         ------
         LogError
             The file has no such variable.
         """
-        node = (self.by_number if source.commit_log is None else self.nodes).get(varid)
+        node = self.find(source, varid)
         if node is None:
             raise LogError(
                 f"{source.base}.meta writes to variable {varid}, which the file does not have",

@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pnc_vol.append_log.records import decode_records
+from pnc_vol.append_log.records import decode_header
 from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, identity_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
 from pnc_vol.full_io import read_whole, write_whole
@@ -80,7 +80,7 @@ def owner_of(system: System, folder: str) -> LogOwner:
             if ".commit" in name:
                 content = read_whole(system, path, flags=os.O_NOFOLLOW)
                 if any(content):
-                    files.add(decode_records(COMMIT_LOG, content).header.file)
+                    files.add(decode_header(COMMIT_LOG, content)[0].file)
             elif ".defs" in name:
                 told = read_definitions(read_whole(system, path, flags=os.O_NOFOLLOW).rstrip(b"\0"))
                 files |= told.files

@@ -12,7 +12,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,14 @@ import numpy as np
 from pnc_vol.errors import LogError, PncVolError, RangeError
 from pnc_vol.extents.model import Int64
 from pnc_vol.extents.selection import hyperslab, many
+from pnc_vol.log.batch import log_batches
 from pnc_vol.log.definitions import Definition, whole_of
 from pnc_vol.log.encoding import Entry
+from pnc_vol.log.store import LEAST_ROUND
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.backlog import ROW_COST
 from pnc_vol.recovery.datasets import LoggedDatasets
+from pnc_vol.recovery.entry_rows import fitting, rows_of_entries
 from pnc_vol.recovery.entry_values import (
     alike_and_whole,
     blocks_of,
@@ -87,13 +92,10 @@ class Redo:
                 cuts.setdefault((fill.epoch, len(of)), []).append(fill)
             for definition in self.datasets.known[i]:
                 defined.setdefault((definition.epoch, definition.fills), []).append(definition)
-            epochs = verdict.epoch[verdict.replay]
-            for epoch in np.unique(epochs).tolist():
-                mine = verdict.replay[epochs == epoch]
+            for epoch, in_epoch in _split(verdict.replay, verdict.epoch[verdict.replay]):
                 places = np.array([fill.before for fill in by_epoch.get(epoch, [])], np.int64)
-                phase = np.searchsorted(places, mine, side="right")
-                for k in np.unique(phase).tolist():
-                    entries.setdefault((epoch, k), []).append((i, mine[phase == k]))
+                for k, mine in _split(in_epoch, np.searchsorted(places, in_epoch, side="right")):
+                    entries.setdefault((epoch, k), []).append((i, mine))
         for key in sorted({*cuts, *defined, *entries}):
             yield cuts.get(key, [])[:1], defined.get(key, []), entries.get(key, [])
 
@@ -150,12 +152,17 @@ class Redo:
 
     # ----------------------------------------------------------------------------------- entries
 
+    def _there(self, source: LogSource, indices: Int64) -> Int64:
+        """Of some entries those whose datasets are not gone."""
+        if source.commit_log is None or not self.datasets.gone:
+            return indices
+        return indices[~np.isin(source.log.entries.varid[indices], list(self.datasets.gone))]
+
     def _entries(self, source: LogSource, indices: Int64) -> Iterator[tuple[int, Entry, DatasetNode]]:
-        """Entries with their datasets, without those of datasets that are gone."""
+        """Entries one by one, with their datasets."""
         for index in indices.tolist():
             entry = source.log.entries[index]
-            if source.commit_log is None or entry.varid not in self.datasets.gone:
-                yield index, entry, self.datasets.node(source, entry.varid)
+            yield index, entry, self.datasets.node(source, entry.varid)
 
     def _check(self) -> None:
         """Raise if any entry cannot be; nothing was posted yet."""
@@ -166,9 +173,11 @@ class Redo:
             uid = self.datasets.by_number[varid].uid
             lengths[uid] = max(lengths.get(uid, 0), need)
         for source in self.sources:
-            for index, entry, node in self._entries(source, source.verdict.replay):
-                most = self._most if source.commit_log is not None else lengths.get(node.uid, 0)
-                shape = (most, *(node.shape or ())[1:]) if node.is_record else node.shape or ()
+            length = partial(self._longest, source, lengths)
+            find = partial(self.datasets.find, source)
+            doubtful = fitting(source, self._there(source, source.verdict.replay), find, length)
+            for index, entry, node in self._entries(source, doubtful):
+                shape = (length(node), *(node.shape or ())[1:]) if node.is_record else node.shape or ()
                 try:
                     check_entry(node, entry, shape)
                 except (PncVolError, ValueError, IndexError) as error:
@@ -178,7 +187,28 @@ class Redo:
                         field=f"entry[{index}]",
                     ) from error
 
+    def _longest(self, source: LogSource, lengths: Mapping[int, int], node: DatasetNode) -> int:
+        """Records that a dataset may have at most."""
+        return self._most if source.commit_log is not None else lengths.get(node.uid, 0)
+
     def _post(self, source: LogSource, indices: Int64) -> None:
+        """Post entries: nearly all of them as rows, from the log itself; the others value by value."""
+        session = self.session
+        queue, options = session.posted.queue, session.options
+        limit = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
+        indices = self._there(source, indices)
+        most = max(1, queue.budget // ROW_COST)
+        for first in range(0, len(indices), most):
+            if first:
+                session.drain()
+            some = indices[first : first + most]
+            rows, owner, units, left = rows_of_entries(source, some, partial(self.datasets.find, source))
+            rows[:, 0] += session.posted.take_number(len(some))
+            for batch in log_batches(rows, owner, limit, store=None, read=source.read_into, units=units):
+                queue.put_batch(batch)
+            self._post_one_by_one(source, left)
+
+    def _post_one_by_one(self, source: LogSource, indices: Int64) -> None:
         for index, entry, node in self._entries(source, indices):
             dtype = source.log.entries.dtype(index, source.log.header.byteorder)
             try:
@@ -212,3 +242,9 @@ class Redo:
             else:
                 values = part_of_elements(self.session, node, selection, flat[parts], begin, width)
             self.session.write(node, selection, values)
+
+
+def _split(entries: Int64, by: Int64) -> Iterator[tuple[int, Int64]]:
+    """Entries with the same value, which grows along them."""
+    heads = np.flatnonzero(np.diff(by, prepend=-1))
+    return zip(by[heads].tolist(), np.split(entries, heads[1:]), strict=False)

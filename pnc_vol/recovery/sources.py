@@ -16,12 +16,20 @@ from contextlib import suppress
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
-from pnc_vol.append_log.records import RecordLog, decode_records, encode_record
+from pnc_vol.append_log.records import (
+    RECORD_BYTES,
+    Bytes,
+    RecordLog,
+    decode_header,
+    decode_records,
+    encode_record,
+)
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.errors import FormatError, LogError, LogRefusedError
 from pnc_vol.extents.model import Int64
-from pnc_vol.full_io import read_at, read_whole, write_all
+from pnc_vol.full_io import read_at, read_content, write_all
 from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED
 from pnc_vol.log.decoding import Log, count_channels, read_log
 from pnc_vol.log.definition_writer import LoggedFile
@@ -33,6 +41,13 @@ from pnc_vol.system import System, exists, is_folder
 __all__ = ["LogSource", "holds_posts", "metas_of", "named_logs", "sources_of"]
 
 _ANY_LENGTH = 1 << 62
+
+_FIRST = 1 << 12
+"""Bytes of records of a commit log that are looked at first."""
+
+_MOST_BYTES = 1 << 30
+"""Bytes of a file of a log, but for the data, that are read."""
+
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -119,19 +134,29 @@ def holds_posts(system: System, folder: str) -> bool:
     try:
         for name in commits:
             content = _read(system, os.path.join(folder, name))
-            if not any(content):
+            if not np.frombuffer(content, np.uint8).any():
                 # Its job had not begun to post.
                 continue
-            records = decode_records(COMMIT_LOG, content).records["kind"].tolist()
-            last = max((i for i, kind in enumerate(records) if kind == FLUSHED), default=-1)
-            if any(kind in (COMMIT, FILL) for kind in records[last + 1 :]):
+            _, begin = decode_header(COMMIT_LOG, content)
+            told = np.frombuffer(content, COMMIT_LOG.dtype, (len(content) - begin) // RECORD_BYTES, begin)["kind"]
+            if FLUSHED not in told and _posts(content[: begin + _FIRST]):
+                # All records need not be looked at where none can say that the file has what the first are of.
+                return True
+            if _posts(content):
                 return True
     except FormatError:
         return True
     return not commits
 
 
-def _read(system: System, path: str) -> bytes:
+def _posts(content: Bytes) -> bool:
+    """Whether there are valid records of what was posted after the last flush."""
+    kinds = decode_records(COMMIT_LOG, content).records["kind"]
+    last = int(np.flatnonzero(kinds == FLUSHED).max(initial=-1))
+    return bool(np.isin(kinds[last + 1 :], (COMMIT, FILL)).any())
+
+
+def _read(system: System, path: str) -> memoryview:
     """The content of a file of a log; a link is not followed.
 
     Raises
@@ -140,7 +165,7 @@ def _read(system: System, path: str) -> bytes:
         It is a symbolic link.
     """
     try:
-        return read_whole(system, path, flags=os.O_NOFOLLOW)
+        return read_content(system, path, limit=_MOST_BYTES, flags=os.O_NOFOLLOW)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _is_link(path) from None
@@ -184,22 +209,22 @@ class LogSource:
             if lock:
                 self._lock()
             commit_log = self._beside(".commit")
-            if commit_log is not None and not any(commit_log):
+            if commit_log is not None and not np.frombuffer(commit_log, np.uint8).any():
                 # Its header is written last: nothing can have been posted.
                 raise _NotBegunError(f"{base}: the job was stopped before it wrote to this log", field="header")
             self.commit_log: RecordLog | None = None if commit_log is None else decode_records(COMMIT_LOG, commit_log)
-            meta = _read(system, base + ".meta")
+            meta: Bytes = _read(system, base + ".meta")
             if share is not None:
-                meta = share.part_of(meta)
+                meta = share.part_of(memoryview(meta))
             self._fd = self._open(".data", os.O_RDONLY)
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
             if share is not None and self.commit_log is not None:
                 # Behind the last commit stands what an earlier use of the blocks left.
-                ends = self.commit_log.records["meta_end"].tolist()
-                self.log = read_log(meta[: max([self.log.header.entry_begin, *ends])], self.data_size)
-            told = (self._beside(".defs") or b"").rstrip(b"\0")
+                end = int(self.commit_log.records["meta_end"].max(initial=self.log.header.entry_begin))
+                self.log = read_log(meta[:end], self.data_size)
+            told = bytes(self._beside(".defs") or b"").rstrip(b"\0")
             self.defined: Definitions = read_definitions(told)
             self._told_end = len(told) - self.defined.torn_bytes
             self._flushed = False
@@ -244,20 +269,34 @@ class LogSource:
                 raise _is_link(self.base + suffix) from None
             raise
 
-    def _beside(self, suffix: str) -> bytes | None:
+    def _beside(self, suffix: str) -> memoryview | None:
         try:
             return _read(self.system, self.base + suffix + self._own)
         except FileNotFoundError:
             return None
 
-    def read(self, offset: int, nbytes: int) -> bytes:
+    def read(self, offset: int, nbytes: int) -> memoryview:
         """Bytes of the data log; fewer where it ends."""
-        found = bytearray(max(0, min(nbytes, self.data_size - offset)))
-        view, done = memoryview(found), 0
-        pieces = [(offset, len(found))] if self.share is None else self.share.pieces(offset, len(found))
+        found = memoryview(bytearray(max(0, min(nbytes, self.data_size - offset))))
+        return found[: self._read(found, offset)]
+
+    def read_into(self, target: npt.NDArray[np.uint8], offset: int) -> None:
+        """Fill an array with bytes of the data log.
+
+        Raises
+        ------
+        LogError
+            The log ends before.
+        """
+        if self._read(target.data, offset) < target.nbytes:
+            raise LogError(f"{self.base}.data was cut while it was replayed", offset=offset, field="data")
+
+    def _read(self, view: memoryview, offset: int) -> int:
+        pieces = [(offset, len(view))] if self.share is None else self.share.pieces(offset, len(view))
+        done = 0
         for at, length in pieces:
             done += read_at(self.system, self._fd, view[done : done + length], at)
-        return bytes(view[:done])
+        return done
 
     def judge(self, *, uncounted: bool = False) -> Verdict:
         """Find for `verdict` which entries are to be replayed: those that count and whose datasets the log explains."""
@@ -281,7 +320,8 @@ class LogSource:
         columns = self.log.entries
         first = len(columns)
         for rows in columns.rows(entries):
-            most = np.array([longest.get(varid, -1) for varid in columns.varid[rows.entry].tolist()], np.int64)
+            numbers, which = columns.variables(rows.entry)
+            most = np.array([longest.get(varid, -1) for varid in numbers.tolist()], np.int64)[which]
             wrong = rows.entry[(most < 0) | (rows.reach > most)]
             first = min(first, int(wrong.min(initial=first)))
         return first if first < len(columns) else -1
