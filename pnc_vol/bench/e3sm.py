@@ -4,8 +4,10 @@ Case F is an atmosphere of 414 and 51 variables whose columns are scattered over
 MiB), case G an ocean of whole columns, case I land cells on a grid. Each variable of a record is one request of many
 runs, and every rank writes its rank into its cells; a flush completes them every ``-y`` records. Maps and lists of
 variables are read from a folder (``--data``) that has E3SM-IO's; without it, or with ``--synthetic SIZE``, they are
-made up. Of the C program's letters there are no -a, -x and -g (one layout, the canonical one; libraries are --peers),
-no -c and -z (the format has neither chunks nor compression), no -v and -p (the report and the profiler of Python).
+made up. Layouts are compared with -x: the canonical one, blobs (one subfile for each node, or -g of them), canonical
+over the burst-buffer log or over a node-local cache. Of the C program's letters there are no -a (libraries are
+--peers), no -c and -z (the format has neither chunks nor compression), no -v and -p (the report and the profiler of
+Python).
 
 Knows: the order of the steps. Does not know: maps and arrays (`e3sm_setup.py`), how a library writes
 (`e3sm_peers.py`).
@@ -23,7 +25,7 @@ import numpy as np
 
 import pnc_vol
 from pnc_vol.bench.e3sm_cases import CaseFile, Variable
-from pnc_vol.bench.e3sm_peers import peers
+from pnc_vol.bench.e3sm_peers import LAYOUTS, peers
 from pnc_vol.bench.e3sm_report import READ_WHATS, WHATS, report
 from pnc_vol.bench.e3sm_setup import GAP, Setup, buffers, path_of, prepare, untouched, value_of
 from pnc_vol.bench.measure import US, Result
@@ -47,6 +49,10 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-f", "--file", type=int, choices=[0, 1, -1], default=-1, help="h0 only, h1 only, both (-1)")
     one.add_argument("-r", "--records", type=int, default=1, help="records of F h1, G and I h0 (1)")
     one.add_argument("-y", "--flush-every", type=int, default=1, help="records between flushes; -1: once at the end")
+    one.add_argument(
+        "-x", "--layouts", nargs="+", choices=LAYOUTS, default=["canonical"], help="layouts of pnc_vol (canonical)"
+    )
+    one.add_argument("-g", "--subfiles", type=int, default=0, help="subfiles of blobs (0: one for each node)")
     one.add_argument("-s", "--io-stride", type=int, default=1, help="every n-th rank writes, the others wait (1)")
     one.add_argument("-e", "--expand", type=int, default=1, help="factor of the maps' last dimension (1)")
     one.add_argument("-t", "--sleep", type=float, default=0.0, help="seconds of computing before each record")
@@ -76,7 +82,7 @@ def run(job: Job) -> list[Result]:
         phases["read, open to close"] = (nbytes, requests)
         phases |= dict.fromkeys(READ_WHATS, (None, None))
     runs: dict[str, Callable[[RankWatch], None] | str] = {}
-    for name, peer in peers(job.comm, o.hints).items():
+    for name, peer in peers(job, o.hints).items():
         if not isinstance(peer, str) and o.fill and not peer.is_netcdf:
             peer = "-u: has no fill values"
         runs[name] = peer if isinstance(peer, str) else _once(job, setup, name, peer)
@@ -92,7 +98,7 @@ def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch],
         suffix = "" if name == US else f".{name.replace(' ', '_')}"
         paths = {file.name: path_of(job, suffix, file) for file in setup.files}
         for path in paths.values():
-            job.clear(path)
+            job.clear_set(path)
         memory = {"gap": GAP if o.apart else 0, "stride": o.stride}
         values, _ = buffers(setup, rank, **memory)
         with watch("open to close"):
@@ -111,8 +117,8 @@ def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch],
             _read(job, setup, peer, paths, watch, memory)
         for file in setup.files:
             _verify(job, setup, file, paths[file.name], peer)
-            if not (o.keep and name == US):
-                job.clear(paths[file.name])
+            if not (o.keep and name.startswith(US)):
+                job.clear_set(paths[file.name])
 
     return do
 

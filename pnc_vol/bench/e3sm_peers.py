@@ -18,8 +18,11 @@ from pnc_vol.bench.serial import load
 if TYPE_CHECKING:
     from pnc_vol.bench.e3sm_cases import CaseFile, Variable
     from pnc_vol.bench.e3sm_setup import Part, Setup
+    from pnc_vol.bench.ranks import Job
 
-__all__ = ["peers"]
+__all__ = ["LAYOUTS", "peers"]
+
+LAYOUTS = ("canonical", "blob", "log", "cache")
 
 Array = npt.NDArray[Any]
 
@@ -67,7 +70,9 @@ class _PncVol(_Writer):
             shape = self.setup.shape(self.file, variable)
             grows = (None, *shape[1:]) if self.file.is_record(variable) else None
             fill = self.setup.fill_of(variable) if self.setup.fill and variable.number else None
-            ds = self._file.create_dataset(variable.name, shape, variable.dtype, maxshape=grows, fillvalue=fill)
+            ds = self._file.create_dataset(
+                variable.name, shape, variable.dtype, maxshape=grows, fillvalue=fill, **self._owned(variable)
+            )
             for axis, dim in enumerate(variable.dims):
                 ds.dims[axis].label = dim
             for key, value in variable.attrs.items():
@@ -75,8 +80,13 @@ class _PncVol(_Writer):
                     ds.attrs[key] = value
             self._sets[variable.name] = ds
 
+    def _owned(self, variable: Variable) -> dict[str, Any]:
+        """What else a variable is made with."""
+        return {}
+
     def open_for_reading(self, path: str) -> None:
-        self._file = pnc_vol.File(path, comm=self.comm, hints=dict(self.hints), **self.options)
+        options = {name: value for name, value in self.options.items() if name not in ("layout", "subfiles")}
+        self._file = pnc_vol.File(path, comm=self.comm, hints=dict(self.hints), **options)
 
     def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
         self._file[variable.name].iget_many(*self._place(variable, record), out)
@@ -92,6 +102,21 @@ class _PncVol(_Writer):
 
     def close(self) -> None:
         self._file.close()
+
+
+class _Blobs(_PncVol):
+    """Each rank's part of each variable in one piece: the maps are given when variables are made."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._parts = [pnc_vol.Decomposition.from_runs(part.offsets, part.lengths) for part in self.setup.parts]
+
+    def _owned(self, variable: Variable) -> dict[str, Any]:
+        return {"decomposition": self._parts[variable.number - 1]} if variable.number else {}
+
+    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+        owned = self._parts[variable.number - 1]
+        self._sets[variable.name].iput((record, owned) if self.file.is_record(variable) else owned, values)
 
 
 class _PnetCDF(_Writer):
@@ -292,12 +317,24 @@ class _MpiFile(_Writer):
         self._file.Close()
 
 
-def peers(comm: Any, hints: Mapping[str, str]) -> dict[str, Any]:
+def peers(job: Job, hints: Mapping[str, str]) -> dict[str, Any]:
     """Makers of writers; for those that cannot be had, the reason."""
-    found: dict[str, Any] = {
-        "pnc_vol": _maker(_PncVol, comm, hints, {}),
-        "pnc_vol posix": _maker(_PncVol, comm, hints, {"driver": "posix"}),
+    comm = job.comm
+    found: dict[str, Any] = {}
+    ways: dict[str, tuple[type[_Writer], dict[str, Any]]] = {
+        "canonical": (_PncVol, {}),
+        "blob": (_Blobs, {"layout": "blob", "subfiles": job.options.subfiles}),
+        "log": (_PncVol, {"nc_burst_buf": "enable", "nc_burst_buf_dirname": job.folder}),
+        "cache": (_PncVol, {"e10_cache": "enable", "e10_cache_path": job.folder}),
     }
+    for layout in job.options.layouts:
+        kind, options = ways[layout]
+        given = {name: value for name, value in options.items() if "_" in name}
+        options = {name: value for name, value in options.items() if name not in given}
+        # the first is what the others are compared with
+        name = f"pnc_vol {layout}" if found else "pnc_vol"
+        found[name] = _maker(kind, comm, {**hints, **given}, options)
+    found["pnc_vol posix"] = _maker(_PncVol, comm, hints, {"driver": "posix"})
     module = load("pnetcdf")
     found["PnetCDF-Python"] = module if isinstance(module, str) else _maker(_PnetCDF, comm, hints, {})
     found["MPI.File collective"] = _maker(_MpiFile, comm, hints, {})

@@ -107,6 +107,16 @@ class Job:
             REAL.unlink(path)
         wait_asleep(self.comm)
 
+    def clear_set(self, path: str) -> None:
+        """See to it that there is no such file, and no subfile of it; by all ranks."""
+        self.clear(path)
+        if self.comm.rank == 0:
+            folder, name = os.path.split(path)
+            for found in REAL.listdir(folder or "."):
+                if found.startswith(f"{name}.") and found[len(name) + 1 :].isdigit():
+                    REAL.unlink(os.path.join(folder, found))
+        wait_asleep(self.comm)
+
     def turns(
         self,
         phases: Mapping[str, tuple[int | None, int | None]],

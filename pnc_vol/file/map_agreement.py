@@ -77,6 +77,7 @@ class MapAgreement:
         self.given: Mapping[int, Decomposition] = {}
         self._numbers: dict[Any, int] = {}
         self._undecided: set[int] = set()
+        self._compares: dict[tuple[int, int], tuple[Runs, Runs | None, bool]] = {}
         self._digests: dict[int, tuple[Runs, str]] = {}
         self.lists: dict[int, list[Runs]] = {}
         """The runs of all ranks, of maps that the files do not have yet."""
@@ -112,6 +113,7 @@ class MapAgreement:
         given : mapping of uid to Decomposition, those that datasets were created with.
         """
         self.given = given
+        self._compares.clear()
         files, told = self.files, _Told()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
@@ -128,10 +130,10 @@ class MapAgreement:
             node, inner = nodes[uid], math.prod(inner_shape(nodes[uid]))
             if uid in self._undecided and not _never(node):
                 explicit = self._explicit(node)
-                here = mine[uid] = posted_runs(batches, uid, inner if node.is_record else 0, known)
-                if explicit is not None:
-                    mine[uid] = explicit
-                told.maps[at[uid]] = self._proposal(mine[uid], inner, explicit is not None, _beyond(here, explicit))
+                here = posted_runs(batches, uid, inner if node.is_record else 0, known)
+                own = mine[uid] = here if explicit is None else explicit
+                beyond = self._compared(here, explicit)
+                told.maps[at[uid]] = self._proposal(own, inner, explicit is not None, beyond)
             elif files.assigned[uid]:
                 if uid not in files.supplements and self._misses(uid, node, batches, known):
                     told.supplements.append(at[uid])
@@ -165,6 +167,14 @@ class MapAgreement:
             kept = self._digests[id(own)] = own, made
         return kept[1]
 
+    def _compared(self, here: Runs, own: Runs | None) -> bool:
+        """`_beyond`, once for two lists."""
+        key = id(here), id(own)
+        found = self._compares.get(key)
+        if found is None:
+            found = self._compares[key] = here, own, _beyond(here, own)
+        return found[2]
+
     def _misses(
         self, uid: int, node: DatasetNode, batches: Sequence[Batch], known: dict[tuple[int, int], Runs]
     ) -> bool:
@@ -172,7 +182,7 @@ class MapAgreement:
         k = self.files.assigned[uid]
         own = self.files.own.get(k)
         here = posted_runs(batches, uid, math.prod(inner_shape(node)) if node.is_record else 0, known)
-        if own is not None and not _beyond(here, own[0]):
+        if own is not None and not self._compared(here, own[0]):
             return False
         return bool((self.files.lookup(k).locate(here).subfile < 0).any())
 

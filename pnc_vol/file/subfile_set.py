@@ -61,6 +61,8 @@ class Member:
     def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
         self.number, self.session, self.nblobs = number, session, nblobs
         self.sizes: list[SizedMap] = list(sizes)
+        self.work = ""
+        """The file that its data were in at the last flush; see `Location`."""
 
     @property
     def defs(self) -> PhysicalDefinitions:
@@ -219,16 +221,19 @@ class SubfileSet:
     def _share_headers(self, layout: BlobLayout, uids: tuple[int, ...], decided: Agreed) -> None:
         """All ranks learn where variables are in the subfiles of the others (collective)."""
         told: list[Any] = []
-        for member in self.members:
-            disk = member.session.disk
-            work = disk.location.work if disk.location is not None else ""
-            if member.root:
-                told.append([member.number, work, encode(disk.layout.header, check=False).hex()])
         headers = list(self.files.headers) or [Header(5)] * self.count
+        for member in self.members:
+            disk, number = member.session.disk, member.number
+            work = disk.location.work if disk.location is not None else ""
+            header = disk.layout.header
+            if member.root and self.count > 1 and (header.vars is not headers[number].vars or work != member.work):
+                told.append([number, work, encode(header, check=False).hex()])
+            headers[number], member.work = header, work
         for one in self.comm.exchange("flush headers", json.dumps(told).encode()):
             for number, work, encoded in json.loads(one):
-                headers[number] = header_of_bytes(bytes.fromhex(encoded))
                 self.driver.moved(number, work)
+                if number not in {member.number for member in self.members}:
+                    headers[number] = header_of_bytes(bytes.fromhex(encoded))
         rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
         known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
         self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})

@@ -21,7 +21,7 @@ import numpy as np
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
 
-__all__ = ["ElementMap", "Grid", "Place", "Places", "extents_of_rows", "table_of"]
+__all__ = ["ElementMap", "Grid", "Joining", "Place", "Places", "extents_of_rows", "table_of"]
 
 
 class ElementMap(Protocol):
@@ -48,6 +48,17 @@ class ElementMap(Protocol):
         -------
         Extents
             ``offset`` is an address (see `Layout`), ``place`` counts bytes of the elements one after another from 0.
+        """
+        ...
+
+
+class Joining(Protocol):
+    """An `ElementMap` that has many runs of a variable in one piece."""
+
+    def joined(self, runs: Runs) -> Extents:
+        """As `ElementMap.extents`, but runs that follow one another in the file may be one extent.
+
+        For one request, whose values lie one after another.
         """
         ...
 

@@ -17,12 +17,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pnc_vol.extents.model import Extents, Int64, Runs, before
+from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
 from pnc_vol.layout.blob.index import ElementIndex, Pieces
+from pnc_vol.layout.blob.maps import coalesced
 from pnc_vol.layout.places import Place
 from pnc_vol.layout.subfiles import SHIFT
 
 __all__ = ["BlobPlace", "MapLookup"]
+
+_MOST_KNOWN = 64
+"""Lists of runs that are remembered."""
 
 
 class MapLookup:
@@ -44,7 +48,7 @@ class MapLookup:
     [43]
     """
 
-    __slots__ = ("_before", "_index", "_make", "_mine", "nelems", "own")
+    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "own")
 
     def __init__(
         self, nelems: int, index: Callable[[], ElementIndex], own: tuple[Runs, int, int] | None = None
@@ -54,6 +58,31 @@ class MapLookup:
         self._index: ElementIndex | None = None
         self._mine: ElementIndex | None = None
         self._before = None if own is None else before(own[0].length)
+        self._known: dict[int, tuple[Runs, int]] = {}
+
+    def own_record(self, runs: Runs) -> int:
+        """The record of which runs are all that this rank owns, in the order of its blob; -1 if they are not that.
+
+        Lists that are used again are compared once: 300 variables of a climate model share one.
+        """
+        found = self._known.get(id(runs))
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            # kept with the runs, so that their identity stays theirs
+            found = self._known[id(runs)] = runs, self._compared(runs)
+        return found[1]
+
+    def _compared(self, runs: Runs) -> int:
+        if self.own is None or not runs.start.size:
+            return -1
+        mine = self.own[0]
+        record = int(runs.start[0]) // self.nelems
+        start = runs.start - record * self.nelems
+        if int(start[-1]) >= self.nelems or bool((start[1:] < start[:-1] + runs.length[:-1]).any()):
+            return -1
+        joined = coalesced(Runs(start, runs.length))
+        return record if all(map(np.array_equal, joined, mine)) else -1
 
     @property
     def index(self) -> ElementIndex:
@@ -136,6 +165,16 @@ class BlobPlace:
         last = supplement or Place(0, itemsize, 0, 0)
         self._base = np.append(begins + (np.arange(len(begins)) << SHIFT), last.begin)
         self._steps = np.append(record_sizes, last.record_size)
+
+    def joined(self, runs: Runs) -> Extents:
+        """As `extents`, but what lies behind one another in file and memory may be one extent; see `places.Joining`."""
+        record = self.lookup.own_record(runs)
+        own = self.lookup.own
+        if record < 0 or own is None or (record and not self.inner):
+            return self.extents(runs)
+        _, subfile, position = own
+        offset = self._base[subfile] + position * self.itemsize + record * self._steps[subfile]
+        return one_extent(int(offset), int(own[0].length.sum()) * self.itemsize)
 
     def extents(self, runs: Runs) -> Extents:
         """See `ElementMap.extents`; elements without a place are left out."""
