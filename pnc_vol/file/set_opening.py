@@ -34,7 +34,7 @@ from pnc_vol.file.subfile_set import Member, SubfileSet, header_of_bytes, variab
 from pnc_vol.format.check import short_data
 from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import Described, MapVariables, described
-from pnc_vol.layout.blob.layout import BlobLayout
+from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.mapping.unflatten import from_header
@@ -203,7 +203,7 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
             group.abandon(f"{type(error).__name__}: {error}")
         raise
     assert isinstance(opened, Opened)
-    return opened
+    return replace(opened, layout=SubfileLayout)
 
 
 def _headers(

@@ -35,6 +35,9 @@ class CanonicalLayout(Layout):
     name: ClassVar[str] = "canonical"
     affine = self_contained = relocates = several_ranks = True
 
+    element_align: ClassVar[int] = 8
+    """What the begins of variables of 8-byte types are multiples of; see `Alignment`."""
+
     def _begin(self) -> None:
         super()._begin()
         self._early = EarlyPlaces()
@@ -52,7 +55,7 @@ class CanonicalLayout(Layout):
 
     def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
         """Variables that hold data stay where they are if that is possible; see `format.placing`."""
-        alignment = Alignment(var_align=self.options.var_align, record_align=self.options.record_align)
+        alignment = Alignment(self.options.var_align, self.options.record_align, element_align=self.element_align)
         base, base_uids = self.with_early_places(tree)
         if base.vars:
             return grow(base, new, _origin(base_uids, uids), alignment, reserve=reserve)

@@ -27,12 +27,13 @@ from pnc_vol.layout.base import Layout
 from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.places import BlobPlace, MapLookup
+from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 
-__all__ = ["BlobFiles", "BlobLayout"]
+__all__ = ["BlobFiles", "BlobLayout", "SubfileLayout"]
 
 
 class BlobFiles:
@@ -152,3 +153,9 @@ class BlobLayout(Layout):
         """The subfiles have other headers, or another map."""
         self._maps = None
         self.facts.clear()
+
+
+class SubfileLayout(CanonicalLayout):
+    """The layout of one subfile: as E3SM-IO's, without gaps in front of variables of 8-byte types."""
+
+    element_align: ClassVar[int] = 4

@@ -1,0 +1,65 @@
+"""``ranks_e3sm_blob.py OUT MAPS CANONICAL``: the F h1 case as E3SM-IO's C program writes it with ``-x blob``.
+
+Definitions are those of the C program's canonical file. Every rank writes its number, or its letter, to what it owns;
+rank 0 writes what nobody owns.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import pnc_vol
+from pnc_vol.format.decode import decode
+
+WORLD = MPI.COMM_WORLD
+OUT, MAPS, CANONICAL = sys.argv[1:4]
+OWNERS = {"area": 1, "U": 3}
+RECORDS = 2
+
+raw = Path(CANONICAL).read_bytes()
+header = decode(raw, file_size=len(raw)).header
+owned = pnc_vol.read_decompositions(MAPS, WORLD)
+with pnc_vol.File(OUT, "w", comm=WORLD, layout="blob", header_reserve=0) as f, pnc_vol.File(CANONICAL) as known:
+    session: Any = f.id.handle.session
+    # what a user of h5py cannot say: the order of dimensions, and the name of that of characters
+    session.defs.tree.file_dims = header.dims
+    datasets = {var.name: known[var.name] for var in header.vars}
+    numbers = {}
+    for attr in header.attrs:
+        f.attrs[attr.name] = known.attrs[attr.name]
+    for var, (name, old) in zip(header.vars, datasets.items(), strict=True):
+        columns = old.ndim and old.dims[old.ndim - 1].label == "ncol"
+        numbers[name] = OWNERS.get(name, 2) if columns else 0
+        own = {"decomposition": owned[numbers[name] - 1]} if columns else {}
+        grows = {"maxshape": old.maxshape} if old.maxshape != old.shape else {}
+        made = f.create_dataset(name, (0, *old.shape[1:]) if grows else old.shape, old.dtype, **grows, **own)
+        node: Any = made.id.node
+        node.element = replace(node.element, trailing_names=old.id.node.element.trailing_names)
+        for attr in var.attrs:
+            made.attrs[attr.name] = old.attrs[attr.name]
+        if old.is_scale:
+            made.make_scale(old.attrs["NAME"])
+    for name, old in datasets.items():
+        for axis, dim in enumerate(old.dims):
+            f[name].dims[axis].label = dim.label
+            for scale in dim.values():
+                f[name].dims[axis].attach_scale(f[scale.name])
+    for name, old in datasets.items():
+        made = f[name]
+        records = range(RECORDS) if old.maxshape != old.shape else ()
+        if records:
+            made.resize(RECORDS, axis=0)
+        value = bytes([ord("a") + WORLD.rank]) * 8 if old.dtype.kind == "S" else WORLD.rank
+        if numbers[name]:
+            mine = owned[numbers[name] - 1]
+            values = np.full(int(mine.counts.sum()), value, old.dtype)
+            for index in [(r, mine) for r in records] or [mine]:
+                made.iput(index, values)
+        elif WORLD.rank == 0:
+            made[...] = np.full(made.shape, value, old.dtype)
