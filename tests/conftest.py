@@ -65,6 +65,7 @@ LONG = {
     "tests/log/test_faults.py": 50,
     "tests/test_docs.py": 40,
     "tests/drivers/cache/test_wrapper.py": 40,
+    "tests/recovery/test_cache_kills.py": 30,
     "tests/file/test_processes.py": 40,
     "tests/bench/test_ranks.py": 35,
     "tests/bench/test_serial.py": 30,

@@ -7,7 +7,9 @@ Rules
 1. Caches are found where the note beside the file says, and in the directory of the hints, on this machine. The note
    names the folders of all ranks with their hosts, so that a node that is missing can be named.
 2. The file is the one that the caller names; the path in a log is never followed. A cache of another file, by its
-   inode, is refused unless `any_file` is set.
+   inode or because its file was replaced since (`ownership`), is refused unless `any_file` is set. Where the file has
+   caches of its own, they are carried without the others, which are kept. A cache of another file of which no flush was
+   complete promised nothing, as that of a new layout that was being made: it is removed.
 3. A file that did not have its name yet (``publish="close"``) is recovered under the temporary name that it has, as
    with a log; its caches are found by its inode.
 4. Without the caches of all ranks nothing is done unless `partial` is set: the message says which are missing, and that
@@ -20,6 +22,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +45,12 @@ from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.model import Extents
 from pnc_vol.full_io import read_whole
 from pnc_vol.options import Options
+from pnc_vol.recovery.ownership import is_replaced
 from pnc_vol.system import System, exists, is_folder
 
 __all__ = [
     "Cache",
+    "Sorted",
     "cache_text",
     "caches_in",
     "find_caches",
@@ -53,6 +58,7 @@ __all__ = [
     "is_cache_folder",
     "refuse",
     "remove_caches",
+    "sort_folders",
 ]
 
 _NAMELESS = ".pnctmp"
@@ -107,6 +113,36 @@ def find_caches(system: System, path: str, options: Options) -> Found:
     return Found(gone, alive, {})
 
 
+class Sorted(NamedTuple):
+    """The folders of caches that ended jobs left under the name of a file.
+
+    own : list of str, of the file.
+    foreign : list of str, of another file that had its name.
+    done : list of str, those that hold nothing that was promised.
+    """
+
+    own: list[str]
+    foreign: list[str]
+    done: list[str]
+
+
+def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
+    """What folders hold for a file; a damaged one counts as the file's, and says so when it is carried."""
+    found = Sorted([], [], [])
+    for job in dict.fromkeys(map(os.path.basename, folders)):
+        # A job has a folder of one name on each node.
+        parts = [folder for folder in folders if os.path.basename(folder) == job]
+        kind = found.own
+        with suppress(LogError):
+            caches = [cache for folder in parts for cache in caches_in(system, folder)]
+            if all(cache.log.header is None for cache in caches):
+                kind = found.done
+            elif exists(system, path) and _of_another_file(system, path, caches):
+                kind = found.foreign if min(cache.log.ended for cache in caches) else found.done
+        kind += parts
+    return found
+
+
 def has_caches(system: System, path: str, options: Options) -> bool:
     """Whether there may be caches of a file; it takes one look."""
     return bool(options.hints.get("e10_cache_path")) or _nameless(path) or exists(system, note_of(path))
@@ -139,6 +175,16 @@ def _inode_of(system: System, path: str) -> bytes:
     with suppress(FileNotFoundError):
         return b"inode\0\0\0" + system.stat(path).st_ino.to_bytes(8, "little")
     return b""
+
+
+def _of_another_file(system: System, path: str, caches: Sequence[Cache]) -> list[Cache]:
+    """Those of caches that are not of the file that is there."""
+    inode = _inode_of(system, path)
+    return [
+        cache
+        for cache in caches
+        if cache.file and (cache.file != inode or is_replaced(system, os.path.dirname(cache.stem)))
+    ]
 
 
 def caches_in(system: System, folder: str) -> list[Cache]:
@@ -180,11 +226,10 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
             raise LogError(
                 f"{cache.stem}{SUFFIX} is damaged: {cache.log.damage}; salvage carries its valid part", field="log"
             )
-    inode = _inode_of(system, path)
-    others = [cache for cache in holding if cache.file != inode]
+    others = _of_another_file(system, path, holding)
     if others and not any_file:
         _refuse_nameless(system, path, others[0])
-    if not inode:
+    if not exists(system, path):
         raise LogRefusedError(f"{path}: there is no such file; a cache holds what was written to it", field="path")
     if others and not any_file:
         raise LogRefusedError(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pnc_vol.disk.journal import recover as complete_journal
@@ -26,7 +27,16 @@ from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.options import Options
-from pnc_vol.recovery.cache_folders import Cache, caches_in, find_caches, has_caches, refuse, remove_caches
+from pnc_vol.recovery.cache_folders import (
+    Cache,
+    caches_in,
+    find_caches,
+    has_caches,
+    refuse,
+    remove_caches,
+    sort_folders,
+)
+from pnc_vol.recovery.ownership import mark_replaced
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
 
@@ -180,9 +190,14 @@ def replay_caches(
         raise LogRefusedError(
             f"{path}: a running job has its cache in {', '.join(found.alive)}; replay when it has ended", field="lock"
         )
-    report = carry_caches(path, found.gone, options=options, **flags)
+    own, foreign, done = sort_folders(system, path, found.gone)
+    if any_file or not own:
+        # Where all are of another file they are named, so that the refusal says which.
+        own, foreign = [folder for folder in found.gone if folder not in done], []
+    report = carry_caches(path, own, options=options, **flags)
     report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
-    remove_caches(system, path, found.gone)
+    report.messages += [f"not carried: {folder}: it is of another file, which had this name" for folder in foreign]
+    remove_caches(system, path, own + done)
     return report
 
 
@@ -213,20 +228,32 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
     if found.closed:
         closed = "; ".join(f"{folder}: {why}" for folder, why in found.closed.items())
         warn_outside(f"{path}: caches of this file are not read: {closed}")
-    left = [folder for folder in found.gone if any(cache.log.header is not None for cache in caches_in(system, folder))]
+    own, foreign, done = sort_folders(system, path, found.gone)
     if writable:
-        remove_caches(system, path, [folder for folder in found.gone if folder not in left])
-    if not left:
-        return
-    if options.recover and writable and not replaced:
+        remove_caches(system, path, done)
+    if replaced:
+        # An inode number is given to another file once its file is gone.
+        for folder in own:
+            with suppress(OSError):
+                mark_replaced(system, folder)
+        own, foreign = [], own + foreign
+    elif not own or options.recover == "any-file":
+        own, foreign = [folder for folder in found.gone if folder not in done], []
+    if foreign:
+        warn_outside(
+            f"{path}: a job that ended early left data of another file that had this name in caches, in "
+            f"{', '.join(foreign)}. They are kept and not put into this file; 'pnc-vol log FOLDER' shows them, "
+            "'pnc-vol replay --any-file FILE FOLDER' puts them into a file all the same"
+        )
+    if own and options.recover and writable:
         try:
-            carry_caches(path, left, options=options, any_file=options.recover == "any-file")
+            carry_caches(path, own, options=options, any_file=options.recover == "any-file")
         except LogRefusedError as error:
             warn_outside(f"{path}: caches of a job that ended early are not carried to it: {error}")
         else:
-            remove_caches(system, path, left)
-        return
-    warn_outside(
-        f"{path}: a job that ended early left data in caches, in {', '.join(left)}, that may not be in the file; "
-        "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', carries them there"
-    )
+            remove_caches(system, path, own)
+    elif own:
+        warn_outside(
+            f"{path}: a job that ended early left data in caches, in {', '.join(own)}, that may not be in the file; "
+            "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', carries them there"
+        )

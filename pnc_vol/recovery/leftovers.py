@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pnc_vol.append_log.private_folders import noted_folders
+from pnc_vol.disk.identity import by_inode, identity_of
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.log.beginning import parent_of
 from pnc_vol.log.folders import find_logs, folder_for, note_of, remove_logs
@@ -119,9 +120,10 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
             remove_logs(system, real, folder)
         return
     if replaced and everything:
-        for folder in found.own:
+        # The identity of the file tells, unless it is an inode number, which is given to another file.
+        for folder in found.own if exists(system, real) and by_inode(identity_of(system, real)) else ():
             with suppress(OSError):
-                mark_replaced(system, real, folder)
+                mark_replaced(system, folder)
         _tell(path, "of the file that is replaced now", everything)
         return
     if options.recover == "any-file" and writable:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pnc_vol.append_log.records import decode_header
-from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, identity_of, shown
+from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
 from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.log.commit_log import COMMIT_LOG
@@ -28,7 +28,10 @@ from pnc_vol.log.definitions import crc_of_header, read_definitions
 from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import System, exists
 
-__all__ = ["ALL_THE_SAME", "LogOwner", "mark_replaced", "owner_of", "owns", "refuse_other_file", "refuse_other_header"]
+__all__ = [
+    "ALL_THE_SAME", "LogOwner", "is_replaced", "mark_replaced", "owner_of", "owns", "refuse_other_file",
+    "refuse_other_header",
+]  # fmt: skip
 
 ALL_THE_SAME = "'pnc-vol replay --any-file FILE LOGS', replay(..., any_file=True) or recover='any-file'"
 """How to replay a log into a file that it does not belong to."""
@@ -47,16 +50,21 @@ class LogOwner(NamedTuple):
     parted: bool = False
 
 
-def mark_replaced(system: System, path: str, folder: str) -> None:
-    """Note with the logs of a job that their file is about to be replaced, where its identity alone would not tell.
+def mark_replaced(system: System, folder: str) -> None:
+    """Note in the folder of a job that the file of its logs or caches is about to be replaced.
 
     Raises
     ------
     OSError
         The note cannot be made.
     """
-    if exists(system, path) and by_inode(identity_of(system, path)) and not exists(system, mark := _mark(folder)):
-        write_whole(system, mark, b"", mode=0o600, exclusive=True)
+    if not is_replaced(system, folder):
+        write_whole(system, _mark(folder), b"", mode=0o600, exclusive=True)
+
+
+def is_replaced(system: System, folder: str) -> bool:
+    """Whether the file of the logs or caches in a folder was replaced since."""
+    return exists(system, _mark(folder))
 
 
 def _mark(folder: str) -> str:
@@ -67,7 +75,7 @@ def _owner_of_source(system: System, source: LogSource) -> LogOwner:
     if source.commit_log is None:
         return LogOwner(frozenset())
     files = frozenset({source.commit_log.header.file, *source.defined.files} - {UNKNOWN})
-    return LogOwner(files, source.defined.work, exists(system, _mark(os.path.dirname(source.base))))
+    return LogOwner(files, source.defined.work, is_replaced(system, os.path.dirname(source.base)))
 
 
 def owner_of(system: System, folder: str) -> LogOwner:
@@ -87,7 +95,7 @@ def owner_of(system: System, folder: str) -> LogOwner:
                 work = work or told.work
     except (OSError, FormatError):
         return LogOwner(frozenset())
-    return LogOwner(frozenset(files - {UNKNOWN}), work, exists(system, _mark(folder)))
+    return LogOwner(frozenset(files - {UNKNOWN}), work, is_replaced(system, folder))
 
 
 def owns(system: System, owner: LogOwner, path: str) -> bool:

@@ -318,8 +318,10 @@ class HeldBytes:
 
     # ---------------------------------------------------------------------------------------------- the end
 
-    def let_go(self, *, keep: bool) -> None:
+    def let_go(self, *, keep: bool, done: bool = False) -> None:
         """Close all files; the cache file and its log are removed unless they are to be kept.
+
+        done : bool, all data are in the global file: a log that is kept tells of nothing any more.
 
         Raises
         ------
@@ -328,6 +330,9 @@ class HeldBytes:
         """
         self._closed = True
         if self.store is not None:
+            if keep and done:
+                with suppress(OSError):
+                    self.store.log.finish()
             self.store.close(keep=keep)
         if self.locks is not None:
             self.locks.close()

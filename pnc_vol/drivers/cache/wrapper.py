@@ -232,7 +232,7 @@ class CacheDriver(Wrapper):
                 "flush that was not completed on all ranks); 'pnc-vol replay' brings them to the file"
             )
         try:
-            self._bytes.let_go(keep=left or not (self._hints.discard or self._bytes.off))
+            self._bytes.let_go(keep=left or not (self._hints.discard or self._bytes.off), done=not left)
         except OSError as caught:
             error = error or caught
         finally:
@@ -317,8 +317,10 @@ class CacheDriver(Wrapper):
 
     def forget(self) -> None:
         """Close what a forked child got of this."""
-        self._closed = True
-        self._bytes.forget()
+        if not self._closed:
+            # The numbers of closed descriptors may be those of others by now.
+            self._closed = True
+            self._bytes.forget()
 
 
 def _at_exit() -> None:

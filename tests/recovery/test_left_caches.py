@@ -1,0 +1,169 @@
+"""Which of the caches under the name of a file are the file's: after a kill, a replacement, an ordinary end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kills import forked
+
+import pnc_vol
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
+from pnc_vol.extents.model import one_extent
+from pnc_vol.recovery.ownership import is_replaced
+
+
+@pytest.fixture
+def nvm(tmp_path: Path) -> Path:
+    folder = tmp_path / "nvm"
+    folder.mkdir()
+    return folder
+
+
+def written(path: Path, nvm: Path, value: int, mode: str = "w", **hints: str) -> None:
+    asked = {"e10_cache_path": str(nvm), **hints}
+    with pnc_vol.File(path, mode, hints=asked) as f:
+        f.require_dataset("x", (100,), "i4")[...] = value
+        f.flush()
+
+
+def killed(path: Path, nvm: Path, value: int) -> None:
+    """A process with a cache that holds all its data is killed after a flush."""
+
+    def write(pipe: int) -> None:
+        warnings.simplefilter("ignore")
+        f = pnc_vol.File(path, "a", hints={"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"})
+        f.require_dataset("x", (100,), "i4")[...] = value
+        f.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child, reading = forked(write)
+    os.close(reading)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def contents(path: Path) -> set[int]:
+    with pnc_vol.File(path) as f:
+        return set(f["x"][...].tolist())
+
+
+def test_a_cache_that_is_kept_after_an_ordinary_end_is_never_carried_again(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 1, e10_cache_discard_flag="disable")
+    (kept,) = nvm.iterdir()
+    assert pnc_vol.replay(path, kept).carried == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mode in ("r", "r+"):
+            pnc_vol.File(path, mode, recover=True).close()
+    assert not kept.exists(), "it is old from here on"
+    written(path, nvm, 3, "r+", e10_cache_discard_flag="disable")
+    with open(path, "r+b") as file:
+        # Another program writes to it.
+        file.write(file.read().replace(b"\0\0\0\3", b"\0\0\0\4"))
+    before = path.read_bytes()
+    pnc_vol.replay(path)
+    assert path.read_bytes() == before
+
+
+def test_the_caches_of_a_file_that_is_gone_do_not_keep_those_of_the_new_one_back(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 10)
+    (old,) = nvm.iterdir()
+    with pytest.warns(PncVolWarning, match="of another file that had this name"):
+        pnc_vol.File(path, "w").close()
+    killed(path, nvm, 20)
+    report = pnc_vol.replay(path)
+    assert report.caches == 1
+    assert any("of another file" in message for message in report.messages)
+    assert list(nvm.iterdir()) == [old], "what it holds is kept"
+    with pytest.raises(LogRefusedError, match="another file"):
+        pnc_vol.replay(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        assert contents(path) == {20}
+
+
+def test_a_file_that_gets_the_inode_of_the_old_one_does_not_get_its_data(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 10)
+    (old,) = nvm.iterdir()
+    os.link(path, tmp_path / "other name")
+    with pytest.warns(PncVolWarning, match="of another file that had this name"):
+        pnc_vol.File(path, "w").close()
+    assert is_replaced(pnc_vol.system.REAL, str(old))
+    # As if the file system had given the number to this file.
+    os.replace(tmp_path / "other name", path)
+    with pytest.warns(PncVolWarning, match="the log of another file, which had this name"):
+        pnc_vol.File(path, "r+", recover=True).close()
+    assert old.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        assert contents(path) == {0}
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_damaged_cache_keeps_nobody_from_the_file(tmp_path: Path, nvm: Path, mode: str) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 10)
+    log = next(nvm.glob("*/*.extents"))
+    data = bytearray(log.read_bytes())
+    data[20] ^= 4
+    log.write_bytes(data)
+    with pytest.warns(PncVolWarning, match="left data in caches"):
+        pnc_vol.File(path, mode).close()
+    for call in (lambda: pnc_vol.File(path, "r+", recover=True), lambda: pnc_vol.replay(path)):
+        with pytest.raises(LogError, match="wrong CRC"):
+            call()
+    assert log.exists()
+
+
+def test_a_cache_of_a_file_that_never_got_its_name_is_removed(tmp_path: Path, nvm: Path) -> None:
+    """The copy of a new layout was under way: its cache holds data, and no flush of it was complete."""
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 10)
+    (own,) = nvm.iterdir()
+    copy = tmp_path / "copy"
+    copy.write_bytes(b"")
+    hints = f"path='{nvm}', flush=flush_onclose"
+    driver: Any = open_stack(f"cache({hints}) | posix", str(copy))
+    driver.write(one_extent(0, 8), np.arange(8, dtype=np.uint8))
+    driver._bytes.forget()
+    (other,) = set(nvm.iterdir()) - {own}
+    other.rename(nvm / f"{own.name[:-1]}{'0' if own.name[-1] != '0' else '1'}")
+    assert pnc_vol.replay(path, hints={"e10_cache_path": str(nvm)}).caches == 1
+    assert not list(nvm.iterdir())
+    assert contents(path) == {10}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_of_a_fork_closes_no_descriptor_of_a_file_that_was_closed(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    f = pnc_vol.File(path, "w", hints={"e10_cache_path": str(nvm)})
+    driver = f.id.check().disk.driver
+    f["x"] = 1
+    f.close()
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            for fd in taken:
+                os.fstat(fd)
+            code = 0
+        finally:
+            os._exit(code)
+    for fd in taken:
+        os.close(fd)
+    assert os.waitpid(child, 0)[1] == 0
+    assert driver is not None, "it was alive in the child"
