@@ -135,7 +135,8 @@ def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
         kind = found.own
         with suppress(LogError):
             caches = [cache for folder in parts for cache in caches_in(system, folder)]
-            if all(cache.log.header is None for cache in caches):
+            logs = [cache.log for cache in caches if cache.file]
+            if not any(log.ended or log.missing or log.held or log.damage for log in logs):
                 kind = found.done
             elif exists(system, path) and _of_another_file(system, path, caches):
                 kind = found.foreign if min(cache.log.ended for cache in caches) else found.done
