@@ -9,7 +9,8 @@ Rules
    of the blobs; the five variables of each map first, then the canonical variables in their order.
 2. What E3SM-IO does not know stands behind what it knows: the dimension of a map that has another number of blobs than
    the others, and the *supplements*, variables that hold the elements that a map leaves open.
-3. A name that the subfile needs for itself cannot be used in the canonical header; `physical_header` says so.
+3. A map is of the dimensions that a user sees. Those of one element, such as the characters of a string, stay.
+4. A name that the subfile needs for itself cannot be used in the canonical header; `physical_header` says so.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def physical_header(
         size = [dim.name for dim in dims].index(name)
         if dims[size].size != nelems:
             raise ValueError(f"supplements of the map D{k} have {dims[size].size} and {nelems} elements")
-        variables.append(_supplement(canonical, i, k, size, record, taken))
+        variables.append(_supplement(canonical, i, k, maps[k - 1], size, record, taken))
     attrs = _ints(_OF_FILE[0], [nprocs]), _ints(_OF_FILE[1], [len(maps)]), _ints(_OF_FILE[2], [subfiles])
     return Header(5, canonical.numrecs, tuple(dims), (*attrs, *canonical.attrs), tuple(variables))
 
@@ -162,21 +163,26 @@ def _kept(var: Var) -> Var:
 
 
 def _partitioned(canonical: Header, var: Var, k: int, of: SizedMap, size: int, record: int | None) -> Var:
-    records = var.dims[:1] if record is not None and var.dims[:1] == (record,) else ()
-    lengths = tuple(canonical.dims[i].size for i in var.dims[len(records) :])
-    if not lengths or lengths != tuple(of.dims):
+    dims = _shaped(var.dims, len(of.dims), size, record)
+    inner = var.dims[var.dims[:1] == (record,) :]
+    lengths = tuple(canonical.dims[i].size for i in inner)
+    if not of.dims or lengths[: len(of.dims)] != tuple(of.dims):
         raise DefinitionError(f"The map D{k} is of the dimensions {of.dims}, the variable {var.name!r} has {lengths}")
-    attrs = _ints(_MAP, [k]), _ints(_DIMIDS, var.dims), *var.attrs
-    return Var(var.name, (*records, size), attrs, var.type)
+    return Var(var.name, dims, (_ints(_MAP, [k]), _ints(_DIMIDS, var.dims), *var.attrs), var.type)
 
 
-def _supplement(canonical: Header, i: int, k: int, size: int, record: int | None, taken: set[str]) -> Var:
+def _shaped(dims: tuple[int, ...], mapped: int, size: int, record: int | None) -> tuple[int, ...]:
+    """The dimensions of a canonical variable, of which `mapped` behind that of records have become one."""
+    first = int(dims[:1] == (record,))
+    return (*dims[:first], size, *dims[first + mapped :])
+
+
+def _supplement(canonical: Header, i: int, k: int, of: SizedMap, size: int, record: int | None, taken: set[str]) -> Var:
     var = canonical.vars[i]
     name = f"{var.name}.supplement"
     if name in taken or len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
         name = f"D{k}.supplement.{i}"
-    records = var.dims[:1] if record is not None and var.dims[:1] == (record,) else ()
-    return Var(name, (*records, size), (_ints(_SUPPLEMENT, [i]),), var.type)
+    return Var(name, _shaped(var.dims, len(of.dims), size, record), (_ints(_SUPPLEMENT, [i]),), var.type)
 
 
 # ------------------------------------------------------------------------------------- physical to canonical
@@ -297,7 +303,7 @@ class _Reader:
             assigned.append(k)
             physical.append(i)
         for number, i in supplements.items():
-            self.check_supplement(number, self.header.vars[i], variables, assigned)
+            self.check_supplement(number, self.header.vars[i], variables, assigned, maps)
         attrs = tuple(attr for attr in self.header.attrs if attr.name not in _OF_FILE)
         dims = self.header.dims[: self.canonical]
         made = Header(self.header.version, self.header.numrecs, dims, attrs, tuple(variables))
@@ -365,20 +371,24 @@ class _Reader:
         if not 1 <= k <= len(maps):
             self.wrong(f"attribute {_MAP!r}{of}", k, f"there are {len(maps)} maps, numbered from 1")
         ids = self.dimids(var.attrs, of)
-        records = ids[:1] if ids[0] == self.record else ()
-        lengths = tuple(self.header.dims[i].size for i in ids[len(records) :])
-        if lengths != maps[k - 1].dims:
-            self.wrong(f"attribute {_DIMIDS!r}{of}", list(ids), f"the map D{k} is of the dimensions {maps[k - 1].dims}")
-        if var.dims != (*records, self.size(f"D{k}.nelems")):
-            shape = [self.header.dims[i].name for i in var.dims]
-            self.wrong(f"the shape of the variable {var.name!r}", shape, f"{[*records, f'D{k}.nelems']} is expected")
+        mapped = maps[k - 1].dims
+        lengths = tuple(self.header.dims[i].size for i in ids[ids[0] == self.record :])
+        if lengths[: len(mapped)] != mapped:
+            self.wrong(f"attribute {_DIMIDS!r}{of}", list(ids), f"the map D{k} is of the dimensions {mapped}")
+        expected = _shaped(ids, len(mapped), self.size(f"D{k}.nelems"), self.record)
+        if var.dims != expected:
+            shape, names = ([self.header.dims[i].name for i in dims] for dims in (var.dims, expected))
+            self.wrong(f"the shape of the variable {var.name!r}", shape, f"{names} is expected")
         attrs = tuple(attr for attr in var.attrs if attr.name not in (_MAP, _DIMIDS))
         return Var(var.name, ids, attrs, var.type), k
 
-    def check_supplement(self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int]) -> None:
+    def check_supplement(
+        self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int], maps: Sequence[MapVariables]
+    ) -> None:
         what = f"attribute {_SUPPLEMENT!r} of {var.name!r}"
         if not 0 <= of < len(variables) or not assigned[of]:
             self.wrong(what, of, f"there are {len(variables)} canonical variables, and this one needs a map")
-        records = variables[of].dims[:1] if variables[of].dims[0] == self.record else ()
-        if var.dims != (*records, self.size(f"D{assigned[of]}.supplement")) or var.type != variables[of].type:
+        k = assigned[of]
+        dims = _shaped(variables[of].dims, len(maps[k - 1].dims), self.size(f"D{k}.supplement"), self.record)
+        if var.dims != dims or var.type != variables[of].type:
             self.wrong(what, of, f"its type or shape is not that of a supplement of {variables[of].name!r}")
