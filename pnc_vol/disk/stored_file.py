@@ -37,6 +37,8 @@ class StoredFile:
         Whether the file may hold what is to outlast a power failure: of a durable flush, or of another process.
     keep_unpublished : bool, the file gets its name when it is closed.
     collective : bool, the driver's calls may be collective.
+    named_by : callable or None
+        Of a set of files: gives the location of the file that stands for the set.
     may_be_longer : bool
         Whether the file may be longer than its data: variables were deleted, or a process was killed in a flush.
     filled : set of int
@@ -58,6 +60,7 @@ class StoredFile:
         "layout",
         "location",
         "may_be_longer",
+        "named_by",
         "path",
         "sync_error",
         "uids",
@@ -74,6 +77,7 @@ class StoredFile:
         collective: bool = False,
         keep_unpublished: bool = False,
         may_be_longer: bool = False,
+        named_by: Callable[[], Location | None] | None = None,
     ) -> None:
         self.path = path
         self.driver = driver
@@ -81,6 +85,7 @@ class StoredFile:
         self.layout = layout
         self.created, self.collective = created, collective
         self.keep_unpublished, self.may_be_longer = keep_unpublished, may_be_longer
+        self.named_by = named_by
         self.lasting = not created
         self.filled: set[int] = set()
         self.sync_error: OSError | None = None
@@ -91,6 +96,11 @@ class StoredFile:
     def numrecs(self) -> int:
         """Records that the header in the file counts."""
         return self.header.numrecs
+
+    @property
+    def standing(self) -> Location | None:
+        """The file that a log, and other openings, know this by: itself, or the first one of a set."""
+        return self.location if self.named_by is None else self.named_by()
 
     @property
     def at_stake(self) -> bool:

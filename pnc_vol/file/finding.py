@@ -121,7 +121,7 @@ def find(
             if joins:
                 return Found("join", token).packed()
         if base is not None:
-            return _found_set(base, first, mode, there, token, options).packed()
+            return _found_set(base, first, mode, there, token, claim, options).packed()
         way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
             existing = header_of(root, path or "")
@@ -191,6 +191,7 @@ def _found_set(
     mode: str,
     there: os.stat_result | None,
     token: str,
+    claim: OpenAttempt | None,
     options: Options,
 ) -> Found:
     """A set of subfiles that is there, or is to be made."""
@@ -202,6 +203,9 @@ def _found_set(
         raise FileExistsError(errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it", name)
     if there is None and mode in ("r", "r+"):
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
+    if claim is not None and claim.look_after is not None:
+        replaced = mode in ("w", "w-", "x")
+        claim.look_after(subfile_path(base, 0), options, writable=mode != "r", replaced=replaced)
     inode = there.st_ino if there is not None else 0
     return Found("set", token, base, "", len(first), inode, first)
 

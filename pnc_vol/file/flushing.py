@@ -41,7 +41,7 @@ from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Executed, rounds_of
 from pnc_vol.flush.failures import flush_error
 from pnc_vol.flush.transport import transport_code
-from pnc_vol.format.encode import header_size
+from pnc_vol.format.encode import encode, header_size
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.queue.batches import Batch
@@ -100,7 +100,8 @@ def flush(
     batches, flat, agreed = _agreed(session, operation, writes=write is not None)
     session.counts["flushes"] += 1
     phases.end("agree")
-    if not durable and (epochs.settled or not carried) and _nothing_to_do(session, flat, agreed):
+    settled = epochs.settled and (session.file_set is None or session.file_set.settled)
+    if not durable and (settled or not carried) and _nothing_to_do(session, flat, agreed):
         _end(session, wrote=False)
         return
     flat = _accept(session, flat, agreed)
@@ -173,12 +174,19 @@ def _flush_set(
             check_failures(session, target, failures, carried=False, closing=closing)
         return done, failures, lowest
 
+    encoded = b""
+    if session.posted.queue.logged:
+        # A log tells by the header which definitions the set has.
+        encoded = encode(target.header, check=False)
+        for tell in disk.before_header:
+            tell(encoded)
     session.file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
     phases.end("data")
     header = target.header
     if lowest is not None:
         header = session.defs.with_records(header, min(header.numrecs, max(session.defs.tree.records, lowest)))
-    disk.begins_with(header, b"")
+        encoded = encode(header, check=False) if encoded else b""
+    disk.begins_with(header, encoded)
     session.defs.flushed(header)
     session.posted.queue.after_flush()
     if closing and session.posted.queue.logged:

@@ -125,6 +125,7 @@ def _made(
         collective=opened.collective,
         keep_unpublished=options.publish == "close",
         may_be_longer=opened.writable and not opened.unwritten_reads_zero,
+        named_by=None if file_set is None else lambda: file_set.location,
     )
     disk.begins_with(opened.header, opened.header_bytes)
     defs.flushed(opened.header)

@@ -49,11 +49,13 @@ class Agreed:
     copies : dict of uid to (int, int)
         Variables without a map that were posted, with the first record and the one behind the last (0, 1: all of it):
         each subfile has a copy.
+    afar : bool, some rank may write to a subfile of other ranks.
     """
 
     maps: dict[int, SubfileMap] = field(default_factory=dict)
     supplements: set[int] = field(default_factory=set)
     copies: dict[int, tuple[int, int]] = field(default_factory=dict)
+    afar: bool = False
 
 
 def inner_shape(node: DatasetNode) -> tuple[int, ...]:
@@ -114,6 +116,7 @@ class MapAgreement:
         """
         self.given = given
         self._compares.clear()
+        self._afar = False
         files, told = self.files, _Told()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
@@ -139,6 +142,7 @@ class MapAgreement:
                     told.supplements.append(at[uid])
             else:
                 told.copies[at[uid]] = _records(node, batches, uid)
+        told.afar = self._afar or bool(told.copies) or any(proposal[4] for proposal in told.maps.values())
         agreed = self._decided(uids, nodes, told.exchanged(self.comm), mine, dimids)
         if self._strays:
             hit = [at[u] for u in self._strays & posted if self._misses(u, nodes[u], batches, known)]
@@ -184,7 +188,9 @@ class MapAgreement:
         here = posted_runs(batches, uid, math.prod(inner_shape(node)) if node.is_record else 0, known)
         if own is not None and not self._compared(here, own[0]):
             return False
-        return bool((self.files.lookup(k).locate(here).subfile < 0).any())
+        found = self.files.lookup(k).locate(here).subfile
+        self._afar |= bool((found != self.subfile_of[self.comm.rank]).any())
+        return bool((found < 0).any())
 
     def _decided(
         self,
@@ -196,6 +202,7 @@ class MapAgreement:
     ) -> Agreed:
         files, agreed = self.files, Agreed()
         self._strays: set[int] = set()
+        agreed.afar = any(one.afar for one in told) and len(set(self.subfile_of)) > 1
         for one in told:
             agreed.supplements |= {uids[i] for i in one.supplements}
             for i, (first, last) in one.copies.items():
@@ -266,15 +273,16 @@ class _Told:
         self.maps: dict[int, list[Any]] = {}
         self.supplements: list[int] = []
         self.copies: dict[int, tuple[int, int]] = {}
+        self.afar = False
 
     def exchanged(self, comm: Comm) -> list[_Told]:
         if comm.size == 1:
             return [self]
-        words = json.dumps([list(self.maps.items()), self.supplements, list(self.copies.items())])
+        words = json.dumps([list(self.maps.items()), self.supplements, list(self.copies.items()), self.afar])
         found = []
         for one in comm.exchange("flush maps", words.encode()):
             told = _Told()
-            maps, told.supplements, copies = json.loads(one)
+            maps, told.supplements, copies, told.afar = json.loads(one)
             told.maps, told.copies = dict(maps), {i: (first, last) for i, (first, last) in copies}
             found.append(told)
         return found

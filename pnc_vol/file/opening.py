@@ -248,7 +248,7 @@ def _check_layout(layout: type[Layout], options: Options, comm: Comm) -> None:
     """
     if comm.size > 1 and not layout.several_ranks:
         raise ValueError(f"the ranks of a communicator cannot share a file with the layout {layout.name!r}")
-    if options.burst_buf and not layout.self_contained:
+    if options.burst_buf and not (layout.self_contained or layout.several_files):
         raise ValueError(f"a file with the layout {layout.name!r} cannot have a burst buffer log (nc_burst_buf)")
 
 
@@ -278,21 +278,22 @@ def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool
     """The queue, with the store in front that the options ask for (collective)."""
     queue = Queue(options.buffer_size, lambda: open_spill(disk, options.system))
     name = "log" if options.burst_buf else options.store
-    if name == "memory" or not writable or disk.location is None:
-        return queue
     location = disk.location
+    if name == "memory" or not writable or disk.standing is None:
+        return queue
     try:
         queue.put_in_front(open_store(name, StoreContext(queue.backlog, options, comm, disk)))
-        if not disk.keep_unpublished:
+        if location is not None and not disk.keep_unpublished:
             _publish_new(location, options, comm)
         return queue
     except BaseException as error:
         if comm.in_step(error):
             queue.close(flushed=True)
             disk.driver.close()
-            if comm.rank == 0:
+            if location is not None and comm.rank == 0:
                 location.discard()
-            location.held.release()
+            if location is not None:
+                location.held.release()
         raise
 
 

@@ -75,7 +75,7 @@ class Entry:
     def __init__(self, token: bytes, session: Session, target: Any = None) -> None:
         self.token, self.session, self.target = token, session, target
         self.refs: set[SessionRef] = set()
-        location = session.location
+        location = session.disk.standing
         self.keys: tuple[Any, ...] = (id(target),) if location is None else (location.path, location.key)
 
 
@@ -262,7 +262,7 @@ class OpenAttempt:
         raise self._refused(f"{what}; call pnc_vol.finalize() on all first")
 
     def _is_of(self, session: Session, target: Any) -> bool:
-        location = session.location
+        location = session.disk.standing
         if session.options.system is not self.options.system:
             # It stands in for another machine.
             return False

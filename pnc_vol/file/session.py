@@ -69,6 +69,13 @@ class FileSet(Protocol):
     def layout(self, options: Options) -> Layout:
         """A layout of the session."""
 
+    def drain(self, operation: str) -> None:
+        """Bring what drivers hold back to the files (collective)."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether drivers hold nothing back, as of the last flush; the same on all ranks."""
+
     @property
     def location(self) -> Location | None:
         """The file by which the process finds the session when it opens it again."""
@@ -164,11 +171,6 @@ class Session(ABC):
     def start_swmr(self) -> None:
         """Note that others read the file while it is written, which changes nothing; see `File.swmr_mode`."""
         self.swmr = True
-
-    @property
-    def location(self) -> Location | None:
-        """The file by which the process finds the session when it opens it again; None if there is none."""
-        return self.disk.location if self.file_set is None else self.file_set.location
 
     @property
     def unflushed(self) -> bool:

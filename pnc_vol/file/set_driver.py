@@ -21,7 +21,7 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.errors import FormatError
+from pnc_vol.errors import FormatError, NotSyncedError
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.format.model import Header
 from pnc_vol.format.types import TYPES
@@ -52,6 +52,8 @@ class SetDriver(Driver):
         self._context = replace(context, comm=None, fd=-1)
         self._names: dict[int, str] = {}
         self._others: dict[int, Driver] = {}
+        self.held = ""
+        """Why what other ranks flushed cannot be read from their subfiles yet; "" if it can."""
 
     def moved(self, number: int, work: str) -> None:
         """The ranks of a subfile write to the file of this name now."""
@@ -72,7 +74,13 @@ class SetDriver(Driver):
         return found
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
-        return sum(self._file(number).read(part, memory) for number, part in by_file(extents) if len(part.offset))
+        got = 0
+        for number, part in by_file(extents):
+            if len(part.offset):
+                if self.held and number not in self._own:
+                    raise NotSyncedError(self.held)
+                got += self._file(number).read(part, memory)
+        return got
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         for number, part in by_file(extents):

@@ -32,9 +32,10 @@ from pnc_vol.file.session import FileSet
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.file.subfile_set import Member, SubfileSet, header_of_bytes, variables_of
 from pnc_vol.format.check import short_data
+from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import Described, MapVariables, described
-from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout
+from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout, without_begins
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.mapping.unflatten import from_header
@@ -109,7 +110,8 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     )
     if told:
         _take(files, headers, told[0], tree)
-    made = Opened(path, driver, None, writable, created, canonical, b"", tree, True, False, False, BlobLayout)
+    encoded = encode(canonical, check=False) if writable else b""
+    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, True, False, False, BlobLayout)
     return make(made, options, comm, file_set=files)
 
 
@@ -120,7 +122,7 @@ def _canonical(
     header = Header(options.version)
     if told:
         _check(path, told, count)
-        header = told[0].canonical.with_numrecs(min(h.numrecs for h in headers))
+        header = without_begins(told[0].canonical).with_numrecs(min(h.numrecs for h in headers))
         if warns and len({h.numrecs for h in headers}) > 1:
             _warn_records(path, headers)
     tree = from_header(header)

@@ -45,6 +45,10 @@ from pnc_vol.queue.batches import Batch
 
 __all__ = ["Member", "SubfileSet", "header_of_bytes", "variables_of"]
 
+_HELD = (
+    "what is read may be among flushed data that ranks of another subfile still have in their caches, and the file "
+    "does not have yet. Call f.sync() or read inside 'with ds.collective:', on all ranks"
+)
 _ANY_SIZE = 1 << 62
 _INTS = element_for("i4"), element_for("i8")
 
@@ -123,6 +127,18 @@ class SubfileSet:
         known = self._agreement.index_of_lists(k)
         return self.driver.read_index(self.files, k) if known is None else known
 
+    @property
+    def settled(self) -> bool:
+        return self.driver.held == ""
+
+    def drain(self, operation: str) -> None:
+        """Bring what the drivers of subfiles hold back to them (collective)."""
+        if not self.settled:
+            for member in self.members:
+                member.session.epochs.drain(operation)
+            self.comm.exchange(operation)
+            self.driver.held = ""
+
     # ------------------------------------------------------------------------------------------- flush
 
     def flush(
@@ -145,6 +161,9 @@ class SubfileSet:
         ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
         dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
         decided = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
+        if decided.afar:
+            # What is written without the cache of the ranks of a subfile must not meet older data that these hold.
+            self.drain("flush drain")
         # What variables lost is made good in the subfiles, where it may lie.
         lost, layout.lost_records = layout.lost_records, {}
         for member in self.members:
@@ -167,7 +186,9 @@ class SubfileSet:
         for member in reversed(self.members):
             step = partial(self._flush_member, member.session, step, durable=durable, carried=carried)
         step()
-        self.comm.exchange("flush subfiles")
+        holding = any(member.session.epochs.holding for member in self.members) and not (durable or carried or closing)
+        told = self.comm.exchange("flush subfiles", b"held" if holding else b"")
+        self.driver.held = _HELD if self.count > 1 and b"held" in told else ""
         self._agreement.lists.clear()
 
     @staticmethod

@@ -57,7 +57,7 @@ def begin_log(context: StoreContext) -> LogStore:
         The folder for logs is missing or cannot be written to; on all ranks.
     """
     options, comm, system = context.options, context.comm, context.options.system
-    location = context.disk.location
+    location = context.disk.standing
     assert location is not None
     path, file = location.path, LoggedFile(context.disk)
 

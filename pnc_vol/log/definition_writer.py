@@ -42,14 +42,14 @@ class LoggedFile:
     @property
     def work(self) -> str:
         """The name that the file has now."""
-        location = self._disk.location
+        location = self._disk.standing
         assert location is not None
         return location.work
 
     @property
     def temporary(self) -> bool:
         """Whether that is not the user's name, and will not be so until the close."""
-        location = self._disk.location
+        location = self._disk.standing
         return self._disk.keep_unpublished and location is not None and not location.published
 
     @property

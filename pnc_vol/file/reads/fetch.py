@@ -164,7 +164,7 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     if collective:
         with session.comm.errors_shared():
             memory, extents, spots = _prepared(session, wanted)
-            session.epochs.drain("read")
+            (session.epochs if session.file_set is None else session.file_set).drain("read")
             _read_extents(session, wanted[0][0], extents, memory, collective=session.disk.collective)
             session.comm.exchange("read done")
     else:

@@ -22,7 +22,6 @@ import numpy as np
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.format import sizes
 from pnc_vol.format.model import Header
-from pnc_vol.format.placing import place
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex
@@ -137,8 +136,8 @@ class BlobLayout(Layout):
         return subfile_path(path, 0)
 
     def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
-        # The begins are valid and mean nothing: the header of each subfile has its own.
-        return place(new)
+        # The header of each subfile has its own; these are nowhere but in a log, and always the same.
+        return without_begins(new)
 
     def made_maps(self) -> dict[int, ElementMap]:
         widths = dict(zip(self.uids, self.itemsizes, strict=True))
@@ -159,3 +158,8 @@ class SubfileLayout(CanonicalLayout):
     """The layout of one subfile: as E3SM-IO's, without gaps in front of variables of 8-byte types."""
 
     element_align: ClassVar[int] = 4
+
+
+def without_begins(header: Header) -> Header:
+    """The canonical header of a set, whose begins say nothing."""
+    return header.with_vars(tuple(var._replace(begin=0) for var in header.vars))
