@@ -1,6 +1,6 @@
-"""Putting what a killed job had posted into its file.
+"""Putting what a killed job had posted into its file, and what is in a set of subfiles into one file.
 
-Knows: which logs are meant, the ranks that take part. Does not know: what is in a log (`log`).
+Knows: which logs are meant, the ranks that take part. Does not know: what is in a log (`log`), or in a set.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from pnc_vol import comm as communicators
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.log.folders import remove_logs
 from pnc_vol.options import Options, resolve
+from pnc_vol.recovery.blobs import BlobReport, Progress, replay_blobs
 from pnc_vol.recovery.cache_folders import is_cache_folder
 from pnc_vol.recovery.caches import replay_caches
 from pnc_vol.recovery.leftovers import leftovers_of
@@ -26,6 +28,7 @@ __all__ = ["replay"]
 PathLike = str | os.PathLike[str]
 
 
+@overload
 def replay(
     path: PathLike,
     logs: PathLike | Sequence[PathLike] | None = None,
@@ -36,13 +39,48 @@ def replay(
     uncounted: bool = False,
     any_file: bool = False,
     **options: Any,
-) -> ReplayReport:
-    """Put what burst-buffer logs and node-local caches hold into a file (collective if there is a communicator).
+) -> ReplayReport: ...
+
+
+@overload
+def replay(
+    path: PathLike,
+    *,
+    output: PathLike,
+    comm: Any = None,
+    variables: Sequence[str] | None = None,
+    overwrite: bool = False,
+    remove: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> BlobReport: ...
+
+
+def replay(
+    path: PathLike,
+    logs: PathLike | Sequence[PathLike] | None = None,
+    *,
+    output: PathLike | None = None,
+    comm: Any = None,
+    salvage: bool = False,
+    partial: bool = False,
+    uncounted: bool = False,
+    any_file: bool = False,
+    variables: Sequence[str] | None = None,
+    overwrite: bool = False,
+    remove: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ReplayReport | BlobReport:
+    """Put what burst-buffer logs and node-local caches hold into a file, or what a set of subfiles holds into one file.
+
+    With `output` it does the latter. It is collective if there is a communicator.
 
     Parameters
     ----------
     path : path-like
-        The file. The path in a log is never followed.
+        The file. The path in a log is never followed. With `output`, the set of subfiles: the name that it was created
+        with, or that of a subfile.
     logs : path-like, sequence of them, or None
         Metadata logs (``NAME.meta``) and folders of logs, of pnc_vol or of the C library, or ``nc_burst_buf_dirname``,
         for those of this file in it. They are kept, those of pnc_vol marked as done. None: those that killed jobs left
@@ -59,12 +97,24 @@ def replay(
     any_file : bool
         Also logs of another file: of one that this file replaced, or that it was copied from. By default they are
         refused, because what they hold was posted to that file.
+    output : path-like, optional
+        The file to be written: that which ``layout="canonical"`` would have written in place of the subfiles.
+    variables : sequence of str, optional
+        With `output`: datasets, and groups with all in them, that are copied; by default all.
+    overwrite : bool
+        With `output`: replace it if it exists.
+    remove : bool
+        With `output`: remove the subfiles when it is whole and on stable storage.
+    progress : callable, optional
+        With `output`: called on rank 0 as ``progress(done, total, name)``, in bytes.
     **options
-        As of `File`, e.g. ``burst_buf_dirname`` or ``hints``.
+        As of `File`, e.g. ``burst_buf_dirname`` or ``hints``; with `output` also ``format`` and ``header_reserve``.
 
     Returns
     -------
-    ReplayReport
+    ReplayReport, or with `output` BlobReport
+        Its ``whole`` is False if something was missing. In a set of subfiles that are elements that no blob holds,
+        which are the fill value in `output`, and records that only some subfiles have, which are left out.
 
     Raises
     ------
@@ -72,8 +122,10 @@ def replay(
         A log is damaged, or says what cannot be; the file is as it was.
     LogRefusedError
         The logs may be good, and are not for this file, or not now.
+    FormatError
+        A subfile is missing, damaged, or of another set, or blobs hold the same elements; `output` is not written.
     OSError
-        A log or the file cannot be read or written.
+        A log, a subfile or the file cannot be read or written.
 
     Examples
     --------
@@ -83,9 +135,28 @@ def replay(
     >>> report = pnc_vol.replay("out.nc")  # no job left a log of this file
     >>> report.logs, report.replayed
     (0, 0)
+    >>> with pnc_vol.File("set.nc", "w", layout="blob") as f:
+    ...     f["x"] = [1, 2, 3]
+    >>> pnc_vol.replay("set.nc", output="one.nc").whole, pnc_vol.File("one.nc")["x"][...].tolist()
+    (True, [1, 2, 3])
     """
     resolved = resolve(options)
     target = os.fspath(path)
+    if output is not None:
+        if logs is not None or salvage or partial or uncounted or any_file:
+            raise TypeError("replay() of a set of subfiles (output=) takes no logs, and no options of logs")
+        return _blobs(
+            target,
+            os.fspath(output),
+            resolved,
+            comm,
+            names=variables,
+            overwrite=overwrite,
+            remove=remove,
+            progress=progress,
+        )
+    if variables is not None or overwrite or remove or progress is not None:
+        raise TypeError("replay() takes variables, overwrite, remove and progress with output= alone")
     real = resolved.system.realpath(os.path.abspath(target))
     refuse_open(real, target)
     ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=resolved.collective_timeout)
@@ -128,6 +199,17 @@ def replay(
     if first:
         _remove(real, resolved, left)
     return report
+
+
+def _blobs(base: str, output: str, options: Options, comm: Any, **how: Any) -> BlobReport:
+    """Replay a set of subfiles."""
+    if how["remove"] and how["names"] is not None:
+        raise ValueError("remove=True would lose what is not among the variables: leave one of them out")
+    for name in (base, subfile_path(base, 0)):
+        refuse_open(options.system.realpath(os.path.abspath(name)), base)
+    refuse_open(options.system.realpath(os.path.abspath(output)), output, replaced=True)
+    ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=options.collective_timeout)
+    return replay_blobs(base, output, options=options, comm=ranks, **how)
 
 
 def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:

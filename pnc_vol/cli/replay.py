@@ -1,10 +1,11 @@
-"""``pnc-vol replay``: what a killed job had posted goes to its file.
+"""``pnc-vol replay``: what a killed job had posted goes to its file, and what subfiles hold to one file.
 
-Knows: exit codes, options. Does not know: logs (`log`).
+Knows: exit codes, options. Does not know: logs (`log`), subfiles.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -13,20 +14,33 @@ from typing import Annotated, Any
 import typer
 
 from pnc_vol.api.recovery import replay
+from pnc_vol.cli.convert import WRITING, bar
 from pnc_vol.cli.log import DAMAGED, LEFT
-from pnc_vol.cli.show import expected, fail, safe
+from pnc_vol.cli.shared_options import Quiet
+from pnc_vol.cli.show import counted, expected, fail, human, safe
 from pnc_vol.drivers.mpi_library import world
 from pnc_vol.errors import LogRefusedError
+from pnc_vol.recovery.blobs import BlobReport
 from pnc_vol.recovery.replay import ReplayReport
 
 __all__ = ["REFUSED", "command"]
+
+SHOWN = 8
+"""Variables with holes that are named."""
 
 REFUSED = 3
 """Exit code: the logs may be good, and are not for this file, or not now."""
 
 
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The NetCDF file of the job.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The NetCDF file of the job; with -o the name of a set of subfiles, or of one of them.",
+            show_default=False,
+        ),
+    ],
     logs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -48,14 +62,57 @@ def command(
         bool,
         typer.Option("--uncounted", help="Also replay entries beyond the count in a log of the C library."),
     ] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Write what the subfiles of FILE hold to one file.",
+            show_default=False,
+        ),
+    ] = None,
+    names: Annotated[
+        str | None,
+        typer.Option("--vars", metavar="NAME,...", help="With -o: these datasets and groups only.", show_default=False),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="With -o: CDF-1, CDF-2 or CDF-5 (default).", show_default=False)
+    ] = None,
+    header_reserve: Annotated[
+        int | None,
+        typer.Option("--header-reserve", min=0, help="With -o: bytes to keep free behind the header."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="With -o: replace OUT if it exists.")] = False,
+    allow_holes: Annotated[
+        bool,
+        typer.Option("--allow-holes", help="With -o: exit with 0 although elements are in no subfile."),
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="With -o: remove the subfiles when OUT is whole and on the disk.")
+    ] = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Write the contents of burst-buffer logs into a file. Started by mpiexec, its processes do one replay together.
+    """Write the contents of burst-buffer logs into a file, or with -o those of a set of subfiles to one file.
 
-    Exit code: 0 all of it is in the file (or there was nothing), 1 something was dropped and reported, 2 a log is
-    damaged or cannot be read, 3 refused.
+    Started by mpiexec, its processes do one replay together.
+
+    Exit code: 0 all of it is in the file (or there was nothing), 1 something was dropped and reported, or elements are
+    in no subfile, 2 a log or a subfile is damaged or cannot be read, 3 refused.
     """
 
     comm = world()
+    if output is not None:
+        if logs or partial or salvage or any_file or uncounted:
+            fail(file, "-o is for sets of subfiles: it takes no logs, and no options of logs")
+        options: dict[str, Any] = {"format": format, "header_reserve": header_reserve}
+        with _rank_0_prints(comm), expected(file):
+            whole = _blobs(
+                file, output, comm, names, options, overwrite=overwrite, remove=remove, allow=allow_holes, quiet=quiet
+            )
+        raise typer.Exit(0 if whole or allow_holes else LEFT)
+    if names or format or header_reserve is not None or overwrite or allow_holes or remove:
+        fail(file, "give the file to be written with -o; without it only logs are replayed")
     with _rank_0_prints(comm), expected(file):
         try:
             report = replay(
@@ -76,6 +133,68 @@ def _rank_0_prints(comm: Any) -> Iterator[None]:
         return
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         yield
+
+
+def _blobs(
+    file: str,
+    output: str,
+    comm: Any,
+    names: str | None,
+    options: dict[str, Any],
+    *,
+    overwrite: bool,
+    remove: bool,
+    allow: bool,
+    quiet: bool,
+) -> bool:
+    """Replay a set of subfiles; whether nothing was missing."""
+    from rich.console import Console
+
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen = None if names is None else [name for name in names.split(",") if name]
+    try:
+        with bar(
+            Console(highlight=False, markup=False), quiet=quiet or (comm is not None and comm.rank > 0)
+        ) as progress:
+            report = replay(
+                file,
+                output=output,
+                comm=comm,
+                variables=chosen,
+                overwrite=overwrite,
+                remove=remove,
+                progress=progress,
+                **given,
+            )
+    except OSError as error:
+        # A disk that is full, and a name that is taken, are the target's.
+        with expected(output if error.errno in (*WRITING, errno.EEXIST) else file):
+            raise
+    except (TypeError, ValueError) as error:
+        fail(file, error)
+    if not quiet or not (report.whole or allow):
+        for line in blob_lines(report):
+            print(line)
+    return report.whole
+
+
+def blob_lines(report: BlobReport) -> Iterator[str]:
+    """What a replay of subfiles did, for people."""
+    subfiles = counted(report.subfiles, "subfile")
+    yield (
+        f"{safe(report.target)}: {counted(report.variables, 'variable')}, {human(report.nbytes)} of {subfiles} "
+        f"(written by {counted(report.nprocs, 'rank')}), {report.seconds:.2f} s"
+    )
+    for one in report.maps:
+        shape = " x ".join(map(str, one.dims))
+        yield f"  {one.name} ({shape}): {one.covered} of {one.nelems} elements in blobs, {one.none} in none"
+        if one.open:
+            shown = ", ".join(map(safe, one.open[:SHOWN])) + (", ..." if len(one.open) > SHOWN else "")
+            yield f"    hole: {counted(one.none, 'element')} of {shown} in no subfile, filled with the fill value"
+    if report.lost_records:
+        yield f"  {counted(report.lost_records, 'record')} left out, which some subfiles have and others lack"
+    if report.removed:
+        yield f"  {counted(report.removed, 'subfile')} removed"
 
 
 def lines(file: str, report: ReplayReport) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Recovery: logs and caches that killed jobs left are found, checked and replayed into their files.
+"""Recovery: logs and caches that killed jobs left, and sets of subfiles, are checked and replayed into files.
 
 ===============  =====================================================================================
 module           what it does
@@ -15,7 +15,10 @@ module           what it does
 `printing`       a log as text
 `cache_folders`  finds the caches of a file; refuses those that must not be carried to it
 `caches`         carries what the node-local caches of killed jobs hold to their file
+`blobs`          replays a set of subfiles into one file: coverage, the header, the report
+`new_file`       a file that all ranks write, and that takes its name when it is whole
+`gathering`      copies values from blobs to the places of the canonical layout
 ===============  =====================================================================================
 
-Knows: logs, open files. Does not know: how a log is written while its job runs (`pnc_vol.log`).
+Knows: logs, sets of subfiles, open files. Does not know: how a log is written while its job runs (`pnc_vol.log`).
 """

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.cache.cache_file import JobCaches
 from pnc_vol.drivers.cache.extent_log import Subject, gathered
@@ -81,8 +80,7 @@ class HeldBytes:
         self.file = _global_file(inner, hints, context, self.watch)
         try:
             if hints.mode == "coherent" and inner.path is not None:
-                limit = context.comm.timeout if isinstance(context.comm, Comm) else None
-                self.locks = RangeLocks(context.system, inner.path, writable=context.writable, limit=limit)
+                self.locks = RangeLocks(context.system, inner.path, writable=context.writable)
             if context.writable and not self.off:
                 self._open_store(context, job)
         except BaseException:

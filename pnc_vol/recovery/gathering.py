@@ -1,0 +1,297 @@
+"""The values of a set of subfiles copied to where a file of the canonical layout has them.
+
+Knows: variables as elements and bytes, drivers, the memory that may be used. Does not know: sets of subfiles, headers,
+ranks, files' names.
+
+Rules
+-----
+1. What is copied at a time is a stretch of one record of a variable. The elements of a stretch are a few ranges of the
+   blobs, since a process's runs are in ascending order; they are read one by one and put into their order in memory.
+2. Which ranges and which order these are depends on the map alone: it is found once for all variables of a map.
+3. Maps that are larger than a stretch are copied stretch by stretch, each with all variables; all others in the order
+   of the target, so that it is written from front to back.
+4. Elements that are nowhere get the variable's fill value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import FormatError
+from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
+from pnc_vol.layout.places import ElementMap
+
+__all__ = ["Piece", "Variable", "copy", "pieces", "share"]
+
+Bytes = npt.NDArray[np.uint8]
+
+_LEAST_STRETCH = 1 << 12
+_BLOCK, _LEAST_BLOCK = 4 << 20, 64 << 10
+"""Bytes that are read or written at a time."""
+_RANGES = 256
+"""More ranges than this are read in one call."""
+
+
+class Variable(NamedTuple):
+    """A variable to be copied.
+
+    name : str, for messages.
+    source : ElementMap, where its elements are.
+    same : hashable, equal for variables whose elements are in the same order in the same blobs.
+    width : int, bytes of an element.
+    elements : int, of a record, or of all if it has none.
+    records : int, 1 if it has no record dimension.
+    begin, step : int
+        Bytes of the target: where it begins, and from one record to the next; 0 if it has no record dimension.
+    fill : bytes, of one element.
+    """
+
+    name: str
+    source: ElementMap
+    same: Hashable
+    width: int
+    elements: int
+    records: int
+    begin: int
+    step: int
+    fill: bytes
+
+
+class Piece(NamedTuple):
+    """A stretch of one record of a variable: its first element in the record, and elements."""
+
+    of: Variable
+    record: int
+    first: int
+    elements: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * self.of.width
+
+
+class _Order(NamedTuple):
+    """How a stretch is made of what is read.
+
+    first : int64[n], an element of each range, the first one in the order of the blobs; elements of a record.
+    length : int64[n], elements of each range.
+    taken : intp[elements] or None
+        Where each element is among those of all ranges; behind their end: nowhere. None: in the same order.
+    """
+
+    first: Int64
+    length: Int64
+    taken: npt.NDArray[np.intp] | None
+
+
+def pieces(variables: Sequence[Variable], budget: int) -> list[Piece]:
+    """What there is to be copied, in the order in which it is read and written best; `budget` as of `copy`."""
+    # To find the order of an element takes about as many bytes.
+    stretch = max(_LEAST_STRETCH, budget // 128)
+    small = [of for of in variables if of.elements <= stretch]
+    made = [Piece(of, 0, 0, of.elements) for of in small if not of.step]
+    growing = [of for of in small if of.step]
+    for record in range(max((of.records for of in growing), default=0)):
+        made += [Piece(of, record, 0, of.elements) for of in growing if record < of.records]
+    large: dict[Hashable, list[Variable]] = {}
+    for of in variables:
+        if of.elements > stretch:
+            large.setdefault((of.same, of.elements), []).append(of)
+    for group in large.values():
+        for first in range(0, group[0].elements, stretch):
+            count = min(stretch, group[0].elements - first)
+            made += [Piece(of, record, first, count) for of in group for record in range(of.records)]
+    return [piece for piece in made if piece.elements]
+
+
+def share(all_pieces: Sequence[Piece], rank: int, size: int) -> list[Piece]:
+    """The pieces that one of several ranks copies: about as many bytes each, one behind another."""
+    ends = np.cumsum([piece.nbytes for piece in all_pieces], dtype=np.int64)
+    if not ends.size:
+        return []
+    owner = np.minimum((ends - 1) * size // max(1, int(ends[-1])), size - 1)
+    low, high = np.searchsorted(owner, [rank, rank + 1])
+    return list(all_pieces[int(low) : int(high)])
+
+
+def copy(
+    wanted: Sequence[Piece],
+    source: Driver,
+    target: Driver,
+    budget: int,
+    note: Callable[[int, str], None],
+) -> int:
+    """Copy pieces.
+
+    Parameters
+    ----------
+    wanted : sequence of Piece
+    source, target : Driver
+    budget : int, bytes of memory that it may take, for buffers and for what is known of maps.
+    note : called as ``note(bytes, name)`` when so many more bytes of a variable are copied.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    FormatError
+        A subfile has become shorter.
+    OSError
+    """
+    # a quarter each: what is read ahead, what is to be written, the orders, and the stretch at hand
+    reader, writer = _Reader(source, budget // 4), _Writer(target, min(_BLOCK, max(_LEAST_BLOCK, budget // 4)))
+    orders, room, done = dict[Hashable, _Order](), budget // 4, 0
+    for piece in wanted:
+        of = piece.of
+        key = (of.same, of.elements, piece.first, piece.elements)
+        order = orders.get(key)
+        if order is None:
+            order = _order_of(of.source, piece.first, piece.elements)
+            room -= _nbytes(order)
+            if room < 0:
+                orders.clear()
+                room = budget // 4 - _nbytes(order)
+            orders[key] = order
+        offset = of.begin + piece.record * of.step + piece.first * of.width
+        writer.write(offset, _gathered(piece, order, reader))
+        done += piece.nbytes
+        note(piece.nbytes, of.name)
+    writer.flush()
+    return done
+
+
+def _nbytes(order: _Order) -> int:
+    return order.first.nbytes + order.length.nbytes + (0 if order.taken is None else order.taken.nbytes)
+
+
+def _order_of(source: ElementMap, first: int, count: int) -> _Order:
+    """How `count` elements of a record from `first` on are made of what is read."""
+    width = source.itemsize
+    found = source.extents(Runs(np.array([first]), np.array([count])))
+    offset, length, place = found.offset, found.length // width, found.place // width
+    if bool((offset[1:] < offset[:-1]).any()):
+        by_offset = np.argsort(offset, kind="stable")
+        offset, length, place = offset[by_offset], length[by_offset], place[by_offset]
+    heads = np.flatnonzero(np.concatenate(([True], offset[1:] != offset[:-1] + length[:-1] * width)))[: offset.size]
+    at = before(length)
+    total = int(length.sum())
+    counts = np.diff(np.append(at[heads], total))
+    index: npt.NDArray[np.intp] | None = None
+    if total < count or bool((place != at).any()):
+        index = np.full(count, total, np.intp)
+        run, step = spread(length)
+        index[place[run] + step] = np.arange(total)
+    return _Order(first + place[heads], counts, index)
+
+
+def _gathered(piece: Piece, order: _Order, reader: _Reader) -> Bytes:
+    """The values of a piece, in the order of the target."""
+    of, width = piece.of, piece.of.width
+    total = int(order.length.sum())
+    memory = np.empty((total + 1) * width, np.uint8)
+    if total:
+        starts = order.first + piece.record * of.elements
+        where = of.source.extents(Runs(starts, np.ones_like(starts))).offset
+        reader.read(Extents(where, order.length * width, before(order.length) * width), memory, of.name)
+    if order.taken is None:
+        return memory[:-width]
+    memory[-width:] = np.frombuffer(of.fill, np.uint8)
+    return memory.view(f"V{width}").take(order.taken).view(np.uint8)
+
+
+class _Reader:
+    """Reads ahead: what is small and lies together is read in large blocks, which are kept while there is room."""
+
+    def __init__(self, driver: Driver, room: int) -> None:
+        self.driver, self.most = driver, max(1, room // _LEAST_BLOCK)
+        self.step, self.room = _LEAST_BLOCK, room
+        self.blocks: dict[int, Bytes] = {}
+
+    def read(self, extents: Extents, memory: Bytes, name: str) -> None:
+        """Read ranges into memory.
+
+        Raises
+        ------
+        FormatError
+            A file ends before one.
+        """
+        offset, length, place = extents
+        if offset.size > min(_RANGES, self.most // 2) or int(length.max()) >= _BLOCK:
+            self.complete(self.driver.read(extents, memory), extents.nbytes, name)
+            return
+        if self.step == _LEAST_BLOCK:
+            # As many blocks as ranges are read by turns, and some more.
+            fit = self.room // (4 * int(offset.size))
+            self.step = max(_LEAST_BLOCK, min(_BLOCK, 1 << max(0, fit.bit_length() - 1)))
+            self.most = max(1, self.room // self.step)
+        for low, n, at in zip(offset.tolist(), length.tolist(), place.tolist(), strict=True):
+            self.range(low, memory[at : at + n], name)
+
+    def range(self, offset: int, memory: Bytes, name: str) -> None:
+        """Read one range."""
+        done = 0
+        while done < memory.nbytes:
+            number, skip = divmod(offset + done, self.step)
+            block = self.block(number)
+            n = min(block.nbytes - skip, memory.nbytes - done)
+            self.complete(max(0, n), 1, name)
+            memory[done : done + n] = block[skip : skip + n]
+            done += n
+
+    def block(self, number: int) -> Bytes:
+        """A block of a file; shorter at its end."""
+        found = self.blocks.pop(number, None)
+        if found is None:
+            while len(self.blocks) >= self.most:
+                # the one that was not used for the longest time
+                del self.blocks[next(iter(self.blocks))]
+            found = np.empty(self.step, np.uint8)
+            found = found[: self.driver.read(one_extent(number * self.step, self.step), found)]
+        self.blocks[number] = found
+        return found
+
+    @staticmethod
+    def complete(got: int, nbytes: int, name: str) -> None:
+        if got < nbytes:
+            raise FormatError(
+                f"{name!r} could not be read whole: a subfile ends before its data, or was cut meanwhile", field=name
+            )
+
+
+class _Writer:
+    """Writes what lies together in one call."""
+
+    def __init__(self, driver: Driver, room: int) -> None:
+        self.driver, self.room = driver, room
+        self.begin = self.end = 0
+        self.parts: list[Bytes] = []
+
+    def write(self, offset: int, values: Bytes) -> None:
+        """Write values, later."""
+        gap = offset - self.end
+        # Variables are padded to 4 bytes with zeros.
+        if self.parts and not 0 <= gap < 4:
+            self.flush()
+        if not self.parts:
+            self.begin = self.end = offset
+        elif gap:
+            self.parts.append(np.zeros(gap, np.uint8))
+        self.parts.append(values)
+        self.end = offset + values.nbytes
+        if self.end - self.begin >= self.room:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self.parts:
+            memory = self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+            self.driver.write(one_extent(self.begin, memory.nbytes), memory)
+            self.parts = []
