@@ -39,11 +39,10 @@ from pnc_vol.append_log.private_folders import (
 )
 from pnc_vol.drivers.cache.cache_file import DATA, PREFIX, note_of, read_cached
 from pnc_vol.drivers.cache.cache_log import CacheLog, Written, decode_cache_log
-from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES, checksum
+from pnc_vol.drivers.cache.extent_log import SUFFIX, checksum, read_log
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.model import Extents
-from pnc_vol.full_io import read_whole
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import is_replaced
 from pnc_vol.system import System, exists, is_folder
@@ -199,11 +198,8 @@ def caches_in(system: System, folder: str) -> list[Cache]:
     for name in system.listdir(folder):
         if name.endswith(SUFFIX):
             stem = os.path.join(folder, name[: -len(SUFFIX)])
-            records, tables = read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW), b""
-            if any(records):
-                tables = read_whole(system, stem + TABLES, flags=os.O_NOFOLLOW)
             try:
-                found.append(Cache(system, stem, decode_cache_log(records, tables)))
+                found.append(Cache(system, stem, decode_cache_log(*read_log(system, stem))))
             except LogError as error:
                 raise LogError(f"{stem}{SUFFIX}: {error}", field="log") from error
     return sorted(found, key=lambda cache: (len(os.path.basename(cache.stem)), cache.stem))

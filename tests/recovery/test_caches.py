@@ -16,6 +16,7 @@ import pytest
 import pnc_vol
 from pnc_vol.disk.journal import content_of, journal_path
 from pnc_vol.drivers.base import Driver, OpenContext
+from pnc_vol.drivers.cache import local_store
 from pnc_vol.drivers.cache.cache_file import DATA, JobCaches
 from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES
 from pnc_vol.drivers.cache.held_bytes import HeldBytes
@@ -81,14 +82,22 @@ def test_a_killed_writer(tmp_path: Path, nvm: Path, options: str, flushes: int) 
         assert f.attrs["k"] in (last, last + 1)
 
 
-def test_stopped_at_every_call(tmp_path: Path, nvm: Path) -> None:
-    """From some call on nothing happens any more; then the file is opened with ``recover=True``."""
+@pytest.mark.parametrize("flag", ["flush_onclose", "flush_immediate"])
+@pytest.mark.parametrize("limit", [1 << 20, 0])
+def test_stopped_at_every_call(
+    tmp_path: Path, nvm: Path, monkeypatch: pytest.MonkeyPatch, flag: str, limit: int
+) -> None:
+    """From some call on nothing happens any more; then the file is opened with ``recover=True``.
+
+    With `limit` 0 the log is begun anew whenever all data are in the file.
+    """
+    monkeypatch.setattr(local_store, "_LOG_LIMIT", limit)
     stop_at, fired, path = 0, True, str(tmp_path / "x.nc")
     while fired:
         stop_at += 1
         system = StopSystem(REAL, stop_at=stop_at, torn=stop_at % 7)
         promised = 0
-        driver = f"cache(path='{nvm}', flush=flush_onclose) | posix"
+        driver = f"cache(path='{nvm}', flush={flag}) | posix"
         try:
             with pnc_vol.File(path, "w", driver=driver, system=system, durable=False) as f:
                 x = f.create_dataset("x", (0, 50), maxshape=(None, 50), dtype="i4")
@@ -97,6 +106,7 @@ def test_stopped_at_every_call(tmp_path: Path, nvm: Path) -> None:
                     x[:] = k
                     f.flush()
                     promised = k
+                    f.id.check().disk.driver.drain()
         except (Stopped, OSError, RuntimeError):
             pass
         fired = system.fired
@@ -193,7 +203,7 @@ def test_a_folder_that_is_not_looked_into_is_named(tmp_path: Path, nvm: Path) ->
         look_after_caches(str(tmp_path / "x"), options, writable=True, replaced=False)
 
 
-@pytest.mark.parametrize("suffix", [DATA, SUFFIX, TABLES])
+@pytest.mark.parametrize("suffix", [DATA, SUFFIX, TABLES[0]])
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_file_that_was_cut_or_flipped_is_never_carried_in_silence(
     tmp_path: Path, nvm: Path, suffix: str, cut: bool
@@ -203,7 +213,7 @@ def test_a_file_that_was_cut_or_flipped_is_never_carried_in_silence(
     target = stem.with_suffix(suffix)
     whole, before = target.read_bytes(), path.read_bytes()
     step = 1 if suffix == DATA else 7
-    used = {DATA: range(50, 90), SUFFIX: range(64 * 8), TABLES: range(70)}[suffix]
+    used = {DATA: range(50, 90), SUFFIX: range(64 * 8), TABLES[0]: range(70)}[suffix]
     noticed = 0
     for at in used[::step]:
         data = bytearray(whole[:at] if cut else whole)
@@ -292,15 +302,52 @@ def test_a_file_that_was_not_published_is_recovered_under_its_temporary_name(
     assert sorted(one.name for one in tmp_path.iterdir()) == sorted([work.name, "nvm", "x.nc"])
 
 
+def stores_of(path: Path, nvm: Path, ranks: int) -> list[HeldBytes]:
+    """What the ranks of a job hold."""
+    path.write_bytes(bytes(100))
+    context = OpenContext(name=str(path))
+    jobs = [JobCaches("job", rank, ("host",) * ranks, (str(nvm),) * ranks) for rank in range(ranks)]
+    return [
+        HeldBytes(PosixDriver.open(str(path), context), CacheHints("enable", str(nvm)), context, job) for job in jobs
+    ]
+
+
+def test_a_log_that_is_begun_anew_keeps_what_is_held(
+    tmp_path: Path, nvm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header of each epoch waits for another rank, while many epochs of this one are carried."""
+    monkeypatch.setattr(local_store, "_LOG_LIMIT", 1000)
+    path = tmp_path / "x"
+    first, second = stores = stores_of(path, nvm, 2)
+    second.write(one_extent(50, 8), np.full(8, 7, np.uint8))
+    sizes = set()
+    for epoch in range(1, 60):
+        first.write(one_extent(100, 50), np.full(50, epoch, np.uint8))
+        first.queue.order()
+        if epoch % 20 == 1:
+            first.write(one_extent(epoch % 7, 2), np.full(2, epoch, np.uint8))
+        for store in stores:
+            store.end_epoch()
+        first.queue.drain()
+        first._idle()
+        assert first.store is not None
+        sizes.add(first.store.log.nbytes)
+    assert [held.epoch for held in first.queue.held()] == [1, 21, 41]
+    assert max(sizes) < 2500
+    for store in stores:
+        store.queue.stop()
+        store.forget()
+    report = pnc_vol.replay(path)
+    assert (report.caches, report.headers) == (2, 3)
+    assert (
+        path.read_bytes() == b"\x15\x15\1" + bytes(3) + b"\x29" * 2 + bytes(42) + b"\7" * 8 + bytes(42) + b"\x3b" * 50
+    )
+
+
 def test_a_cache_that_one_rank_kept_needs_no_others(tmp_path: Path, nvm: Path) -> None:
     """Ranks that have closed the file leave an empty log until the last one of the folder has ended."""
     path = tmp_path / "x"
-    path.write_bytes(bytes(100))
-    context = OpenContext(name=str(path))
-    jobs = [JobCaches("job", rank, ("host",) * 3, (str(nvm),) * 3) for rank in range(3)]
-    stores = [
-        HeldBytes(PosixDriver.open(str(path), context), CacheHints("enable", str(nvm)), context, job) for job in jobs
-    ]
+    stores = stores_of(path, nvm, 3)
     stores[1].write(one_extent(50, 8), np.full(8, 7, np.uint8))
     stores[1].end_epoch()
     for rank, store in enumerate(stores):

@@ -70,12 +70,13 @@ class CacheLog(NamedTuple):
 _ENDED = CacheLog(None, 1 << 62, 0, {}, [], 0, [], 0, "")
 
 
-def decode_cache_log(records: bytes, tables: bytes) -> CacheLog:
+def decode_cache_log(records: bytes, tables_of: Callable[[int], bytes]) -> CacheLog:
     """What a log says.
 
     Parameters
     ----------
-    records, tables : bytes, of both files.
+    records : bytes
+    tables_of : callable, reads the file of the tables of this number.
 
     Raises
     ------
@@ -85,7 +86,8 @@ def decode_cache_log(records: bytes, tables: bytes) -> CacheLog:
     if not any(records):
         return _ENDED
     found = decode_records(extent_log.FORMAT, records)
-    state = _State(tables)
+    first = found.records[:1]
+    state = _State(tables_of(int(first["nbytes"][0]) if first["kind"].tolist() == [extent_log.BEGIN] else 0))
     damage = "valid records follow one that is not" if found.later else ""
     for record in found.records:
         try:

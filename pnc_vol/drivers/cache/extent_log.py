@@ -3,7 +3,8 @@
 Knows: records, tables of extents, one log's two files. Does not know: threads, the global file.
 
 Two files: ``.extents`` holds records of 64 bytes, each with a CRC (`pnc_vol.append_log`); ``.tables`` holds what a
-record has besides: offsets and lengths (int64, little-endian), and the bytes of a header.
+record has besides: offsets and lengths (int64, little-endian), and the bytes of a header. A log that was begun anew has
+its tables in ``.tables1``, the one after it in ``.tables`` again, so that the old log is whole until the new one is.
 
 =============  ====================================================================================================
 record         meaning
@@ -16,6 +17,7 @@ record         meaning
 ``epoch``      a flush is complete: the epoch ends, and its data are in the caches of all ranks or in the file
 ``synced``     of the writes up to here, those of epochs up to this one are in the global file
 ``released``   what was held for epochs up to this one is in the global file
+``begin``      the first record of a log that was begun anew: its tables are in the file of this number, `nbytes`
 =============  ====================================================================================================
 
 Rules
@@ -28,7 +30,9 @@ Rules
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 from zlib import crc32
@@ -40,19 +44,21 @@ from pnc_vol.append_log.records import RecordFormat, RecordWriter
 from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, before
+from pnc_vol.full_io import read_whole
 from pnc_vol.system import System
 
 __all__ = [
-    "CUT", "EPOCH", "FORMAT", "GROW", "HEADER", "KINDS", "RELEASED", "SUFFIX", "SYNCED", "TABLES", "THROUGH", "WRITE",
-    "ExtentLog", "Subject", "checksum", "gathered",
+    "BEGIN", "CUT", "EPOCH", "FORMAT", "GROW", "HEADER", "KINDS", "RELEASED", "SUFFIX", "SYNCED", "TABLES", "THROUGH",
+    "WRITE", "ExtentLog", "Subject", "checksum", "gathered", "read_log",
 ]  # fmt: skip
 
-SUFFIX, TABLES = ".extents", ".tables"
+SUFFIX, TABLES = ".extents", (".tables", ".tables1")
+_NEW = ".new"
 
-WRITE, THROUGH, HEADER, GROW, CUT, EPOCH, SYNCED, RELEASED = range(1, 9)
+WRITE, THROUGH, HEADER, GROW, CUT, EPOCH, SYNCED, RELEASED, BEGIN = range(1, 10)
 KINDS = {
     WRITE: "write", THROUGH: "through", HEADER: "header", GROW: "grow", CUT: "cut", EPOCH: "epoch", SYNCED: "synced",
-    RELEASED: "released",
+    RELEASED: "released", BEGIN: "begin",
 }  # fmt: skip
 
 FORMAT = RecordFormat(
@@ -93,6 +99,108 @@ def checksum(data: npt.NDArray[np.uint8]) -> int:
     return (int(np.add.reduce(words, dtype=np.uint64)) + rest) % (1 << 64)
 
 
+def read_log(system: System, stem: str) -> tuple[bytes, Callable[[int], bytes]]:
+    """The records of a log, and what reads its tables.
+
+    Raises
+    ------
+    OSError
+    """
+
+    def tables_of(number: int) -> bytes:
+        return read_whole(system, stem + TABLES[number % len(TABLES)], flags=os.O_NOFOLLOW)
+
+    return read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW), tables_of
+
+
+class _Files:
+    """The two files of a log, being written.
+
+    Parameters
+    ----------
+    system : System
+    records, tables : str, paths of files that do not exist.
+    subject : Subject
+
+    Raises
+    ------
+    OSError
+        They cannot be made.
+    """
+
+    __slots__ = ("_paths", "_system", "_writer", "lock_fd", "records", "tables")
+
+    def __init__(self, system: System, records: str, tables: str, subject: Subject) -> None:
+        self._system, self._paths = system, [records, tables]
+        fds: list[int] = []
+        try:
+            fds += create_private(system, tables), create_private(system, records)
+            self.tables, self.records = (Tail(system, fd, _WINDOW) for fd in fds)
+            self.lock_fd = lock_of_writer(system, records)
+            fds.append(self.lock_fd)
+            file, rank, num_ranks, path = subject
+            self._writer = RecordWriter(
+                FORMAT, self.records.append, file=file, rank=rank, num_ranks=num_ranks, path=path
+            )
+        except BaseException:
+            for fd in fds:
+                system.close(fd)
+            self._remove()
+            raise
+
+    def add(self, kind: int, epoch: int, count: int, nbytes: int, checksum: int, table: bytes = b"") -> None:
+        """Add a record and what it has besides: both, or an error and none."""
+        begin, end = self.tables.end, self.records.end
+        try:
+            if table:
+                self.tables.append(table)
+            self._writer.add(kind, crc32(table), epoch, self.tables.end, count, nbytes, checksum, 0)
+        except OSError:
+            self.records.take_back(end)
+            self.tables.take_back(begin)
+            raise
+
+    def rename(self, records: str) -> None:
+        """Give the records the name of those of another log, in its place."""
+        self._system.rename(self._paths[0], records)
+        self._paths[0] = records
+
+    def replaced(self) -> None:
+        """Let go of both files; another one has the name of the records."""
+        self.forget()
+        self._paths.pop(0)
+        self._remove()
+
+    def drop(self) -> None:
+        """Let go of both files, and remove them."""
+        self.forget()
+        self._remove()
+
+    def close(self, *, keep: bool) -> None:
+        """Let go of both files; unless they are to be kept, the tables are removed."""
+        for tail in (self.tables, self.records):
+            with suppress(OSError):
+                tail.close()
+        if not keep:
+            with suppress(OSError):
+                self._system.unlink(self._paths[1])
+        with suppress(OSError):
+            self._system.close(self.lock_fd)
+
+    def forget(self) -> None:
+        """Close the descriptors."""
+        for tail in (self.tables, self.records):
+            tail.give_up_window()
+        for fd in (self.tables.fd, self.records.fd, self.lock_fd):
+            with suppress(OSError):
+                self._system.close(fd)
+
+    def _remove(self) -> None:
+        for path in self._paths:
+            with suppress(OSError):
+                self._system.unlink(path)
+
+
 class ExtentLog:
     """The log of one process, being written.
 
@@ -109,32 +217,16 @@ class ExtentLog:
     """
 
     def __init__(self, system: System, stem: str, subject: Subject) -> None:
-        self._system, self._stem, self._subject, self._finished = system, stem, subject, False
+        self._system, self._stem, self._subject = system, stem, subject
+        self._number, self._finished = 0, False
         # the program's thread and the sync threads
-        self._lock = threading.Lock()
-        fds: list[int] = []
-        try:
-            fds = [create_private(system, stem + TABLES), create_private(system, stem + SUFFIX)]
-            self._tables, self._records = (Tail(system, fd, _WINDOW) for fd in fds)
-            self._lock_fd = lock_of_writer(system, stem + SUFFIX)
-            fds.append(self._lock_fd)
-            self._begin()
-        except BaseException:
-            for fd in fds:
-                system.close(fd)
-            for suffix in (TABLES, SUFFIX):
-                with suppress(OSError):
-                    system.unlink(stem + suffix)
-            raise
-
-    def _begin(self) -> None:
-        file, rank, num_ranks, path = self._subject
-        self._writer = RecordWriter(FORMAT, self._records.append, file=file, rank=rank, num_ranks=num_ranks, path=path)
+        self._lock = threading.RLock()
+        self._files = _Files(system, stem + SUFFIX, stem + TABLES[0], subject)
 
     @property
     def nbytes(self) -> int:
         """Bytes of both files."""
-        return self._tables.end + self._records.end
+        return self._files.tables.end + self._files.records.end
 
     def extents(self, kind: int, epoch: int, extents: Extents, *, checksum: int = 0, data: bytes = b"") -> None:
         """Record extents, with what is said of them, and the bytes of a header.
@@ -145,15 +237,8 @@ class ExtentLog:
             There is no room; nothing was recorded.
         """
         columns = np.concatenate((extents.offset, extents.length)).astype("<i8", copy=False).tobytes()
-        table = columns + data
         with self._lock:
-            begin = self._tables.end
-            self._tables.append(table)
-            try:
-                self._add(kind, epoch, len(extents.offset), extents.nbytes, crc32(table), checksum)
-            except OSError:
-                self._tables.take_back(begin)
-                raise
+            self._files.add(kind, epoch, len(extents.offset), extents.nbytes, checksum, columns + data)
 
     def note(self, kind: int, epoch: int, nbytes: int = 0) -> None:
         """Record something that has no extents.
@@ -164,30 +249,35 @@ class ExtentLog:
             There is no room; nothing was recorded.
         """
         with self._lock:
-            self._add(kind, epoch, 0, nbytes, 0, 0)
+            self._files.add(kind, epoch, 0, nbytes, 0)
 
-    def _add(self, kind: int, epoch: int, count: int, nbytes: int, table_crc: int, checksum: int) -> None:
-        end = self._records.end
-        try:
-            self._writer.add(kind, table_crc, epoch, self._tables.end, count, nbytes, checksum, 0)
-        except OSError:
-            self._records.take_back(end)
-            raise
+    def restart(self, fill: Callable[[], None]) -> None:
+        """Begin anew; a kill leaves the old log or the new one.
 
-    def restart(self, epoch: int) -> None:
-        """Begin anew: all that the log told of is in the global file, epochs up to `epoch` have ended.
+        Parameters
+        ----------
+        fill : callable
+            Records in the new log what of the old one is needed still.
 
         Raises
         ------
         OSError
-            There is no room.
+            There is no room; the log is as it was.
         """
         with self._lock:
-            self._tables.cut(0)
-            self._records.cut(0)
-            self._begin()
-            if epoch:
-                self._add(EPOCH, epoch, 0, 0, 0, 0)
+            old, number = self._files, 1 - self._number
+            new = _Files(self._system, self._stem + SUFFIX + _NEW, self._stem + TABLES[number], self._subject)
+            try:
+                self._files = new
+                self.note(BEGIN, 0, number)
+                fill()
+                new.rename(self._stem + SUFFIX)
+            except BaseException:
+                self._files = old
+                new.drop()
+                raise
+            self._number = number
+            old.replaced()
 
     def finish(self) -> None:
         """Say that there is nothing to carry, which needs no room: the log is empty from now on.
@@ -200,14 +290,14 @@ class ExtentLog:
         with self._lock:
             if not self._finished:
                 try:
-                    self._records.cut(0)
+                    self._files.records.cut(0)
                 except OSError:
                     self._system.unlink(self._stem + SUFFIX)
                 self._finished = True
 
     def sync(self) -> None:
         """Bring the log to stable storage."""
-        for tail in (self._tables, self._records):
+        for tail in (self._files.tables, self._files.records):
             self._system.fdatasync(tail.fd)
 
     def close(self, *, keep: bool) -> None:
@@ -216,20 +306,11 @@ class ExtentLog:
             # The records first: without them the rest counts for nothing.
             with suppress(OSError):
                 self.finish()
-        for tail in (self._tables, self._records):
-            with suppress(OSError):
-                tail.close()
-        if not keep:
-            with suppress(OSError):
-                self._system.unlink(self._stem + TABLES)
-        with suppress(OSError):
-            self._system.close(self._lock_fd)
+        self._files.close(keep=keep)
 
     def forget(self) -> None:
         """Close the descriptors that a forked child got."""
-        for fd in (self._tables.fd, self._records.fd, self._lock_fd):
-            with suppress(OSError):
-                self._system.close(fd)
+        self._files.forget()
 
 
 def gathered(extents: Extents, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

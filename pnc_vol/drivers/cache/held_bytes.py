@@ -43,6 +43,8 @@ from pnc_vol.warn import warn_once
 
 __all__ = ["HeldBytes"]
 
+_SMALL = 4
+"""A full cache is emptied at once if not more than this part of it is needed still."""
 _NOTHING = Extents(*np.zeros((3, 0), np.int64))
 
 
@@ -126,7 +128,7 @@ class HeldBytes:
         with self.writing:
             if self.queue.ordered or any(held.covers(ranges) for held in self.queue.held()):
                 self._hold(extents, memory, ranges)
-            elif self.store is None or self.reason or self._over_bounds(ranges):
+            elif self.store is None or self.reason or not self._has_room(self.store, ranges):
                 self._through(extents, memory, ranges)
             else:
                 self._cache(extents, memory, ranges)
@@ -145,12 +147,22 @@ class HeldBytes:
             return
         self.queue.add(ranges)
 
-    def _over_bounds(self, ranges: Ranges) -> bool:
-        bound, capacity = self.hints.in_flight, self.hints.capacity
-        if bound and self.queue.weight + ranges.nbytes > bound:
-            return True
-        assert self.store is not None
-        return bool(capacity) and self.store.file.allocated() + ranges.nbytes > capacity
+    def _has_room(self, store: LocalStore, ranges: Ranges) -> bool:
+        """Whether the cache may take these; where little of what it has is needed still, room is made first."""
+        bound, capacity, queue = self.hints.in_flight, self.hints.capacity, self.queue
+        if bound and queue.weight + ranges.nbytes > bound:
+            return False
+
+        def full() -> bool:
+            return bool(capacity) and store.file.allocated() + ranges.nbytes > capacity
+
+        if self.hints.flush == "flush_none":
+            return not full()
+        if store.crowded(queue.waiting) or (full() and _SMALL * queue.nbytes < capacity):
+            with self.watch.phase("waiting"):
+                queue.settle()
+            self._idle()
+        return not full()
 
     def _through(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
         """Write to the global file, in the place of what waits for these bytes."""
@@ -304,13 +316,13 @@ class HeldBytes:
         if not self.writing.acquire(blocking=False):
             return
         try:
-            if self._closed or self.store is None or self.reason or not self.hints.discard:
+            if self._closed or self.store is None or self.reason:
                 return
             with self.queue.quiet() as quiet:
                 if quiet:
                     with suppress(OSError):
-                        headers = bool(self.queue.held())
-                        self.store.emptied(self.queue.epoch, self.queue.ended, headers=headers)
+                        queue = self.queue
+                        self.store.emptied(queue.epoch, queue.ended, queue.held(), discard=self.hints.discard)
                     if self.locks is not None:
                         self.locks.unlock_all()
         finally:

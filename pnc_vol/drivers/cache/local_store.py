@@ -6,6 +6,7 @@ Knows: both files, and in which order they are written. Does not know: the globa
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from pnc_vol.append_log.private_folders import forget_folder, note_folders
@@ -35,10 +36,16 @@ from pnc_vol.system import System, in_memory
 
 __all__ = ["LocalStore"]
 
+_ROW = 16
+"""Bytes of a range in the log's tables."""
 _ROUND = 16 << 20
 """Bytes of one record of the log at most."""
 _LOG_LIMIT = 1 << 20
-"""Bytes of a log from which on it is begun anew when all that it tells of is in the global file."""
+"""Bytes of a log from which on it is begun anew when all data that it tells of are in the global file."""
+_MUCH, _MUCH_LOG = 256 << 20, 16 << 20
+"""Bytes written since then, and bytes of the log, from which on it is worth to wait for what is left."""
+_LITTLE = 16
+"""How many times as much as what is left."""
 
 
 class LocalStore:
@@ -77,6 +84,7 @@ class LocalStore:
             with suppress(OSError):
                 system.rmdir(self.folder)
             raise
+        self._written, self._log_mark = 0, 0
         if not subject.rank:
             with suppress(OSError):
                 # A recovery finds the caches of all ranks by it; without the note it has to be told the directories.
@@ -96,6 +104,7 @@ class LocalStore:
             packed = Extents(offset, length, before(length))
             self.log.extents(WRITE, epoch, packed, checksum=checksum(data))
             self.file.write(packed, data)
+            self._written += data.nbytes
 
     def through(self, ranges: Ranges, epoch: int) -> None:
         """Record that ranges were written to the global file itself."""
@@ -122,23 +131,48 @@ class LocalStore:
         """Record that what was held for epochs up to this one is in the global file."""
         self.log.note(RELEASED, epoch)
 
-    def emptied(self, epoch: int, ended: int, *, headers: bool) -> None:
+    def crowded(self, waiting: Callable[[], tuple[int, int]]) -> bool:
+        """Whether much was written since all data were in the global file last, and little of it is needed still.
+
+        waiting : callable, bytes that are not in the global file, and ranges of these.
+        """
+        if self._written <= _MUCH and self.log.nbytes <= self._log_mark + _MUCH_LOG:
+            return False
+        nbytes, count = waiting()
+        if self.log.nbytes > self._log_mark + max(_MUCH_LOG, _LITTLE * _ROW * count):
+            return True
+        if self._written > max(_MUCH, _LITTLE * nbytes):
+            # Of bytes that are written again and again the cache file has one copy.
+            self._written = self.file.allocated()
+        return self._written > max(_MUCH, _LITTLE * nbytes)
+
+    def emptied(self, epoch: int, ended: int, held: Iterable[Held], *, discard: bool) -> None:
         """All data are in the global file: give the space back.
 
         Parameters
         ----------
         epoch, ended : int, the epoch that has not ended, and the last one that has.
-        headers : bool, something is held, so that the log is still needed.
+        held : iterable of Held, what the log is needed for still.
+        discard : bool, the cache file need not be kept.
 
         Raises
         ------
         OSError
             There is no room to record it; nothing is lost.
         """
+
+        def fill() -> None:
+            self.log.note(EPOCH, ended)
+            for one in held:
+                self.hold(one)
+
         self.log.note(SYNCED, epoch)
-        self.file.empty()
-        if not headers and self.log.nbytes > _LOG_LIMIT:
-            self.log.restart(ended)
+        self._written, self._log_mark = 0, self.log.nbytes
+        if discard:
+            self.file.empty()
+        if self.log.nbytes > _LOG_LIMIT:
+            self.log.restart(fill)
+            self._log_mark = self.log.nbytes
 
     def sync(self) -> None:
         """Bring both files to stable storage."""

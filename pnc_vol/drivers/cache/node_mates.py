@@ -20,11 +20,11 @@ from pnc_vol.append_log.records import RECORD_BYTES, decode_records
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.cache.cache_file import DATA, read_cached
 from pnc_vol.drivers.cache.cache_log import decode_cache_log
-from pnc_vol.drivers.cache.extent_log import FORMAT, SUFFIX, TABLES
+from pnc_vol.drivers.cache.extent_log import FORMAT, SUFFIX, read_log
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Extents
-from pnc_vol.full_io import read_at, read_whole
+from pnc_vol.full_io import read_at
 from pnc_vol.system import System
 
 __all__ = ["Mate", "NodeMates"]
@@ -63,10 +63,9 @@ class Mate:
         for _ in range(_PATIENCE):
             self.missing, self._seen, self._end = {}, b"", 0
             with suppress(FileNotFoundError, LogError):
-                records = read_whole(self._system, self._stem + SUFFIX, flags=os.O_NOFOLLOW)
+                records, tables_of = read_log(self._system, self._stem)
                 if any(records[:_LOG_ID]):
-                    tables = read_whole(self._system, self._stem + TABLES, flags=os.O_NOFOLLOW)
-                    log = decode_cache_log(records, tables)
+                    log = decode_cache_log(records, tables_of)
                     self.missing, self._seen = log.missing, records[:_LOG_ID]
                     self._end = decode_records(FORMAT, records).end
                     if log.damage and self.changed():

@@ -105,6 +105,11 @@ class SyncThreads:
         with self._changed:
             return self._queues.nbytes + PAGE * self._queues.count
 
+    def waiting(self) -> tuple[int, int]:
+        """Bytes that are not in the global file yet, and ranges of these, about."""
+        with self._changed:
+            return self._queues.nbytes, self._queues.count
+
     def order(self) -> None:
         """The data of the epoch are complete."""
         with self._changed:
@@ -273,6 +278,12 @@ class SyncThreads:
             self._await(lambda: not any(key >= HEADERS for key in queues.busy))
             lost, self._lost = self._lost, []
             return lost
+
+    def settle(self) -> None:
+        """Wait as `drain` does; what could not be carried is told to whoever asks next."""
+        lost = self.drain()
+        with self._changed:
+            self._lost = lost + self._lost
 
     def stop(self) -> None:
         """End the threads; what is queued stays."""
