@@ -17,7 +17,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pnc_vol.disk.existing import ATTEMPTS, header_of, open_existing, replaced_too_often
+from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import check_place
 from pnc_vol.disk.publish import Location
@@ -29,6 +29,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.layout.registry import header_paths, layout_class
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.options import Options
+from pnc_vol.system import System
 
 __all__ = ["Found", "Mine", "find"]
 
@@ -103,8 +104,9 @@ def find(
     root: Driver | None,
     claim: OpenAttempt | None,
     mine: Mine,
+    new: Header,
 ) -> bytes:
-    """Find the session to join, open the file, or make one; on rank 0."""
+    """Find the session to join, open the file, or make one, which has the header `new`; on rank 0."""
     token, asked, base, first = "", path, None, b""
     for _ in range(ATTEMPTS):
         there: os.stat_result | None = None
@@ -132,7 +134,7 @@ def find(
         mine.held = Held(options.system, path or "", options.locking if writable else False)
         if way == "open":
             return _open(options, path or "", real, writable, token, mine).packed()
-        header = encode(Header(options.version))
+        header = encode(new)
         found = Found("create", token, real, real, len(header), 0, header)
         if keeps_file:
             try:
@@ -178,11 +180,17 @@ def _set_of(options: Options, path: str, mode: str, there: os.stat_result | None
 
     first = subfile_path(base, 0)
     try:
-        found = open_existing(options.system, first, options.system.realpath(first))
+        found = _header_in(options.system, first)
     except FileNotFoundError:
-        found = open_existing(options.system, path, options.system.realpath(path))
-    options.system.close(found.fd)
+        found = _header_in(options.system, path)
     return (base, found.content) if is_blob_set(found.decoded.header) else (None, b"")
+
+
+def _header_in(system: System, path: str) -> Existing:
+    """The header of a file, which is closed again."""
+    found = open_existing(system, path, system.realpath(path))
+    system.close(found.fd)
+    return found
 
 
 def _found_set(
@@ -205,9 +213,22 @@ def _found_set(
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
     if claim is not None and claim.look_after is not None:
         replaced = mode in ("w", "w-", "x")
-        claim.look_after(subfile_path(base, 0), options, writable=mode != "r", replaced=replaced)
+        for number in range(_subfiles_of(options.system, base) if there is not None else 1):
+            claim.look_after(subfile_path(base, number), options, writable=mode != "r", replaced=replaced)
+        if first:
+            # What was recovered may have brought another header.
+            first = _header_in(options.system, subfile_path(base, 0)).content
     inode = there.st_ino if there is not None else 0
     return Found("set", token, base, "", len(first), inode, first)
+
+
+def _subfiles_of(system: System, base: str) -> int:
+    """How many files there are from subfile 0 on."""
+    number = 0
+    with suppress(OSError):
+        while system.stat(subfile_path(base, number)):
+            number += 1
+    return max(1, number)
 
 
 def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:

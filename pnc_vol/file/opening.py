@@ -103,8 +103,11 @@ def open_file(
     comm: Comm,
     root: Driver | None = None,
     claim: OpenAttempt | None = None,
+    new: Header | None = None,
 ) -> Opened | Found | None:
-    """Open or create a file (collective); see `open_file.open_session`.
+    """Open or create a file (collective); see `joining.open_session`.
+
+    new : Header, optional, what a new file begins with; an empty one by default.
 
     Returns
     -------
@@ -113,6 +116,7 @@ def open_file(
     Found
         The file is a set of subfiles, which is not open yet.
     """
+    new = new or Header(options.version)
     spec = stack_of(options, comm)
     wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
     _same_on_all(comm, wishes, claim)
@@ -123,17 +127,23 @@ def open_file(
     if root is None and able.own_paths:
         made = open_by_own_path(path, mode, options, comm)
         try:
-            return open_file(path, mode, options=options, comm=comm, root=made, claim=claim)
+            return open_file(path, mode, options=options, comm=comm, root=made, claim=claim, new=new)
         except BaseException:
             made.close()
             raise
-    _check_layout(layout_class(options.layout or CANONICAL), options, comm)
+    layout = layout_class(options.layout or CANONICAL)
+    _check_layout(layout, options, comm)
+    if layout.several_files and not keeps_file:
+        raise ValueError(
+            f"the layout {layout.name!r} is several files, and the driver {spec!r} keeps the data in none that can be "
+            "opened by a name; leave layout= out, or use another driver"
+        )
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
     for _ in range(ATTEMPTS):
         mine = Mine()
-        told = on_root(comm, "open", partial(find, options, path, mode, keeps_file, root, claim, mine))
+        told = on_root(comm, "open", partial(find, options, path, mode, keeps_file, root, claim, mine, new))
         found = Found.unpacked(told)
         if claim is not None:
             claim.token = found.token.encode()
@@ -147,7 +157,7 @@ def open_file(
         elif location is None:
             location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
         try:
-            content = _content(path, found, mine, comm, options)
+            content = _content(path, found, mine, comm, options, new)
         except BaseException:
             mine.release()
             raise
@@ -177,9 +187,8 @@ class _Content(NamedTuple):
     layout: type[Layout]
 
 
-def _content(path: str | None, found: Found, mine: Mine, comm: Comm, options: Options) -> _Content:
+def _content(path: str | None, found: Found, mine: Mine, comm: Comm, options: Options, header: Header) -> _Content:
     """Decode what rank 0 told of the file, and refuse a layout that is not to be had; the same on all ranks."""
-    header = Header(options.version)
     findings: Sequence[Finding] = ()
     if not found.created:
         decoded = mine.decoded or decode(found.header, file_size=found.size)

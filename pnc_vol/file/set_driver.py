@@ -69,8 +69,13 @@ class SetDriver(Driver):
             return own()
         found = self._others.get(number)
         if found is None:
-            name = self._names.get(number) or subfile_path(self.path or "", number)
-            found = self._others[number] = PosixDriver.open(name, self._context)
+            final = subfile_path(self.path or "", number)
+            try:
+                found = PosixDriver.open(self._names.get(number) or final, self._context)
+            except FileNotFoundError:
+                # A new file, or a copy, took its name since its ranks told the one that it was written under.
+                found = PosixDriver.open(final, self._context)
+            self._others[number] = found
         return found
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:

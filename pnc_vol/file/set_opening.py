@@ -34,7 +34,7 @@ from pnc_vol.file.subfile_set import Member, SubfileSet, header_of_bytes, variab
 from pnc_vol.format.check import short_data
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.blob.header import Described, MapVariables, described
+from pnc_vol.layout.blob.header import Described, MapVariables, described, physical_header
 from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout, without_begins
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
@@ -83,7 +83,9 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         with comm.errors_shared():
             for number in numbers:
                 group = comm.group(number) if len(numbers) == 1 else comm.group(comm.rank)
-                opened.append((_open_subfile(path, number, mode if created else "r+", options, group), group))
+                new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
+                asked = mode if created else "r+"
+                opened.append((_open_subfile(path, number, asked, options, group, new), group))
         headers = _headers(path, count, opened, numbers, options, comm, new=created)
         told = [] if created else [described(h, subfile_path(path, s)) for s, h in enumerate(headers)]
         tree, canonical = _canonical(path, headers, told, count, options, warns=comm.rank == 0)
@@ -143,6 +145,7 @@ def _member(
     """The inner session of a subfile."""
     defs, nblobs = PhysicalDefinitions(), group.size
     sizes: tuple[MapVariables, ...] = ()
+    defs.become(opened.header, ())
     if told:
         nblobs, sizes = told[number].nblobs, told[number].maps
         _define(defs, opened.header, told[number], tree)
@@ -195,9 +198,9 @@ def _by_node(lowest: Sequence[int]) -> list[list[int]]:
     return [[order.index(low)] for low in lowest]
 
 
-def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm) -> Opened:
+def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:
     try:
-        opened = open_file(subfile_path(path, number), mode, options=_inner(options), comm=group)
+        opened = open_file(subfile_path(path, number), mode, options=_inner(options), comm=group, new=new)
     except BaseException as error:
         if group.in_step(error):
             group.close()

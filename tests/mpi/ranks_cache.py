@@ -220,6 +220,62 @@ def drains_keep_the_order(driver: str) -> None:
     assert [sorted(set(row)) for row in found] == [[20 + rank] for rank in range(SIZE)]
 
 
+class SlowTo(HookedSystem):
+    """Copies to the global file take a while."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "copy_range" or (name == "pwrite" and len(args[1]) == 4000):
+            time.sleep(0.1)
+        return super().call(name, args, kwargs)
+
+
+def coherent(case: str, driver: str, system: HookedSystem) -> h5py.File:
+    """A file whose readers wait; it says that data are carried at once, whatever is asked for."""
+    nvm = os.path.join(FOLDER, f"nvm{NODE}")
+    os.makedirs(nvm, exist_ok=True)
+    hints = {"e10_cache_path": nvm, "e10_cache": "coherent", **SLOW}
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        f = h5py.File(name(case, driver), "w", comm=WORLD, driver=driver, system=system, hints=hints)
+    told = [str(one.message) for one in shown if "flush_immediate" in str(one.message)]
+    assert len(told) == (SIZE > 1 and RANK == 0), told
+    assert f.hints["e10_cache_flush_flag"] == ("flush_immediate" if SIZE > 1 else "flush_onclose")
+    return f
+
+
+def a_coherent_read_waits_for_other_ranks(driver: str) -> None:
+    with coherent("waits", driver, SlowTo()) as f:
+        x = f.create_dataset("x", (SIZE, 1000), "i4")
+        f.sync()
+        for step in range(3):
+            x[RANK] = 10 * step + RANK
+            f.flush()
+            for other in range(SIZE):
+                assert set(x[other].tolist()) == {10 * step + other}
+            WORLD.Barrier()
+    assert seen_by_all(name("waits", driver)) == {"x": [[20 + rank] * 1000 for rank in range(SIZE)]}
+
+
+def a_coherent_read_waits_for_a_rank_no_longer_than_the_time_limit(driver: str) -> None:
+    last = SIZE - 1
+    system = Failing(f"{os.sep}limit-{driver}")
+    with coherent("limit", driver, system) as f:
+        x = f.create_dataset("x", (SIZE, 1000), "i4")
+        f.sync()
+        WORLD.Barrier()
+        system.error = errno.EIO if last == RANK else 0
+        x[RANK] = RANK
+        f.flush()
+        if last != RANK:
+            # as if collective_timeout= had been this short
+            f.id.check().disk.driver._bytes.locks._limit = 0.3
+            assert "locked by another process" in str(raises(TimeoutError, lambda: x[last]))
+        WORLD.Barrier()
+        system.error = 0
+        f.sync()
+        assert x[last].tolist() == [last] * 1000
+
+
 # ------------------------------------------------------------------------------------------ changes of the layout
 
 
@@ -383,6 +439,8 @@ SCENARIOS = [
     the_later_epoch_wins_between_ranks,
     a_fill_value_never_covers_data,
     drains_keep_the_order,
+    a_coherent_read_waits_for_other_ranks,
+    a_coherent_read_waits_for_a_rank_no_longer_than_the_time_limit,
     a_new_layout_has_what_is_held,
     records_come_and_go,
     a_file_that_appears_at_the_close,

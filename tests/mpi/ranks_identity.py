@@ -90,6 +90,12 @@ def values(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
 
 
+def see(f: h5py.File) -> None:
+    """What ranks of other nodes wrote for this one is to be read: with a cache it has to be in the file."""
+    if f.hints.get("e10_cache") == "enable":
+        f.sync()
+
+
 # ----------------------------------------------------------------------------------------------- programs
 
 
@@ -137,6 +143,7 @@ def scattered(open_file: Open, r: Ranks) -> Model:
         starts = np.stack(np.unravel_index(mine, many.shape), axis=1)
         ds.iput_many(starts, np.ones_like(starts), many.reshape(-1)[mine])
         f.flush()
+        see(f)
         got = ds.iget_many(starts, np.ones_like(starts))
         got.wait()
         assert np.array_equal(np.asarray(got.array).reshape(-1), many.reshape(-1)[mine])
@@ -322,6 +329,7 @@ def decomposed(open_file: Open, r: Ranks) -> Model:
             if i == 1:
                 f.flush()
         f.flush()
+        see(f)
         got = ds.iget((-1, both))
         two = f["solid3"].iget_many(starts, np.ones_like(starts))
         f.flush()
@@ -398,7 +406,10 @@ def run(program: Callable[[Open, Ranks], Model], folder: str, variant: str, comm
 
     def open_file(mode: str, **options: Any) -> h5py.File:
         chosen = VARIANTS[variant] | {"comm": comm, "collective_timeout": 60} if variant else {}
-        return h5py.File(path, mode, **chosen, **options)
+        f = h5py.File(path, mode, **chosen, **options)
+        if variant and "e10_cache_path" in os.environ.get("PNC_VOL_HINTS", ""):
+            assert f.hints["e10_cache"] != "disable", f.hints
+        return f
 
     open_file.variant = variant  # type: ignore[attr-defined]
     with circumstances(variant):

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.cache.cache_file import JobCaches
 from pnc_vol.drivers.cache.extent_log import Subject, gathered
@@ -82,7 +83,8 @@ class HeldBytes:
         self.file = _global_file(inner, hints, context, self.watch)
         try:
             if hints.mode == "coherent" and inner.path is not None:
-                self.locks = RangeLocks(context.system, inner.path, writable=context.writable)
+                limit = context.comm.timeout if isinstance(context.comm, Comm) else None
+                self.locks = RangeLocks(context.system, inner.path, writable=context.writable, limit=limit)
             if context.writable and not self.off:
                 self._open_store(context, job)
         except BaseException:

@@ -50,10 +50,12 @@ class RangeLocks:
     system : System
     path : str, of the global file.
     writable : bool
+    limit : float or None, seconds to wait for a lock; None: without end. A rank waits no longer for a lock than for
+        the other ranks, of which one may have what it cannot carry.
     """
 
-    def __init__(self, system: System, path: str, *, writable: bool) -> None:
-        self._system, self._path = system, path
+    def __init__(self, system: System, path: str, *, writable: bool, limit: float | None = None) -> None:
+        self._system, self._path, self._limit = system, path, limit
         self._fds = [system.open(path, os.O_RDWR)] if writable else []
         try:
             self._fds.append(system.open(path, os.O_RDONLY))
@@ -128,7 +130,7 @@ class RangeLocks:
             self._release(self._fds[-1], ranges)
 
     def _take(self, fd: int, kind: int, ranges: Ranges, ready: Callable[[], None]) -> None:
-        waited = False
+        waited, begun = False, time.monotonic()
         for start, end in zip(ranges.start.tolist(), ranges.end.tolist(), strict=True):
             nap = _FIRST_NAP
             asked = _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0)
@@ -142,6 +144,14 @@ class RangeLocks:
                 if not waited:
                     ready()
                     waited = True
+                if self._limit is not None and time.monotonic() > begun + self._limit:
+                    self._release(fd, ranges)
+                    raise TimeoutError(
+                        errno.ETIMEDOUT,
+                        f"bytes {start} to {end} are locked by another process, which did not bring them to the file "
+                        f"within {self._limit:g} s (e10_cache=coherent; collective_timeout= sets the time limit)",
+                        self._path,
+                    )
                 # A call that waits would keep this process from noticing a signal's handler, and from giving up.
                 time.sleep(nap)
                 nap = min(2 * nap, _LONGEST_NAP)

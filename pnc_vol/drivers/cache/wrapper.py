@@ -105,6 +105,14 @@ class CacheDriver(Wrapper):
             asked = cache_hints(context.hints, options, named=True)
             mine = "\0".join((token, host, os.path.abspath(asked.path)))
             told = ranks.exchange("open cache", os.fsencode(mine))
+        if asked.mode == "coherent" and asked.flush != "flush_immediate":
+            # A rank would wait for locks that another one gives back at a call of all ranks.
+            if comm.rank == 0:
+                warn_outside(
+                    f"{context.name or inner.path}: with e10_cache=coherent and several ranks, data are carried at "
+                    f"once (flush_immediate), not as {asked.flush} says: ranks would wait for each other for ever"
+                )
+            asked = replace(asked, flush="flush_immediate")
         nodes = [lowest for lowest, _ in ranks.nodes()]
         mates = (rank for rank, node in enumerate(nodes) if node == nodes[comm.rank] and rank != comm.rank)
         tokens, hosts, directories = zip(*(os.fsdecode(one).split("\0") for one in told), strict=True)
@@ -126,7 +134,10 @@ class CacheDriver(Wrapper):
         with self._locked(extents), self._queue.reading() as (ranges, held):
             store = self._bytes.store
             source = None if store is None else store.file
-            view = View(self.inner, source, self._bytes.mates, self._queue.ended, self._elsewhere)
+            locks = self._bytes.locks
+            # Who has waited at the locks finds in the file what others held.
+            elsewhere = self._elsewhere if locks is None or not locks.works else ""
+            view = View(self.inner, source, self._bytes.mates, self._queue.ended, elsewhere)
             return read_over(view, extents, memory, ranges, held, collective=collective)
 
     def _locked(self, extents: Extents) -> Any:

@@ -114,7 +114,8 @@ def physical_header(
         if one.nblobs != nblobs:
             row = len(dims)
             dims.append(Dim(f"D{k}.nblobs", one.nblobs))
-        variables += _map_variables(k, one, row, at_nreqs + k - 1)
+        ids = _dimids(canonical, one, [var for var, of in zip(canonical.vars, assigned, strict=True) if of == k])
+        variables += _map_variables(k, one, ids, row, at_nreqs + k - 1)
     record = record_dim(canonical)
     for var, k in zip(canonical.vars, assigned, strict=True):
         variables.append(_partitioned(canonical, var, k, maps[k - 1], at_nelems + k - 1, record) if k else _kept(var))
@@ -149,12 +150,26 @@ def _refuse_names(canonical: Header, assigned: Sequence[int], nmaps: int) -> Non
         )
 
 
-def _map_variables(k: int, one: SizedMap, row: int, column: int) -> Iterable[Var]:
+def _dimids(canonical: Header, one: SizedMap, users: Sequence[Var]) -> tuple[int, ...]:
+    """The dimensions of a map: those that it was made for, or, if they have other numbers now, those of a variable.
+
+    A map of variables that were deleted may have none any more.
+    """
+    lengths, n = [dim.size for dim in canonical.dims], len(one.dims)
+    record = record_dim(canonical)
+    given = (var.dims[var.dims[:1] == (record,) :][:n] for var in users)
+    for ids in (one.dimids, *given):
+        if all(i < len(lengths) for i in ids) and tuple(lengths[i] for i in ids) == tuple(one.dims):
+            return tuple(ids)
+    return ()
+
+
+def _map_variables(k: int, one: SizedMap, dimids: tuple[int, ...], row: int, column: int) -> Iterable[Var]:
     wide = INT64 if wide_offsets(one.dims) else INT
     for name, text, code in zip(MAP_VARIABLES, _DESCRIPTIONS, (INT, INT64, INT64, wide, wide), strict=True):
         attrs = [_text("description", text)]
         if name == "nreqs":
-            attrs.append(_ints(_DIMIDS, one.dimids))
+            attrs.append(_ints(_DIMIDS, dimids))
         yield Var(f"D{k}.{name}", (row, column) if name in ("offsets", "lengths") else (row,), tuple(attrs), code)
 
 
@@ -334,7 +349,7 @@ class _Reader:
 
     def dimids(self, attrs: tuple[Attr, ...], of: str) -> tuple[int, ...]:
         ids = self.integers(attrs, _DIMIDS, of)
-        if not ids or not all(0 <= i < self.canonical for i in ids):
+        if not all(0 <= i < self.canonical for i in ids):
             text = f"there are {self.canonical} canonical dimensions, numbered from 0"
             self.wrong(f"attribute {_DIMIDS!r}{of}", list(ids), text)
         return ids
@@ -372,8 +387,8 @@ class _Reader:
             self.wrong(f"attribute {_MAP!r}{of}", k, f"there are {len(maps)} maps, numbered from 1")
         ids = self.dimids(var.attrs, of)
         mapped = maps[k - 1].dims
-        lengths = tuple(self.header.dims[i].size for i in ids[ids[0] == self.record :])
-        if lengths[: len(mapped)] != mapped:
+        lengths = tuple(self.header.dims[i].size for i in ids[ids[:1] == (self.record,) :])
+        if not mapped or lengths[: len(mapped)] != mapped:
             self.wrong(f"attribute {_DIMIDS!r}{of}", list(ids), f"the map D{k} is of the dimensions {mapped}")
         expected = _shaped(ids, len(mapped), self.size(f"D{k}.nelems"), self.record)
         if var.dims != expected:

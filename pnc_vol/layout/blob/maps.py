@@ -49,7 +49,7 @@ class SizedMap(Protocol):
     """What the header of a subfile needs of a map: `MapSizes`, or a `SubfileMap`.
 
     dims : tuple of int, lengths of the canonical dimensions, without the record dimension.
-    dimids : tuple of int, their numbers in the canonical header.
+    dimids : tuple of int, their numbers in the canonical header that the map was made with.
     nblobs, nelems, max_nreqs : int
         Blobs; elements of all blobs; runs of the blob with the most. The last two are at least 1.
     """

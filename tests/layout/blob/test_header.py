@@ -166,6 +166,16 @@ def test_any_header_comes_back_from_its_subfile(case) -> None:
     assert sum(dim.size == 0 for dim in made.dims) == sum(dim.size == 0 for dim in canonical.dims)
 
 
+def test_a_map_has_the_dimensions_of_its_variables_when_their_numbers_change() -> None:
+    made_with = MapSizes((6,), (0,), 2, 5, 3)
+    dims = (Dim("time", 0), Dim("x", 6))
+    for variables, assigned, ids in (((Var("t", (0, 1), (), 6),), [1], (1,)), ((), [], ())):
+        header = Header(5, dims=dims, vars=variables)
+        told = described(physical_header(header, [made_with], assigned, nblobs=2, nprocs=4, subfiles=2), "x")
+        assert told.maps[0].dimids == ids
+        assert told.canonical == header
+
+
 @pytest.mark.parametrize(
     "changed",
     [
