@@ -11,14 +11,14 @@ from functools import partial
 from pnc_vol.full_io import read_at
 from pnc_vol.system import System
 
-__all__ = ["HDF5", "NETCDF", "Read", "kind_by", "kind_of", "says_what"]
+__all__ = ["HDF5", "HDF5_SIGNATURE", "NETCDF", "Read", "kind_by", "kind_of", "says_what"]
 
 Read = Callable[[bytearray | memoryview, int], int]
 """``read(buffer, offset)`` fills the buffer as far as the file goes, and tells how far."""
 
 NETCDF = "netcdf"
 HDF5 = "hdf5"
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _PACKED = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\3\4": "zip",
 }  # fmt: skip
@@ -52,7 +52,7 @@ def kind_by(read: Read, nbytes: int) -> str:
     # HDF5 may keep a block of the user's own in front: the signature stands at 0, 512, 1024, 2048...
     at, found = 0, bytearray(8)
     while at + 8 <= nbytes:
-        if read(found, at) == 8 and found == _HDF5_SIGNATURE:
+        if read(found, at) == 8 and found == HDF5_SIGNATURE:
             return HDF5
         at = 2 * at or 512
     return ""

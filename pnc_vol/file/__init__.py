@@ -12,6 +12,7 @@
 `opening`               opening on all ranks together
 `joining`               what opens a file or joins its session
 `set_opening`           opening sets of subfiles (`layout="blob"`)
+`hdf5_opening`          creating and reading sets of HDF5 subfiles (`layout="hdf5blob"`)
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------
 `post`                  posting writes
@@ -32,6 +33,7 @@
 `map_agreement`         which decomposition map each variable of a set gets
 `physical_definitions`  what is defined in a subfile
 `set_driver`            addresses over the drivers of subfiles
+`hdf5_set`              the HDF5 subfiles of an open set: all is written at the close
 ----------------------  ----------------------------------------------------------------------------
 `refreshing`            a reader takes over what a writer flushed
 `closing`               how a session ends

@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import re
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, 
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import check_place
 from pnc_vol.disk.publish import Location
+from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.drivers.base import Driver
 from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.decode import Decoded
@@ -70,7 +72,7 @@ class Found:
     path, work : str, as of `Location`.
     size : int, bytes of the file.
     inode : int, of a file that was opened; 0 of a new one.
-    header : bytes
+    header : bytes; of subfiles that are HDF5 files the signature of these.
     """
 
     way: str
@@ -80,6 +82,11 @@ class Found:
     size: int = 0
     inode: int = 0
     header: bytes = b""
+
+    @property
+    def hdf5(self) -> bool:
+        """Whether the subfiles that are there are HDF5 files."""
+        return self.header == HDF5_SIGNATURE
 
     @property
     def created(self) -> bool:
@@ -179,6 +186,8 @@ def _set_of(options: Options, path: str, mode: str, there: os.stat_result | None
     from pnc_vol.layout.blob.header import is_blob_set
 
     first = subfile_path(base, 0)
+    if _is_hdf5(options, path):
+        return base, HDF5_SIGNATURE
     try:
         found = _header_in(options.system, first)
     except FileNotFoundError:
@@ -191,6 +200,14 @@ def _header_in(system: System, path: str) -> Existing:
     found = open_existing(system, path, system.realpath(path))
     system.close(found.fd)
     return found
+
+
+def _is_hdf5(options: Options, path: str) -> bool:
+    fd = options.system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return stat.S_ISREG(options.system.fstat(fd).st_mode) and kind_of(options.system, fd) == HDF5
+    finally:
+        options.system.close(fd)
 
 
 def _found_set(
@@ -215,7 +232,7 @@ def _found_set(
         replaced = mode in ("w", "w-", "x")
         for number in range(_subfiles_of(options.system, base) if there is not None else 1):
             claim.look_after(subfile_path(base, number), options, writable=mode != "r", replaced=replaced)
-        if first:
+        if first and first != HDF5_SIGNATURE:
             # What was recovered may have brought another header.
             first = _header_in(options.system, subfile_path(base, 0)).content
     inode = there.st_ino if there is not None else 0

@@ -62,7 +62,10 @@ def open_session(
         opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
         if isinstance(opened, Found):
             # Sets of subfiles are rare, and what knows of them takes long to load.
-            from pnc_vol.file.set_opening import open_set
+            if opened.hdf5 or options.layout == "hdf5blob":
+                from pnc_vol.file.hdf5_opening import open_hdf5_set as open_set
+            else:
+                from pnc_vol.file.set_opening import open_set
 
             made = open_set(opened, mode, options, comm, _made)
             assert isinstance(made, OpenFile)
@@ -130,6 +133,8 @@ def _made(
     disk.begins_with(opened.header, opened.header_bytes)
     defs.flushed(opened.header)
     queue = open_queue(disk, options, comm, writable=opened.writable)
+    if layout.keeps_posts:
+        queue.copy_arrays()
     disk.before_header.append(queue.about_to_write)
     posted = Posted(queue, options.buffer_size // 8)
     return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable, file_set=file_set)

@@ -218,7 +218,7 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
     )
     # Rows are kept in memory until the flush: they must be little beside the array.
     few = nbytes // max(1, array.size // run_elements(selection)) >= LEAST_RUN
-    if not plain or not few or session.posted.queue.logged:
+    if not plain or not few or not session.posted.queue.declared.user_arrays:
         queue, given = session.posted.queue, array if node.element.kind != "vlen_string" else values
         number = write(session, node, selection, given)
         return number, nbytes, queue.in_blocks != number or queue.holds(number)

@@ -166,6 +166,12 @@ class Posted:
                 elif handle.kind == "write" and number not in waiting:
                     self.handles.pop(number)._complete()
 
+    def note_kept(self) -> None:
+        """What is posted stays here until the close, copied: its handles are complete."""
+        for number, handle in list(self.handles.items()):
+            if handle.kind == "write":
+                self.handles.pop(number)._complete()
+
     def note_flush(self, report: dict[str, Any]) -> None:
         """A flush was done; keep the report of it."""
         self.last_flush = report

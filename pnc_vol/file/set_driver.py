@@ -48,12 +48,16 @@ class SetDriver(Driver):
 
     def __init__(self, path: str, context: OpenContext, own: Mapping[int, Callable[[], Driver]]) -> None:
         self.path = path
-        self._own = own
+        self._own = dict(own)
         self._context = replace(context, comm=None, fd=-1)
         self._names: dict[int, str] = {}
         self._others: dict[int, Driver] = {}
         self.held = ""
         """Why what other ranks flushed cannot be read from their subfiles yet; "" if it can."""
+
+    def use_own(self, number: int, driver: Driver) -> None:
+        """This rank writes a subfile through this driver."""
+        self._own[number] = lambda: driver
 
     def moved(self, number: int, work: str) -> None:
         """The ranks of a subfile write to the file of this name now."""
@@ -71,12 +75,16 @@ class SetDriver(Driver):
         if found is None:
             final = subfile_path(self.path or "", number)
             try:
-                found = PosixDriver.open(self._names.get(number) or final, self._context)
+                found = self._opened(number, self._names.get(number) or final)
             except FileNotFoundError:
                 # A new file, or a copy, took its name since its ranks told the one that it was written under.
-                found = PosixDriver.open(final, self._context)
+                found = self._opened(number, final)
             self._others[number] = found
         return found
+
+    def _opened(self, number: int, name: str) -> Driver:
+        """The driver of a subfile that this rank does not write; a subclass may put another one over it."""
+        return PosixDriver.open(name, self._context)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         got = 0

@@ -42,7 +42,7 @@ from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
 from pnc_vol.warn import warn_outside
 
-__all__ = ["open_set"]
+__all__ = ["MakeSession", "canonical_of", "dealt_subfiles", "open_set"]
 
 
 class MakeSession(Protocol):
@@ -74,7 +74,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     path, system = found.path, options.system
     first = described(header_of_bytes(found.header), subfile_path(path, 0)) if found.header else None
     writable, created = mode != "r", first is None
-    dealt = _dealt(options, comm, None if first is None else first.subfiles)
+    dealt = dealt_subfiles(options, comm, None if first is None else first.subfiles)
     count = first.subfiles if first is not None else 1 + max(s for mine in dealt for s in mine)
     numbers = dealt[comm.rank] if writable else []
     opened: list[tuple[Opened, Comm]] = []
@@ -88,7 +88,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
                 opened.append((_open_subfile(path, number, asked, options, group, new), group))
         headers = _headers(path, count, opened, numbers, options, comm, new=created)
         told = [] if created else [described(h, subfile_path(path, s)) for s, h in enumerate(headers)]
-        tree, canonical = _canonical(path, headers, told, count, options, warns=comm.rank == 0)
+        tree, canonical = canonical_of(path, headers, told, count, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
             members.append(_member(number, one, group, told, tree, canonical.numrecs, options, make))
     except BaseException as error:
@@ -117,7 +117,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     return make(made, options, comm, file_set=files)
 
 
-def _canonical(
+def canonical_of(
     path: str, headers: Sequence[Header], told: Sequence[Described], count: int, options: Options, *, warns: bool
 ) -> tuple[Tree, Header]:
     """The objects of a set, and the header that a file of the canonical layout would have."""
@@ -173,7 +173,7 @@ def _inner(options: Options) -> Options:
     return replace(options, layout="canonical", burst_buf=False, store="memory", recover=False)
 
 
-def _dealt(options: Options, comm: Comm, count: int | None) -> list[list[int]]:
+def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[list[int]]:
     """The subfiles that each rank writes (collective); every one has at least one rank, every rank at least one.
 
     count : int or None, subfiles that there are.

@@ -43,7 +43,10 @@ CANONICAL = CanonicalLayout.name
 
 _known: dict[str, type[Layout]] = {CanonicalLayout.name: CanonicalLayout}
 
-_LATER = {"blob": "pnc_vol.layout.blob.layout:BlobLayout"}
+_LATER = {
+    "blob": "pnc_vol.layout.blob.layout:BlobLayout",
+    "hdf5blob": "pnc_vol.layout.hdf5blob.layout:Hdf5BlobLayout",
+}
 """Layouts of this package that are loaded when they are first used: programs that have no use for them start sooner."""
 
 

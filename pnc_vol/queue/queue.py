@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,10 @@ class Queue:
         self.close_batch()
         self._declare(store.capabilities)
         self._use(store)
+
+    def copy_arrays(self) -> None:
+        """Arrays of users are copied when they are posted: what is posted may stay longer than until the next flush."""
+        self._declare(replace(self.declared, user_arrays=False))
 
     def _declare(self, capabilities: Capabilities) -> None:
         self.declared, self.logged = capabilities, capabilities.logged

@@ -162,7 +162,7 @@ class TestWhatAFileSays:
 
 
 def test_a_layout_that_nobody_registered(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match="Unknown layout 'pigeonholes'; known: canonical"):
+    with pytest.raises(ValueError, match="Unknown layout 'pigeonholes'; known: blob, canonical, hdf5blob"):
         pnc_vol.File(tmp_path / "x.nc", "w", layout="pigeonholes")
     assert not list(tmp_path.iterdir())
 

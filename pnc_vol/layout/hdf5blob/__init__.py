@@ -8,6 +8,7 @@ Knows: headers, maps, the container, byte orders. Does not know: ranks, requests
 `swapped`      `SwappedDriver`: big-endian elements above, elements in the byte order of the container below
 `parts`        `Parts`: where the part of a variable in each blob begins, from the maps or from ``/data_blob``
 `places`       `Hdf5BlobPlace`: from runs of canonical elements to byte extents at addresses
+`layout`       `Hdf5BlobLayout`: the variables of a set, and where they are
 `subfile`      `Hdf5Subfile`: one that exists, read with all checks, or one that is going to be written
 =============  ==========================================================================================
 """

@@ -215,8 +215,9 @@ def find(driver: Driver, path: str) -> Container:
 
 def _stored(h5py: ModuleType, f: object, name: str, path: str) -> Stored:
     def refuse(what: str) -> FormatError:
-        return FormatError(f"{path}: /{name} {what}; an HDF5 blob file has two 1-D datasets of unsigned bytes, "
-                           f"/{HEADER} and /{DATA}, stored contiguously", offset=0, field=name)  # fmt: skip
+        needed = f"an HDF5 blob file has /{HEADER} and /{DATA}, 1-D datasets of unsigned bytes that are contiguous"
+        other = "'pnc-vol convert' converts other HDF5 files"
+        return FormatError(f"{path}: /{name} {what}; {needed}; {other}", offset=0, field=name)
 
     found = f.get(name)  # type: ignore[attr-defined]
     if found is None:

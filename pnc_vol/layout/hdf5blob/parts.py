@@ -61,7 +61,18 @@ class Parts:
         There is more than any file can hold.
     """
 
-    __slots__ = ("_features", "_map_of", "_prefix", "_record_bytes", "_sizes", "counts", "nbytes", "nreqs", "starts")
+    __slots__ = (
+        "_features",
+        "_map_of",
+        "_nelems",
+        "_prefix",
+        "_record_bytes",
+        "_sizes",
+        "counts",
+        "nbytes",
+        "nreqs",
+        "starts",
+    )
 
     def __init__(self, header: Header, says: Described, counts: Int64, nreqs: Int64, where: str) -> None:
         self.counts, self.nreqs = counts, nreqs
@@ -80,10 +91,16 @@ class Parts:
         self._map_of = dict(_partitioned(says))
         inner = inner_sizes(header)
         self._record_bytes = {i: inner[i] for i, var in enumerate(header.vars) if is_record(header, var)}
+        self._nelems = [one.nelems for one in says.maps]
 
     def begins(self, variable: int) -> Int64:
         """int64[nblobs]: where a variable of the subfile's header begins in each blob."""
         found: Int64 = self.starts + self._prefix[variable] @ self._features
+        return found
+
+    def nbytes_of(self, variable: int) -> Int64:
+        """int64[nblobs]: bytes of all records of a variable in each blob; they lie one behind another."""
+        found: Int64 = (self._prefix[variable + 1] - self._prefix[variable]) @ self._features
         return found
 
     def record_sizes(self, variable: int) -> Int64:
@@ -91,9 +108,8 @@ class Parts:
         if variable not in self._record_bytes:
             return np.zeros(self.starts.size, np.int64)
         k = self._map_of.get(variable)
-        found: Int64 = self._features[_FIRST] * self._record_bytes[variable]
-        if k is not None:
-            found = self.counts[k] * self._sizes[variable]
+        nbytes = self._record_bytes[variable]
+        found: Int64 = self._features[_FIRST] * nbytes if k is None else self.counts[k] * (nbytes // self._nelems[k])
         return found
 
     def regions(self, offset: int = 0) -> Regions:
@@ -127,7 +143,7 @@ def _prefix(header: Header, says: Described) -> list[list[int]]:
             k = rows_of[i]
             total[_EACH if i - says.maps[k].first < 3 else _COUNTS + n + k] += size
         elif i in map_of:
-            total[_COUNTS + map_of[i]] += size * records
+            total[_COUNTS + map_of[i]] += inner[i] // says.maps[map_of[i]].nelems * records
         else:
             total[_FIRST] += inner[i] * records
         made.append(total.copy())

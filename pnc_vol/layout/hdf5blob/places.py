@@ -17,13 +17,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.layout.blob.places import MapLookup
 from pnc_vol.layout.hdf5blob.parts import Parts
 from pnc_vol.layout.places import Place
 from pnc_vol.layout.subfiles import SHIFT
 
-__all__ = ["Addresses", "Hdf5BlobPlace", "blob_starts"]
+__all__ = ["Addresses", "Hdf5BlobPlace", "HeldElsewhere", "blob_starts"]
 
 Addresses = Callable[[], tuple[Int64, Int64]]
 """Gives where each blob's part of a variable begins, as an address, and bytes from one record of it to the next."""
@@ -124,3 +125,40 @@ class Hdf5BlobPlace:
             there = ~nowhere
             return Extents(offset[there], nbytes[there], at[there])
         return Extents(offset, nbytes, at)
+
+
+class HeldElsewhere:
+    """A variable of a file that is being written, of which other ranks hold elements until the close: an `ElementMap`.
+
+    Nothing of it is in a file. What this rank posted is laid over what is read; other elements cannot be had.
+
+    Parameters
+    ----------
+    itemsize, inner : int, see `ElementMap`.
+    posted : function, gives what this rank posted: sorted, disjoint runs.
+    name : str, of the file and the variable, for messages.
+    """
+
+    __slots__ = ("_name", "_posted", "inner", "itemsize")
+
+    def __init__(self, itemsize: int, inner: int, posted: Callable[[], Runs], name: str) -> None:
+        self.itemsize, self.inner = itemsize, inner
+        self._posted, self._name = posted, name
+
+    def extents(self, runs: Runs) -> Extents:
+        """No extents, if this rank posted all of the elements.
+
+        Raises
+        ------
+        NotSyncedError
+            Other ranks may have posted some.
+        """
+        mine = self._posted()
+        at = np.searchsorted(mine.start, runs.start, side="right") - 1
+        ends = np.append(mine.start + mine.length, 0)[at]
+        if bool((runs.start + runs.length > np.where(at < 0, 0, ends)).any()):
+            raise NotSyncedError(
+                f"{self._name}: with layout='hdf5blob' each rank keeps what it wrote until the file is closed: read "
+                "what this rank wrote, or close the file and open it again"
+            )
+        return Extents(*np.zeros((3, 0), np.int64))

@@ -10,6 +10,7 @@ all places are known before the first byte is written.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from pnc_vol.format.types import TYPES
 from pnc_vol.layout.blob.header import Described, described
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob import header_blob
-from pnc_vol.layout.hdf5blob.container import HEADER, Container, find, make
+from pnc_vol.layout.hdf5blob.container import HEADER, Container, Stored, find, make
 from pnc_vol.layout.hdf5blob.parts import Parts, read_map, read_parts
 from pnc_vol.layout.hdf5blob.swapped import SwappedDriver
 
@@ -34,7 +35,7 @@ __all__ = ["Hdf5Subfile", "plan_subfile", "read_subfile"]
 class Hdf5Subfile(NamedTuple):
     """A subfile.
 
-    path : str
+    path : str, what it is called in messages.
     container : Container
     order : str, the byte order of the file.
     header : Header, of the subfile, with begins that are 0.
@@ -49,9 +50,32 @@ class Hdf5Subfile(NamedTuple):
     says: Described
     parts: Parts
 
+    @property
+    def packed(self) -> bytes:
+        """What another rank needs to know of it."""
+        parts = self.parts
+        words = [self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist()]
+        return json.dumps(words).encode() + b"\n" + header_blob.encode(self.header, self.order)
+
+    @classmethod
+    def unpacked(cls, told: bytes) -> Hdf5Subfile:
+        """The subfile that `packed` tells of."""
+        words, _, content = told.partition(b"\n")
+        path, header_at, data_at, order, counts, nreqs = json.loads(words)
+        header = header_blob.decode(content, path, most=len(content))
+        says = described(header, path)
+        shape = (len(says.maps), says.nblobs)
+        elements, runs = (np.array(rows, np.int64).reshape(shape) for rows in (counts, nreqs))
+        parts = Parts(header, says, elements, runs, path)
+        return cls(path, Container(Stored(*header_at), Stored(*data_at)), order, header, says, parts)
+
     def begins(self, variable: int) -> Int64:
         """int64[nblobs]: the byte of the file where a variable of the subfile's header begins in each blob."""
         return self.parts.begins(variable) + self.container.data.offset
+
+    def part_bytes(self, variable: int, blob: int) -> int:
+        """Bytes of all records of a variable in a blob; they lie one behind another."""
+        return int(self.parts.nbytes_of(variable)[blob])
 
     def over(self, driver: Driver) -> Driver:
         """The driver of the file with elements in big-endian order; it closes the one that is given."""

@@ -1,0 +1,152 @@
+"""How a set of HDF5 blob files is created, or opened to be read, on all ranks together.
+
+Knows: which rank writes which subfile, subfiles that were read. Does not know: requests, HDF5.
+
+Rules
+-----
+1. The temporary files of a new set are made when it is opened: what cannot be written is known before the job runs.
+2. A set that was written is only read. Rank 0 reads what says where elements are, and tells it to the others.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from pnc_vol.comm import Comm, on_root
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import stack_capabilities
+from pnc_vol.errors import DefinitionError, FormatError, NotYetError
+from pnc_vol.file.driver_stack import context_of, open_together, stack_of
+from pnc_vol.file.finding import Found
+from pnc_vol.file.hdf5_set import Hdf5Set, Hdf5SetDriver, Own
+from pnc_vol.file.opening import Opened
+from pnc_vol.file.set_opening import MakeSession, canonical_of, dealt_subfiles
+from pnc_vol.layout.hdf5blob.layout import Hdf5BlobLayout
+from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, read_subfile
+from pnc_vol.layout.subfiles import subfile_path
+from pnc_vol.options import Options
+
+__all__ = ["open_hdf5_set"]
+
+
+def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    """Open or create a set of HDF5 blob files (collective); see `set_opening.open_set`."""
+    path = found.path
+    if not found.header:
+        return _created(path, mode, options, comm, make)
+    if not found.hdf5 or options.layout not in ("", Hdf5BlobLayout.name):
+        stated = Hdf5BlobLayout.name if found.hdf5 else "blob"
+        raise DefinitionError(
+            f"{path}: its data have the layout {stated!r}, so it cannot be opened with layout={options.layout!r}; "
+            "leave layout= out"
+        )
+    if mode != "r":
+        raise NotYetError(
+            f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "
+            "without room for more. Open it with mode 'r', or copy it to a file of another layout and go on with that"
+        )
+    return _read(path, options, comm, make)
+
+
+def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    system = options.system
+    stack = stack_of(options, comm)
+    if not stack_capabilities(stack).keeps_file:
+        raise DefinitionError(f"{path}: layout='hdf5blob' makes files, and the driver {stack!r} keeps none")
+    if options.burst_buf or options.store == "log":
+        raise DefinitionError(
+            f"{path}: layout='hdf5blob' cannot have a burst-buffer log: a file that is written at the close is not "
+            "there when a log is replayed; use layout='blob'"
+        )
+    dealt = dealt_subfiles(options, comm, None)
+    number = dealt[comm.rank][0]
+    made: list[Own] = []
+    try:
+        with comm.errors_shared():
+            made.append(_own(path, number, mode, options, comm.group(number)))
+            comm.exchange("create subfiles")
+    except BaseException:
+        for own in made:
+            own.location.discard()
+            own.location.held.release()
+        raise
+    own = made[0]
+    driver = Hdf5SetDriver(path, context_of(options, comm, writable=True), {number: lambda: own.driver})
+    real = system.realpath(subfile_path(path, 0))
+    location = own.location if number == 0 else Location(system, real, real)
+    files = Hdf5Set(
+        comm,
+        path,
+        count=1 + max(s for mine in dealt for s in mine),
+        subfile_of=[mine[0] for mine in dealt],
+        own=own,
+        driver=driver,
+        location=location,
+    )
+    tree, canonical = canonical_of(path, [], [], 0, options, warns=False)
+    opened = Opened(path, driver, None, True, True, canonical, b"", tree, True, False, False, Hdf5BlobLayout)
+    return make(opened, options, comm, file_set=files)
+
+
+def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Own:
+    """Make the temporary file of a subfile, and open it on the ranks that share it (collective in the group)."""
+    system, name = options.system, subfile_path(path, number)
+    places: list[Location] = []
+
+    def do() -> bytes:
+        held = Held(system, name, options.locking)
+        exclusive = mode in ("w-", "x")
+        places.append(Location.create(system, name, b"", exclusive=exclusive, publish=False, held=held))
+        return places[0].work.encode()
+
+    work = on_root(group, "create subfile", do).decode()
+    location = places[0] if places else Location(system, system.realpath(name), work, unseen=True)
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
+    context = context_of(options, group, writable=True, fd=fd)
+    driver = open_together(stack_of(options, group), work, context, group, location)
+    assert driver is not None
+    return Own(number, group, location, driver)
+
+
+def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    context = context_of(options, comm, writable=False)
+
+    def read() -> bytes:
+        told: list[str] = []
+        count = 1
+        while len(told) < count:
+            name = subfile_path(path, len(told))
+            try:
+                one = PosixDriver.open(name, replace(context, comm=None))
+            except FileNotFoundError:
+                text = f"the set has {count} subfiles, and {name} is missing" if told else f"{name} is missing"
+                raise FormatError(f"{path}: {text}", field="num_subfiles", value=count) from None
+            try:
+                subfile = read_subfile(one, name)
+            finally:
+                one.close()
+            count = subfile.says.subfiles
+            told.append(subfile.packed.hex())
+        return json.dumps(told).encode()
+
+    subfiles = [Hdf5Subfile.unpacked(bytes.fromhex(one)) for one in json.loads(on_root(comm, "open subfiles", read))]
+    headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
+    tree, canonical = canonical_of(path, headers, says, len(subfiles), options, warns=comm.rank == 0)
+    driver = Hdf5SetDriver(path, context, {})
+    real = options.system.realpath(subfile_path(path, 0))
+    files = Hdf5Set(
+        comm,
+        path,
+        count=len(subfiles),
+        subfile_of=[0] * comm.size,
+        own=None,
+        driver=driver,
+        location=Location(options.system, real, real),
+    )
+    files.files.use_subfiles(subfiles, tuple(tree.datasets))
+    opened = Opened(path, driver, None, False, False, canonical, b"", tree, True, False, False, Hdf5BlobLayout)
+    return make(opened, options, comm, file_set=files)

@@ -1,0 +1,348 @@
+"""A set of HDF5 blob files: what is posted is kept until the close, and written then, by all ranks together.
+
+Knows: the ranks of each subfile, their plans, drivers, fill values. Does not know: users' objects, HDF5.
+
+Rules
+-----
+1. A flush before the last one agrees on definitions and writes nothing: values stay in the queue's store, copied, in
+   memory and then in its spill file. Until the close a rank reads what it wrote itself.
+2. At the close all ranks agree on the maps, by all that was posted, and so on all places; then data are written once,
+   by the rank that has them, wherever they belong.
+3. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
+4. A subfile has a temporary name until all of them are written whole. If something fails, none gets its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from pnc_vol.comm import Comm
+from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.errors import NotYetError
+from pnc_vol.extents.model import Runs, one_extent
+from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape, posted_runs
+from pnc_vol.file.session import Session, WriteData
+from pnc_vol.file.set_driver import SetDriver
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import record_dim
+from pnc_vol.layout.blob.header import physical_header
+from pnc_vol.layout.blob.index import ElementIndex
+from pnc_vol.layout.blob.maps import SubfileMap, coalesced
+from pnc_vol.layout.hdf5blob.layout import Hdf5BlobFiles, Hdf5BlobLayout
+from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, plan_subfile
+from pnc_vol.layout.subfiles import subfile_path
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.options import Options
+from pnc_vol.queue.batches import Batch
+
+__all__ = ["Hdf5Set", "Hdf5SetDriver", "Own"]
+
+_BLOCK = 1 << 20
+"""Bytes that are filled or copied at once."""
+
+
+class Hdf5SetDriver(SetDriver):
+    """The driver of a set of HDF5 blob files: elements are in big-endian order here, whatever each file has.
+
+    files : Hdf5BlobFiles, by which it knows where elements are; set once.
+    """
+
+    files: Hdf5BlobFiles
+
+    def file(self, number: int) -> Driver:
+        """The driver of a subfile."""
+        return self._file(number)
+
+    def _opened(self, number: int, name: str) -> Driver:
+        return self.files.subfiles[number].over(PosixDriver.open(name, self._context))
+
+
+class Own:
+    """The subfile that this rank writes, together with the others of its group.
+
+    number : int
+    group : Comm
+    location : Location, with a temporary name until it is written.
+    driver : Driver, of the whole file, as it is.
+    """
+
+    def __init__(self, number: int, group: Comm, location: Location, driver: Driver) -> None:
+        self.number, self.group, self.location, self.driver = number, group, location, driver
+
+    @property
+    def root(self) -> bool:
+        """Whether this rank writes what the group writes once."""
+        return self.group.rank == 0
+
+
+class Hdf5Set:
+    """The subfiles of an open file: a `FileSet`.
+
+    Parameters
+    ----------
+    comm : Comm, all ranks.
+    path : str, the name of the set.
+    count : int, subfiles.
+    subfile_of : list of int, the subfile of each rank.
+    own : Own or None, in a set that is read.
+    driver : Hdf5SetDriver
+    location : Location, of subfile 0, by which the process finds the session again.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        path: str,
+        *,
+        count: int,
+        subfile_of: list[int],
+        own: Own | None,
+        driver: Hdf5SetDriver,
+        location: Location,
+    ) -> None:
+        self.comm, self.path, self.count, self.own = comm, path, count, own
+        self.driver, self.location = driver, location
+        self.files = driver.files = Hdf5BlobFiles(self._index, path)
+        self._agreement = MapAgreement(comm, self.files, subfile_of)
+
+    def layout(self, options: Options) -> Hdf5BlobLayout:
+        """A layout over these files."""
+        made = Hdf5BlobLayout(options)
+        made.files = self.files
+        return made
+
+    def _index(self, k: int) -> ElementIndex:
+        known = self._agreement.index_of_lists(k)
+        return self.files.read_index(self.driver.file, k) if known is None else known
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is written before the close, so drivers hold nothing back."""
+        return True
+
+    def drain(self, operation: str) -> None:
+        """See `settled`."""
+
+    # ------------------------------------------------------------------------------------------- flush
+
+    def flush(
+        self,
+        session: Session,
+        batches: list[Batch],
+        agreed: Agreement,
+        write: WriteData,
+        *,
+        durable: bool,
+        carried: bool,
+        closing: bool,
+    ) -> None:
+        """Keep what is posted, or write all of it at the close (collective); see `Session.flush`."""
+        if closing:
+            self._write(session, batches, write, durable=durable)
+        elif durable:
+            raise NotYetError(
+                f"{self.path}: with layout='hdf5blob' nothing is in a file before the close, so a flush cannot be "
+                "durable; use layout='blob'"
+            )
+        else:
+            self._keep(session, batches)
+
+    def _keep(self, session: Session, batches: list[Batch]) -> None:
+        """What was posted stays in the queue; its handles are complete, because their values were copied."""
+        layout = session.disk.layout
+        assert isinstance(layout, Hdf5BlobLayout)
+        at = {uid: i for i, uid in enumerate(layout.uids)}
+        mine = sorted({at[uid] for batch in batches for uid in batch.uids()})
+        told = [json.loads(one) for one in self.comm.exchange("flush posted", json.dumps(mine).encode())]
+        others = {layout.uids[i] for rank, one in enumerate(told) if rank != self.comm.rank for i in one}
+        self.files.elsewhere = {uid: partial(_posted, session, uid) for uid in others}
+        layout.forget_places()
+        session.posted.note_kept()
+
+    # ------------------------------------------------------------------------------------------- close
+
+    def _write(self, session: Session, batches: list[Batch], write: WriteData, *, durable: bool) -> None:
+        layout, own = session.disk.layout, self.own
+        assert isinstance(layout, Hdf5BlobLayout)
+        assert own is not None
+        decided, lists = self._plan(session, layout, batches)
+        mine = self.files.subfiles[own.number]
+        over = self.driver.file(own.number)
+        blob = own.group.rank
+        over.write(*mine.map_rows(blob, lists))
+        self._fill(layout, session.defs.tree.datasets, batches, decided)
+        # What is filled must not come after data of other ranks.
+        over.drain()
+        self.comm.exchange("close filled")
+        _, failures, _ = write()
+        own.driver.drain()
+        self.comm.exchange("close written")
+        if failures:
+            # Without these the files would not be whole: none gets its name.
+            return
+        self._copy_plain(layout, decided)
+        if durable:
+            self.driver.sync()
+            own.driver.sync()
+        own.driver.end_flush()
+        own.driver.drain()
+        self.comm.exchange("close copied")
+        self._publish(durable=durable)
+
+    def _plan(self, session: Session, layout: Hdf5BlobLayout, batches: list[Batch]) -> tuple[Agreed, list[Runs]]:
+        """Agree on maps and all places (collective); the runs of this rank's blob in each map."""
+        own, files = self.own, self.files
+        assert own is not None
+        files.elsewhere = {}
+        nodes = session.defs.tree.datasets
+        canonical, uids = layout.header, layout.uids
+        record = record_dim(canonical)
+        ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
+        dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
+        decided = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
+        maps = [decided.maps[k] for k in sorted(decided.maps)]
+        told = b""
+        error: Exception | None = None
+        if own.root:
+            try:
+                told = self._planned(own, canonical, uids, maps, decided)
+            except Exception as reason:
+                error = reason
+        plans = [one for one in self.comm.exchange("close plan", told, error=error) if one]
+        subfiles: dict[int, Hdf5Subfile] = {}
+        for plan in plans:
+            words, _, packed = plan.partition(b"\n")
+            number, work = json.loads(words)
+            subfiles[number] = Hdf5Subfile.unpacked(packed)
+            self.driver.moved(number, work)
+        files.use_subfiles([subfiles[n] for n in range(self.count)], uids)
+        layout.forget_places()
+        self.driver.use_own(own.number, subfiles[own.number].over(own.driver))
+        return decided, [one.blobs[own.group.rank] for one in maps]
+
+    def _planned(
+        self, own: Own, canonical: Header, uids: tuple[int, ...], maps: list[SubfileMap], decided: Agreed
+    ) -> bytes:
+        """Make the plan of a subfile, and write its container; what all ranks are told of it."""
+        files = self.files
+        rest: dict[int, int] = {}
+        if own.number == 0:
+            rest = {
+                i: int(files.lookup(files.assigned[uid]).index.holes().length.sum())
+                for i, uid in enumerate(uids)
+                if uid in decided.supplements
+            }
+        header = physical_header(
+            canonical,
+            maps,
+            [files.assigned[uid] for uid in uids],
+            nblobs=own.group.size,
+            nprocs=self.comm.size,
+            subfiles=self.count,
+            supplements={i: n for i, n in rest.items() if n},
+        )
+        shape = (len(maps), own.group.size)
+        columns = [of.counts for of in maps], [of.nreqs for of in maps]
+        counts, nreqs = (np.array(column, np.int64).reshape(shape) for column in columns)
+        one, pieces, nbytes = plan_subfile(header, counts, nreqs, subfile_path(self.path, own.number))
+        own.driver.grow(nbytes)
+        for offset, piece in pieces:
+            own.driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
+        return json.dumps([own.number, own.location.work]).encode() + b"\n" + one.packed
+
+    def _fill(
+        self, layout: Hdf5BlobLayout, nodes: Mapping[int, DatasetNode], batches: list[Batch], decided: Agreed
+    ) -> None:
+        """Write fill values where this rank's blob has elements that it did not post."""
+        own, files = self.own, self.files
+        assert own is not None
+        one, blob, driver = files.subfiles[own.number], own.group.rank, self.driver.file(own.number)
+        for i, uid in enumerate(files.uids):
+            node, k = nodes[uid], files.assigned[uid]
+            pattern = node.fillvalue
+            if pattern is None or not pattern.strip(b"\0"):
+                continue
+            variables = [one.says.variables[i]] if k or blob == 0 else []
+            if k and blob == 0 and i in one.says.supplements:
+                variables.append(one.says.supplements[i])
+            for variable in variables:
+                nbytes = one.part_bytes(variable, blob)
+                if nbytes and not (k and variable == one.says.variables[i] and self._posted_whole(batches, node)):
+                    _fill_bytes(driver, int(one.begins(variable)[blob]), nbytes, pattern)
+
+    def _posted_whole(self, batches: list[Batch], node: DatasetNode) -> bool:
+        """Whether this rank posted each element of its part, in all records, and nothing else."""
+        uid, own = node.uid, self.files.own[self.files.assigned[node.uid]][0]
+        inner = math.prod(inner_shape(node)) if node.is_record else 0
+        posted = posted_runs(batches, uid, 0, {})
+        records = (node.shape or (0,))[0] if node.is_record else 1
+        within = posted_runs(batches, uid, inner, {})
+        part = coalesced(own)
+        return int(posted.length.sum()) == records * int(part.length.sum()) and all(map(np.array_equal, within, part))
+
+    def _copy_plain(self, layout: Hdf5BlobLayout, decided: Agreed) -> None:
+        """Copy what was posted to variables without a map from subfile 0 to the others."""
+        own, files = self.own, self.files
+        assert own is not None
+        if not own.root or own.number == 0:
+            return
+        first, mine, at = files.subfiles[0], files.subfiles[own.number], {uid: i for i, uid in enumerate(files.uids)}
+        for uid in decided.copies:
+            source, target = first.says.variables[at[uid]], mine.says.variables[at[uid]]
+            begin, to = int(first.begins(source)[0]), int(mine.begins(target)[0])
+            for low, n in _blocks(first.part_bytes(source, 0)):
+                memory = np.zeros(n, np.uint8)
+                self.driver.file(0).read(one_extent(begin + low, n), memory)
+                self.driver.file(own.number).write(one_extent(to + low, n), memory)
+
+    def _publish(self, *, durable: bool) -> None:
+        """Give all subfiles their names (collective)."""
+        own = self.own
+        assert own is not None
+        error: OSError | None = None
+        if own.root:
+            try:
+                own.location.publish(durable=durable)
+            except OSError as reason:
+                error = reason
+        self.comm.exchange("close publish", error=error)
+        own.location.note_published()
+
+    def close(self, *, orderly: bool) -> None:
+        """Let go of the subfiles (collective if `orderly`)."""
+        own = self.own
+        if own is None:
+            return
+        try:
+            if orderly or not own.driver.capabilities.collective:
+                own.driver.close()
+        finally:
+            if own.root:
+                own.location.discard()
+            own.location.held.release()
+            with suppress(OSError):
+                own.group.close() if orderly else own.group.abandon(f"{self.path}: the file was given up")
+
+
+def _posted(session: Session, uid: int) -> Runs:
+    return posted_runs(session.posted.queue.batches(), uid, 0, {})
+
+
+def _blocks(nbytes: int) -> Iterator[tuple[int, int]]:
+    return ((low, min(_BLOCK, nbytes - low)) for low in range(0, nbytes, _BLOCK))
+
+
+def _fill_bytes(driver: Driver, begin: int, nbytes: int, pattern: bytes) -> None:
+    step = max(1, _BLOCK // len(pattern)) * len(pattern)
+    block = np.frombuffer(pattern * (min(step, nbytes) // len(pattern)), np.uint8)
+    for low in range(0, nbytes, step):
+        driver.write(one_extent(begin + low, min(step, nbytes - low)), block)
