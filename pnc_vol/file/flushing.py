@@ -162,7 +162,9 @@ def _flush_set(
     """What `flush` does after the agreement where data and headers are in a set of files (collective)."""
     comm, disk = session.comm, session.disk
     assert session.file_set is not None
+    lost = agree_lost_records(comm, target.uids, disk.layout.lost_records) if agreed.lost else {}
     disk.use_layout(target)
+    target.lost_records = lost
     session.defs.note_agreed()
     done, lowest = Executed(), None
     failures: list[RequestFailure] = []
