@@ -91,7 +91,7 @@ class Hdf5Set:
     ----------
     comm : Comm, all ranks.
     path : str, the name of the set.
-    count : int, subfiles.
+    count, nprocs : int, subfiles, and the processes that made them.
     subfile_of : list of int, the subfile of each rank.
     own : Own or None, in a set that is read.
     driver : Hdf5SetDriver
@@ -104,12 +104,13 @@ class Hdf5Set:
         path: str,
         *,
         count: int,
+        nprocs: int,
         subfile_of: list[int],
         own: Own | None,
         driver: Hdf5SetDriver,
         location: Location,
     ) -> None:
-        self.comm, self.path, self.count, self.own = comm, path, count, own
+        self.comm, self.path, self.count, self.nprocs, self.own = comm, path, count, nprocs, own
         self.driver, self.location = driver, location
         self.files = driver.files = Hdf5BlobFiles(self._index, path)
         self._agreement = MapAgreement(comm, self.files, subfile_of)

@@ -25,6 +25,7 @@ from pnc_vol.comm import Comm, on_root, serial
 from pnc_vol.disk.locking import Held
 from pnc_vol.errors import NotCDFError, NotFoundError
 from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.hdf5_set import Hdf5Set
 from pnc_vol.file.joining import open_session
 from pnc_vol.file.session import Session
 from pnc_vol.file.subfile_set import SubfileSet
@@ -169,7 +170,7 @@ def _replay(
 ) -> BlobReport:
     """See `replay_blobs`; `view` is the open set."""
     files, comm = view.file_set, view.comm
-    if not isinstance(files, SubfileSet):
+    if not isinstance(files, SubfileSet | Hdf5Set):
         raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
     on_root(comm, "replay target", lambda: _check_target(target, view.disk.path, files.count, options))
     tree = from_header(view.disk.header)
@@ -263,7 +264,7 @@ def _placed(defs: Definitions, options: Options) -> tuple[Header, tuple[int, ...
 
 def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -> list[Variable]:
     layout, files = view.disk.layout, view.file_set
-    assert isinstance(files, SubfileSet)
+    assert isinstance(files, SubfileSet | Hdf5Set)
     known = files.files
     step, inner = sizes.record_size(header), sizes.inner_sizes(header)
     growing = set(sizes.record_vars(header))
@@ -290,7 +291,7 @@ def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -
     return made
 
 
-def _coverage(view: Session, files: SubfileSet, tree: Tree) -> list[MapCoverage]:
+def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[MapCoverage]:
     """How the maps of the chosen variables are covered (collective).
 
     Raises
