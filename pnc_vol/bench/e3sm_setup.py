@@ -115,7 +115,12 @@ def _shares(job: Job, path: PurePath, invent: bool) -> tuple[list[tuple[tuple[in
     lengths: dict[str, int] = {}
     if job.comm.rank == 0:
         size = o.synthetic or max(2, round(SIZES[o.case] * min(1.0, o.scale) ** 0.5))
-        maps, lengths = invented(o.case, size, max(o.map_ranks, job.comm.size)) if invent else (read_maps(path), {})
+        if invent and o.of_ranks:
+            maps, lengths = invented(o.case, size, max(o.of_ranks, job.comm.size), job.comm.size)
+        elif invent:
+            maps, lengths = invented(o.case, size, max(o.map_ranks, job.comm.size))
+        else:
+            maps = read_maps(path)
     ranks = over(job.comm)
     shares = dealt(maps, ranks, compat=o.compat)
     ranks.close()
