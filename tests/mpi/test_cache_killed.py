@@ -25,6 +25,9 @@ RANKS = 3
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
+SHARED = {"PYTHONPATH": str(Path(__file__).parents[1] / "shared")}
+
+
 def said(path: Path, rank: int) -> list[int]:
     with suppress(FileNotFoundError, ValueError):
         return [int(line) for line in Path(f"{path}.said.{rank}").read_text().splitlines()]
@@ -33,7 +36,9 @@ def said(path: Path, rank: int) -> list[int]:
 
 def killed(path: Path, nvm: Path | str, options: str, flushes: int) -> int:
     """Kill all ranks after some flushes; the last flush that returned on some rank."""
-    job = threading.Thread(target=run_mpi, args=(RANKS, PROGRAM, path, nvm, options), kwargs={"check": False})
+    job = threading.Thread(
+        target=run_mpi, args=(RANKS, PROGRAM, path, nvm, options), kwargs={"check": False, "env": SHARED}
+    )
     job.start()
     end = time.monotonic() + 120
     while min(len(said(path, rank)) for rank in range(RANKS)) < flushes + 1:
@@ -48,14 +53,14 @@ def killed(path: Path, nvm: Path | str, options: str, flushes: int) -> int:
     return max(said(path, rank)[-1] for rank in range(RANKS))
 
 
-def check(path: Path, promised: int | None) -> int:
+def check(path: Path, promised: int | None, ranks: int = RANKS) -> int:
     """That a file is whole, and has what was promised; its records."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PncVolWarning)
         with pnc_vol.File(path) as f:
             count = f["r"].shape[0] if "r" in f else 0
             for k in range(count):
-                for rank in range(RANKS):
+                for rank in range(ranks):
                     assert (f["r"][k, rank] == k + rank).all(), (k, rank)
             if promised is not None:
                 assert count in (promised + 1, promised + 2)
@@ -76,6 +81,44 @@ def test_killed(tmp_path: Path, options: str, flushes: int) -> None:
     assert report.caches == RANKS
     check(path, promised)
     assert not list(nvm.iterdir())
+
+
+def kill_one(tmp_path: Path, seed: int) -> None:
+    """One rank is killed at some system call, then the launcher kills the others."""
+    draw = random.Random(seed)
+    ranks = draw.choice([2, 3, 4])
+    flush = draw.choice(["flush_immediate", "flush_onclose"])
+    mode = "coherent" if flush == "flush_immediate" and draw.random() < 0.3 else "enable"
+    options = f"mode={mode}, flush={flush}, threads={draw.choice([1, 4])}|{draw.choice(['mpio', 'posix'])}"
+    env = SHARED | {"MPIR_CVAR_NUM_CLIQUES": str(draw.randint(1, ranks)), "PNC_VOL_KILLED_FLUSHES": "60"}
+    path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
+    nvm.mkdir()
+    victim, call = draw.randrange(ranks), draw.randint(1, 700)
+    job = run_mpi(ranks, PROGRAM, path, nvm, options, victim, call, check=False, env=env)
+    told = [k for rank in range(ranks) for k in said(path, rank)[1:]]
+    assert job.returncode or max(told) == 59, job.stderr
+    if not path.exists():
+        assert not told
+        return
+    check(path, None, ranks)
+    report = pnc_vol.replay(path)
+    assert (report.damaged, report.failed) == (False, 0), report
+    check(path, max(told, default=None), ranks)
+    assert not list(nvm.iterdir())
+
+
+FEW, MANY = 4, 48
+
+
+@pytest.mark.parametrize("seed", range(FEW))
+def test_a_rank_killed_at_some_call(tmp_path: Path, seed: int) -> None:
+    kill_one(tmp_path, seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(FEW, FEW + MANY))
+def test_a_rank_killed_at_any_call(tmp_path: Path, seed: int) -> None:
+    kill_one(tmp_path, seed)
 
 
 def test_directories_of_their_own_are_found(tmp_path: Path) -> None:
