@@ -66,6 +66,7 @@ LONG = {
     "tests/test_docs.py": 40,
     "tests/drivers/cache/test_wrapper.py": 40,
     "tests/recovery/test_cache_kills.py": 30,
+    "tests/file/test_deferred_cache.py": 15,
     "tests/mpi/test_cache_identity.py": 35,
     "tests/file/test_processes.py": 40,
     "tests/bench/test_ranks.py": 35,

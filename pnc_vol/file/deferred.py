@@ -17,11 +17,11 @@ Rules
 
 from __future__ import annotations
 
+import json
 import os
-import struct
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -159,7 +159,22 @@ def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> 
         close_held(sessions)
     except DeferredCloseError as reason:
         error = reason
-    comm.exchange("open deferred", error=error)
+    _tell(comm, "open deferred", error)
+
+
+def _tell(
+    comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()
+) -> list[list[float]]:
+    """What all ranks tell; what one of them could not close is raised on all, with the paths."""
+    mine = None if error is None else [str(error), error.errno, error.paths]
+    told = [json.loads(one) for one in comm.exchange(operation, json.dumps([list(times), mine]).encode())]
+    failed = next((one for _, one in told if one is not None), None)
+    if failed is not None and error is None:
+        error = DeferredCloseError(failed[0])
+        error.errno, error.paths = failed[1:]
+    if error is not None:
+        raise error
+    return [one for one, _ in told]
 
 
 def finalize(comm: Any = None) -> Times:
@@ -201,9 +216,11 @@ def finalize(comm: Any = None) -> Times:
             raise error
         return mine
     ranks = over(comm)
-    told = ranks.exchange("finalize", struct.pack("4d", *mine), error=error)
-    ranks.close()
-    return Times(*map(max, zip(*(struct.unpack("4d", one) for one in told), strict=True)))
+    try:
+        told = _tell(ranks, "finalize", error, mine)
+    finally:
+        ranks.close()
+    return Times(*map(max, zip(*told, strict=True)))
 
 
 def close_at_exit() -> None:

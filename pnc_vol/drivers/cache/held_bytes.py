@@ -286,7 +286,8 @@ class HeldBytes:
         where = f"bytes {ranges.start[0]} to {ranges.end[-1]}" if ranges.start.size else "the header"
         if self.store is not None and (ranges.start.size or self.telling):
             kept = f"the data stay in the cache file {self.store.file.path}"
-            then = "'pnc-vol replay' brings them to the file" if closing else "the next flush tries again"
+            again = "" if closing else "the next flush tries again, or after the close "
+            then = f"{again}'pnc-vol replay' brings them to the file"
         else:
             # The log may have ended, and does not tell of headers.
             kept, then = "the data are in memory", "are lost" if closing else "the next flush tries again"
