@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -195,38 +195,29 @@ class Queues:
         self._pending.setdefault(epoch, Pending()).add(ranges)
         self._union = None
 
+    def _waiting(self, *, but: int = 0) -> Iterator[tuple[int, Ranges]]:
+        """Epochs and ranges that are not known to be in the global file, without what a thread is at."""
+        yield from ((epoch, pending.all()) for epoch, pending in self._pending.items())
+        yield from ((request.epoch, request.left) for request in self.submitted)
+        yield from (part for key, part in self.busy.items() if key != but)
+
     def union(self) -> Ranges:
         """All that is not known to be in the global file."""
         if self._union is None:
             self._union = EMPTY
-            for part in (
-                *(pending.all() for pending in self._pending.values()),
-                *(request.left for request in self.submitted),
-                *(ranges for _, ranges in self.busy.values()),
-            ):
+            for _, part in self._waiting():
                 self._union = self._union.plus(part)
         return self._union
 
     def without(self, ranges: Ranges, thread: int) -> Ranges:
         """Of ranges that a thread is at, those that wait for nothing else."""
-        for part in (
-            *(pending.all() for pending in self._pending.values()),
-            *(request.left for request in self.submitted),
-            *(part for key, (_, part) in self.busy.items() if key != thread),
-        ):
+        for _, part in self._waiting(but=thread):
             ranges = ranges.minus(part)
         return ranges
 
     def synced(self) -> int:
         """See `Holds.synced_epoch`."""
-        lowest = min(
-            (
-                *self._pending,
-                *(request.epoch for request in self.submitted),
-                *(epoch for epoch, _ in self.busy.values()),
-            ),
-            default=NO_EPOCH,
-        )
+        lowest = min((epoch for epoch, _ in self._waiting()), default=NO_EPOCH)
         return min(self.ended + self.ordered, lowest - 1)
 
     def releasable(self) -> bool:
