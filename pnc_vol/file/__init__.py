@@ -12,6 +12,7 @@
 `opening`               opening on all ranks together
 `joining`               what opens a file or joins its session
 `set_opening`           opening sets of subfiles (`layout="blob"`)
+`set_headers`           what the headers of a set of subfiles say, all together
 `hdf5_opening`          creating and reading sets of HDF5 subfiles (`layout="hdf5blob"`)
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pnc_vol.disk.naming import check_place
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.drivers.base import Driver
-from pnc_vol.file.registry import OpenAttempt
+from pnc_vol.file.registry import OpenAttempt, refuse_open
 from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
@@ -119,9 +119,11 @@ def find(
         there: os.stat_result | None = None
         if root is None and path is not None:
             path, there = _standing(options, asked or path, mode)
-            base, first = _set_of(options, path, mode, there)
-            if base is not None and there is not None and path != subfile_path(base, 0):
-                path, there = subfile_path(base, 0), options.system.stat(subfile_path(base, 0))
+            base, first = _set_of(options, asked or path, path, mode, there)
+            if base is not None and path != subfile_path(base, 0):
+                path, there = subfile_path(base, 0), None
+                with suppress(FileNotFoundError):
+                    there = options.system.stat(path)
             if claim is not None and path != asked:
                 claim.real = options.system.realpath(path)
         if claim is not None:
@@ -163,28 +165,42 @@ def find(
 
 def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_result | None]:
     """The file with the header, and what stands there: a layout may give it another name than the user's."""
+    new = mode in ("w", "w-", "x")
     # A new file of no stated layout has the user's name, whatever other layouts have beside it.
-    names = [path] if mode in ("w", "w-", "x") and not options.layout else header_paths(path, options.layout)
+    names = [path] if new and not options.layout else header_paths(path, options.layout)
+    if not new and _several_files(options) and names[-1] != path:
+        # a file that is there is opened as what it is
+        names.append(path)
     for name in names:
         with suppress(FileNotFoundError):
             return name, options.system.stat(name)
     return names[0], None
 
 
-def _set_of(options: Options, path: str, mode: str, there: os.stat_result | None) -> tuple[str | None, bytes]:
-    """The name of the set of subfiles that is meant, or None; and the header of its first subfile, if there is one."""
+def _several_files(options: Options) -> bool:
+    return bool(options.layout) and layout_class(options.layout).several_files
+
+
+def _set_of(
+    options: Options, asked: str, path: str, mode: str, there: os.stat_result | None
+) -> tuple[str | None, bytes]:
+    """The name of the set of subfiles that is meant, or None; and the header of its first subfile, if there is one.
+
+    asked, path : str, what the user said, and what stands there.
+    """
+    sets = _several_files(options)
+    if mode in ("w", "w-", "x"):
+        return (asked, b"") if sets else (None, b"")
+    # as h5py: an empty file, such as `tempfile` makes, is no file yet
+    if there is None or (mode != "r" and there.st_size == 0 and path == asked):
+        return (asked, b"") if sets else (None, b"")
     named = _SUBFILE.fullmatch(path)
-    asked = layout_class(options.layout) if options.layout else None
-    if asked is not None and not asked.several_files:
-        return None, b""
-    base = named[1] if named else path
-    if asked is not None and (there is None or mode in ("w", "w-", "x")):
-        return base, b""
-    if named is None or there is None or mode in ("w", "w-", "x"):
+    if named is None or (options.layout and not sets):
         return None, b""
     # Few files have such names, and what knows of blobs takes long to load.
     from pnc_vol.layout.blob.header import is_blob_set
 
+    base = named[1]
     first = subfile_path(base, 0)
     if _is_hdf5(options, path):
         return base, HDF5_SIGNATURE
@@ -220,14 +236,21 @@ def _found_set(
     options: Options,
 ) -> Found:
     """A set of subfiles that is there, or is to be made."""
-    plain = False
-    with suppress(OSError):
-        plain = bool(options.system.stat(base))
-    if mode in ("w-", "x") and (there is not None or plain):
-        name = base if plain else subfile_path(base, 0)
-        raise FileExistsError(errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it", name)
-    if there is None and mode in ("r", "r+"):
-        raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
+    plain: os.stat_result | None = None
+    with suppress(FileNotFoundError):
+        plain = options.system.stat(base)
+    if not first:
+        for name, what in ((base, plain), (subfile_path(base, 0), there)):
+            if what is not None:
+                check_place(what, name, exclusive=mode in ("w-", "x"))
+        if plain is None and mode in ("r", "r+"):
+            raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
+        if options.version != 5:
+            raise ValueError(
+                f"{base}: a set of subfiles has 64-bit maps, which CDF-{options.version} cannot hold; leave format= out"
+            )
+        if plain is not None:
+            refuse_open(options.system.realpath(base), base, replaced=True)
     if claim is not None and claim.look_after is not None:
         replaced = mode in ("w", "w-", "x")
         for number in range(_subfiles_of(options.system, base) if there is not None else 1):

@@ -24,7 +24,8 @@ from pnc_vol.file.driver_stack import context_of, open_together, stack_of
 from pnc_vol.file.finding import Found
 from pnc_vol.file.hdf5_set import Hdf5Set, Hdf5SetDriver, Own
 from pnc_vol.file.opening import Opened
-from pnc_vol.file.set_opening import MakeSession, canonical_of, dealt_subfiles
+from pnc_vol.file.set_headers import canonical_of, refuse_foreign
+from pnc_vol.file.set_opening import MakeSession, dealt_subfiles
 from pnc_vol.layout.hdf5blob.layout import Hdf5BlobLayout
 from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, read_subfile
 from pnc_vol.layout.subfiles import subfile_path
@@ -88,7 +89,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
         driver=driver,
         location=location,
     )
-    tree, canonical = canonical_of(path, [], [], 0, options, warns=False)
+    tree, canonical = canonical_of(path, [], [], options, warns=False)
     opened = Opened(path, driver, None, True, True, canonical, b"", tree, True, False, False, Hdf5BlobLayout)
     return make(opened, options, comm, file_set=files)
 
@@ -136,7 +137,8 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
 
     subfiles = [Hdf5Subfile.unpacked(bytes.fromhex(one)) for one in json.loads(on_root(comm, "open subfiles", read))]
     headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
-    tree, canonical = canonical_of(path, headers, says, len(subfiles), options, warns=comm.rank == 0)
+    refuse_foreign(path, says, exact=True)
+    tree, canonical = canonical_of(path, headers, says, options, warns=comm.rank == 0)
     driver = Hdf5SetDriver(path, context, {})
     real = options.system.realpath(subfile_path(path, 0))
     files = Hdf5Set(

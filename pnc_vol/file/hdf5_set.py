@@ -126,6 +126,14 @@ class Hdf5Set:
         return self.files.read_index(self.driver.file, k) if known is None else known
 
     @property
+    def begun(self) -> bool:
+        return True
+
+    def refresh(self, session: Session) -> bool:
+        """Nothing: subfiles are there when they are complete."""
+        return False
+
+    @property
     def settled(self) -> bool:
         """Nothing is written before the close, so drivers hold nothing back."""
         return True

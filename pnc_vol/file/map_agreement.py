@@ -57,6 +57,16 @@ class Agreed:
     copies: dict[int, tuple[int, int]] = field(default_factory=dict)
     afar: bool = False
 
+    def followed_by(self, new: Agreed, uids: Sequence[int]) -> Agreed:
+        """This, of a flush that failed, and what the next one agreed on; `uids`: the variables that there are now."""
+        copies = dict(new.copies)
+        for uid, (first, last) in self.copies.items():
+            if uid in uids:
+                low, high = copies.get(uid, (first, last))
+                copies[uid] = min(low, first), max(high, last)
+        supplements = {uid for uid in self.supplements if uid in uids}
+        return Agreed(self.maps | new.maps, supplements | new.supplements, copies)
+
 
 def inner_shape(node: DatasetNode) -> tuple[int, ...]:
     """The lengths that a map of a dataset has: all axes but that of records."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -122,6 +122,10 @@ def open_file(
     _same_on_all(comm, wishes, claim)
     able = stack_capabilities(spec) if root is None else root.capabilities
     keeps_file = root is None and able.keeps_file
+    sets = layout_class(options.layout or CANONICAL).several_files
+    if sets and not keeps_file:
+        # what is in memory, or in one object, has no subfiles
+        options, sets = replace(options, layout=""), False
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
     if root is None and able.own_paths:
@@ -131,13 +135,7 @@ def open_file(
         except BaseException:
             made.close()
             raise
-    layout = layout_class(options.layout or CANONICAL)
-    _check_layout(layout, options, comm)
-    if layout.several_files and not keeps_file:
-        raise ValueError(
-            f"the layout {layout.name!r} is several files, and the driver {spec!r} keeps the data in none that can be "
-            "opened by a name; leave layout= out, or use another driver"
-        )
+    _check_layout(layout_class(options.layout or CANONICAL), options, comm)
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.exchange("open log folders", error=missing_folder(options))
@@ -151,6 +149,9 @@ def open_file(
             return None
         if found.way == "set":
             return found
+        if sets:
+            # what is there is one file, and stays one
+            options, sets = replace(options, layout=""), False
         location = mine.location
         if not keeps_file:
             location = None

@@ -49,6 +49,8 @@ def refresh(session: Session) -> bool:
     if session.writable:
         return False
     complete_posted(session)
+    if session.file_set is not None:
+        return session.file_set.refresh(session)
     for _ in range(ATTEMPTS):
         found: list[Existing] = []
         told = on_root(session.comm, "refresh", partial(_look, session, found))

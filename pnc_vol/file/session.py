@@ -76,6 +76,13 @@ class FileSet(Protocol):
     def settled(self) -> bool:
         """Whether drivers hold nothing back, as of the last flush; the same on all ranks."""
 
+    def refresh(self, session: Session) -> bool:
+        """Take over what is in the files now (collective); see `refreshing.refresh`."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the files say what they are, so that a flush may have nothing to do."""
+
     @property
     def location(self) -> Location | None:
         """The file by which the process finds the session when it opens it again."""

@@ -1,14 +1,14 @@
 """How a set of subfiles is opened or created, on all ranks together.
 
-Knows: which rank writes which subfile, headers of subfiles. Does not know: requests, what sessions do.
+Knows: which rank writes which subfile. Does not know: requests, what sessions do.
 
 Rules
 -----
 1. A new set has one subfile for each node, or as many as the options say; its ranks are those of a node, in order.
 2. Each subfile of a set that is written is opened by the ranks that share it, with the rules of every file. A set that
    is only read is opened by rank 0, which reads all headers and tells them to the others.
-3. The subfiles of a set agree in what they say of it; what they do not agree in is an error that names one of them. The
-   set has the records that all of them have.
+3. The subfiles of a new set get their names when all of them are there and say what they are. Then what the set takes
+   the place of is removed: a file with its name, subfiles of an older set that had more.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from pnc_vol.comm import Comm, on_root
+from pnc_vol.comm import Comm
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
-from pnc_vol.errors import FormatError, FormatWarning
+from pnc_vol.errors import FormatError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of
 from pnc_vol.file.finding import Found
@@ -30,19 +30,32 @@ from pnc_vol.file.opening import Opened, open_file
 from pnc_vol.file.physical_definitions import PhysicalDefinitions
 from pnc_vol.file.session import FileSet
 from pnc_vol.file.set_driver import SetDriver
-from pnc_vol.file.subfile_set import Member, SubfileSet, header_of_bytes, variables_of
-from pnc_vol.format.check import short_data
+from pnc_vol.file.set_headers import (
+    canonical_of,
+    described_all,
+    header_of_bytes,
+    positions,
+    read_headers,
+    stored_variables,
+)
+from pnc_vol.file.subfile_set import Member, SubfileSet
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.blob.header import Described, MapVariables, described, physical_header
-from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout, without_begins
+from pnc_vol.layout.blob.header import (
+    MAP_VARIABLES,
+    Described,
+    MapVariables,
+    described,
+    is_blob_set,
+    physical_header,
+)
+from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
-from pnc_vol.warn import warn_outside
+from pnc_vol.system import System, exists
 
-__all__ = ["MakeSession", "canonical_of", "dealt_subfiles", "open_set"]
+__all__ = ["MakeSession", "dealt_subfiles", "open_set"]
 
 
 class MakeSession(Protocol):
@@ -79,16 +92,24 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     numbers = dealt[comm.rank] if writable else []
     opened: list[tuple[Opened, Comm]] = []
     members: list[Member] = []
+    real = system.realpath(subfile_path(path, 0))
+    location, stale = Location(system, real, real), list[str]()
     try:
         with comm.errors_shared():
+            if created and comm.rank == 0:
+                stale = _stale(path, count, system)
             for number in numbers:
                 group = comm.group(number) if len(numbers) == 1 else comm.group(comm.rank)
                 new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
-                asked = mode if created else "r+"
-                opened.append((_open_subfile(path, number, asked, options, group, new), group))
-        headers = _headers(path, count, opened, numbers, options, comm, new=created)
-        told = [] if created else [described(h, subfile_path(path, s)) for s, h in enumerate(headers)]
-        tree, canonical = canonical_of(path, headers, told, count, options, warns=comm.rank == 0)
+                # nobody replaces unseen what another one made since
+                how = "r+" if not created else mode if mode == "w" else "x"
+                opened.append((_open_subfile(path, number, how, options, group, new), group))
+        if writable:
+            headers = _headers_of_opened(count, opened, numbers, comm, new=created)
+        else:
+            headers = read_headers(path, options, comm, location)
+        told = described_all(path, headers)
+        tree, canonical = canonical_of(path, headers, told, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
             members.append(_member(number, one, group, told, tree, canonical.numrecs, options, make))
     except BaseException as error:
@@ -99,7 +120,6 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         context_of(options, comm, writable=writable),
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
-    real = system.realpath(subfile_path(path, 0))
     files = SubfileSet(
         comm,
         path,
@@ -108,28 +128,39 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         members=members,
         subfile_of=[mine[0] for mine in dealt],
         driver=driver,
-        location=Location(system, real, real),
+        location=location,
+        stale=stale,
     )
     if told:
-        _take(files, headers, told[0], tree)
+        files.take(headers, told, tuple(tree.datasets))
     encoded = encode(canonical, check=False) if writable else b""
     made = Opened(path, driver, None, writable, created, canonical, encoded, tree, True, False, False, BlobLayout)
-    return make(made, options, comm, file_set=files)
+    session = make(made, options, comm, file_set=files)
+    if created and options.publish == "create":
+        try:
+            # all subfiles say what they are before the first of them has its name
+            session.flush(what="open")
+        except BaseException as error:
+            session.abort(f"{type(error).__name__}: {error}")
+            raise
+    return session
 
 
-def canonical_of(
-    path: str, headers: Sequence[Header], told: Sequence[Described], count: int, options: Options, *, warns: bool
-) -> tuple[Tree, Header]:
-    """The objects of a set, and the header that a file of the canonical layout would have."""
-    header = Header(options.version)
-    if told:
-        _check(path, told, count)
-        header = without_begins(told[0].canonical).with_numrecs(min(h.numrecs for h in headers))
-        if warns and len({h.numrecs for h in headers}) > 1:
-            _warn_records(path, headers)
-    tree = from_header(header)
-    tree.separator = options.separator
-    return tree, header
+def _stale(path: str, count: int, system: System) -> list[str]:
+    """The files that a new set takes the place of, besides those of its own names; on rank 0."""
+    found = [path] if exists(system, path) else []
+    first = subfile_path(path, 0)
+    try:
+        existing = open_existing(system, first, system.realpath(first))
+    except OSError:
+        return found
+    system.close(existing.fd)
+    header = existing.decoded.header
+    if is_blob_set(header):
+        with suppress(FormatError):
+            names = [subfile_path(path, s) for s in range(count, described(header, first).subfiles)]
+            found += [name for name in names if exists(system, name)]
+    return found
 
 
 def _member(
@@ -147,9 +178,9 @@ def _member(
     sizes: tuple[MapVariables, ...] = ()
     defs.become(opened.header, ())
     if told:
-        nblobs, sizes = told[number].nblobs, told[number].maps
-        _define(defs, opened.header, told[number], tree)
-    inner = make(replace(opened, tree=defs.tree), _inner(options), group, defs=defs)
+        nblobs, sizes = told[number].nblobs, told[number].maps[: len(told[0].maps)]
+        _define(defs, opened.header, told[number], told[0], tree)
+    inner = make(replace(opened, tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
     if opened.header.numrecs > numrecs:
         for uid in inner.disk.layout.record_uids:
             inner.disk.layout.lose_records(uid, numrecs, opened.header.numrecs)
@@ -168,9 +199,10 @@ def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], e
             one.location.held.release()
 
 
-def _inner(options: Options) -> Options:
-    """The options of a subfile: posts wait in the session of the set."""
-    return replace(options, layout="canonical", burst_buf=False, store="memory", recover=False)
+def _inner(options: Options, *, new: bool = False) -> Options:
+    """The options of a subfile: posts wait in the session of the set. A new one gets its name by a flush of the set."""
+    publish = "close" if new else options.publish
+    return replace(options, layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
 
 
 def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[list[int]]:
@@ -199,8 +231,9 @@ def _by_node(lowest: Sequence[int]) -> list[list[int]]:
 
 
 def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:
+    inner = _inner(options, new=mode != "r+")
     try:
-        opened = open_file(subfile_path(path, number), mode, options=_inner(options), comm=group, new=new)
+        opened = open_file(subfile_path(path, number), mode, options=inner, comm=group, new=new)
     except BaseException as error:
         if group.in_step(error):
             group.close()
@@ -211,110 +244,31 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
     return replace(opened, layout=SubfileLayout)
 
 
-def _headers(
-    path: str,
-    count: int,
-    opened: Sequence[tuple[Opened, Comm]],
-    numbers: Sequence[int],
-    options: Options,
-    comm: Comm,
-    *,
-    new: bool,
+def _headers_of_opened(
+    count: int, opened: Sequence[tuple[Opened, Comm]], numbers: Sequence[int], comm: Comm, *, new: bool
 ) -> list[Header]:
-    """The headers of all subfiles (collective); none of a new set."""
-    if opened or (comm.size > 1 and not new and numbers):
-        mine = [(n, o.header_bytes.hex()) for n, (o, g) in zip(numbers, opened, strict=True) if g.rank == 0]
-        told = comm.exchange("open subfiles", json.dumps(mine).encode())
-        if new:
-            return []
-        by_number = {n: bytes.fromhex(text) for one in told for n, text in json.loads(one)}
-        return [header_of_bytes(by_number[n]) for n in range(count)]
-
-    def read() -> bytes:
-        found = []
-        for n in range(count):
-            name = subfile_path(path, n)
-            try:
-                existing = open_existing(options.system, name, options.system.realpath(name))
-            except FileNotFoundError:
-                raise FormatError(
-                    f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
-                ) from None
-            options.system.close(existing.fd)
-            missing = short_data(existing.decoded.header, existing.size)
-            if missing:
-                raise FormatError(
-                    f"{name}: the file ends before its data: {missing[0][1]} bytes of {missing[0][0]} are missing",
-                    offset=existing.size,
-                    field="file_size",
-                    value=existing.size,
-                )
-            found.append(existing.content.hex())
-        return json.dumps(found).encode()
-
-    return [header_of_bytes(bytes.fromhex(text)) for text in json.loads(on_root(comm, "open subfiles", read))]
+    """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
+    mine = [(n, o.header_bytes.hex()) for n, (o, g) in zip(numbers, opened, strict=True) if g.rank == 0]
+    told = comm.exchange("open subfiles", json.dumps(mine).encode())
+    if new:
+        return []
+    by_number = {n: bytes.fromhex(text) for one in told for n, text in json.loads(one)}
+    return [header_of_bytes(by_number[n]) for n in range(count)]
 
 
-def _check(path: str, told: Sequence[Described], count: int) -> None:
-    """Refuse subfiles that do not belong together.
+def _define(defs: PhysicalDefinitions, header: Header, own: Described, first: Described, tree: Tree) -> None:
+    """Give an inner session the definitions of a subfile that is there.
 
-    Raises
-    ------
-    FormatError
+    own, first : Described, the subfile, and subfile 0, which says what there is.
     """
-    first = told[0]
-    for s, one in enumerate(told):
-        for what in ("subfiles", "nprocs", "assigned"):
-            mine, theirs = getattr(one, what), getattr(first, what)
-            if mine != theirs:
-                name = {"subfiles": "num_subfiles", "nprocs": "global_nprocs"}.get(what, "decomposition_ID")
-                raise _foreign(path, s, name, f"{mine} there, and {theirs} in subfile 0000")
-        if replace(one.canonical, numrecs=0) != replace(first.canonical, numrecs=0):
-            raise _foreign(path, s, "header", "other dimensions, variables or attributes than in subfile 0000")
-        if [of.dims for of in one.maps] != [of.dims for of in first.maps]:
-            raise _foreign(path, s, "global_dimids", "other maps than in subfile 0000")
-    if first.subfiles != count:
-        raise _foreign(path, 0, "num_subfiles", f"{first.subfiles}, where {count} were expected")
-
-
-def _foreign(path: str, number: int, field: str, what: str) -> FormatError:
-    return FormatError(
-        f"{subfile_path(path, number)}: it does not belong to this set of subfiles: {field}: {what}",
-        field=field,
-        value=number,
-    )
-
-
-def _warn_records(path: str, headers: Sequence[Header]) -> None:
-    counts = [h.numrecs for h in headers]
-    low, high = counts.index(min(counts)), counts.index(max(counts))
-    warn_outside(
-        FormatWarning(
-            f"{path}: the subfiles have different numbers of records ({subfile_path(path, low)}: {min(counts)}, "
-            f"{subfile_path(path, high)}: {max(counts)}), as after a job that was killed; shown is what all have",
-            field="numrecs",
-            value=min(counts),
-        )
-    )
-
-
-def _define(defs: PhysicalDefinitions, header: Header, told: Described, tree: Tree) -> None:
-    """Give an inner session the definitions of a subfile that is there."""
     uids = tuple(tree.datasets)
-    assigned = dict(zip(uids, told.assigned, strict=True))
-    sizes: dict[int, int] = {}
-    for i in sorted(told.supplements):
-        node = tree.datasets[uids[i]]
-        dims = header.vars[told.supplements[i]].dims
-        sizes[uids[i]] = header.dims[dims[1 if node.is_record else 0]].size
-    unplaced = header.with_vars(tuple(var._replace(begin=-1) for var in header.vars))
-    defs.become(unplaced, variables_of(header, told.maps, uids, tree.datasets, assigned, sizes))
-
-
-def _take(files: SubfileSet, headers: list[Header], first: Described, tree: Tree) -> None:
-    """Tell a set what its subfiles say."""
-    uids = tuple(tree.datasets)
-    known = files.files
-    known.dims = [of.dims for of in first.maps]
-    known.assigned = dict(zip(uids, first.assigned, strict=True))
-    known.use(headers, uids, {uids[i]: at for i, at in first.supplements.items()})
+    keys: dict[int, Any] = {
+        of.first + j: (k, j, of.nblobs) for k, of in enumerate(own.maps, 1) for j in range(len(MAP_VARIABLES))
+    }
+    keys |= {n: (uid, k) for n, uid, k in zip(positions(own, first), uids, first.assigned, strict=True) if n >= 0}
+    if own is first:
+        keys |= {n: (uids[i], "supplement") for i, n in own.supplements.items()}
+    defs.become(
+        header.with_vars(tuple(var._replace(begin=-1) for var in header.vars)),
+        stored_variables(header, keys, tree.datasets),
+    )

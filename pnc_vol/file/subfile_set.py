@@ -15,7 +15,8 @@ Rules
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,32 +26,36 @@ from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape
-from pnc_vol.file.physical_definitions import PhysicalDefinitions, PhysicalVariable
-from pnc_vol.file.session import Session, WriteData
+from pnc_vol.file.physical_definitions import PhysicalDefinitions
+from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.file.set_driver import SetDriver
+from pnc_vol.file.set_headers import (
+    canonical_of,
+    described_all,
+    header_of_bytes,
+    positions,
+    read_headers,
+    variables_of,
+)
 from pnc_vol.flush.agree import Agreement
-from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_dim
-from pnc_vol.format.types import INT64
-from pnc_vol.layout.blob.header import MAP_VARIABLES, physical_header
+from pnc_vol.layout.blob.header import MAP_VARIABLES, Described, physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.layout.blob.maps import SizedMap, content
-from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["Member", "SubfileSet", "header_of_bytes", "variables_of"]
+__all__ = ["Member", "SubfileSet"]
 
 _HELD = (
     "what is read may be among flushed data that ranks of another subfile still have in their caches, and the file "
     "does not have yet. Call f.sync() or read inside 'with ds.collective:', on all ranks"
 )
-_ANY_SIZE = 1 << 62
-_INTS = element_for("i4"), element_for("i8")
 
 
 class Member:
@@ -65,6 +70,8 @@ class Member:
     def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
         self.number, self.session, self.nblobs = number, session, nblobs
         self.sizes: list[SizedMap] = list(sizes)
+        self.work = ""
+        """The file that its data were in at the last flush; see `Location`."""
         self.work = ""
         """The file that its data were in at the last flush; see `Location`."""
 
@@ -90,7 +97,8 @@ class SubfileSet:
     members : list of Member, those that this rank writes; empty in a set that is only read.
     subfile_of : list of int, the subfile of each rank.
     driver : SetDriver
-    location : Location or None, of subfile 0.
+    location : Location, of subfile 0, where this rank has no session of it.
+    stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
     """
 
     def __init__(
@@ -103,12 +111,32 @@ class SubfileSet:
         members: list[Member],
         subfile_of: list[int],
         driver: SetDriver,
-        location: Location | None,
+        location: Location,
+        stale: Sequence[str] = (),
     ) -> None:
         self.comm, self.path, self.count, self.nprocs = comm, path, count, nprocs
         self.members, self.driver, self._location = members, driver, location
         self.files = BlobFiles(self._index)
         self._agreement = MapAgreement(comm, self.files, subfile_of)
+        self._stale = list(stale)
+        self._decided = Agreed()
+        """What was agreed on and is not in the files yet."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the subfiles say what they are."""
+        return bool(self.files.headers)
+
+    def take(self, headers: Sequence[Header], told: Sequence[Described], uids: tuple[int, ...]) -> None:
+        """Know what the subfiles say.
+
+        uids : tuple of int, the datasets, in the order of the variables of subfile 0.
+        """
+        known, first = self.files, told[0]
+        known.dims = [of.dims for of in first.maps]
+        known.assigned = dict(zip(uids, first.assigned, strict=True))
+        supplements = {uids[i]: at for i, at in first.supplements.items()}
+        known.use(headers, uids, supplements, [positions(one, first) for one in told])
 
     @property
     def location(self) -> Location | None:
@@ -122,6 +150,29 @@ class SubfileSet:
         made = BlobLayout(options)
         made.files = self.files
         return made
+
+    def refresh(self, session: Session) -> bool:
+        """Take over what is in the subfiles now, of a set that is only read (collective)."""
+        system, first = session.options.system, self._location.path
+        location = Location(system, first, first)
+        headers = read_headers(self.path, session.options, self.comm, location)
+        new = headers != self.files.headers
+        told = described_all(self.path, headers)
+        tree, canonical = canonical_of(self.path, headers, told, session.options, warns=new and self.comm.rank == 0)
+        # other files may have the names
+        self._location = location
+        self.driver.close()
+        self.files.forget_maps()
+        if new:
+            refresh_tree(session.defs.tree, tree)
+        datasets = session.defs.tree.datasets
+        self.take(headers, told, tuple(datasets))
+        layout = session.disk.layout.anew()
+        layout.adopt(canonical, tuple(datasets), datasets)
+        session.disk.use_layout(layout)
+        session.disk.begins_with(canonical, b"")
+        session.defs.flushed(canonical)
+        return new
 
     def _index(self, k: int) -> ElementIndex:
         known = self._agreement.index_of_lists(k)
@@ -160,47 +211,68 @@ class SubfileSet:
         record = record_dim(canonical)
         ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
         dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
-        decided = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
-        if decided.afar:
+        new = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
+        decided = self._decided = self._decided.followed_by(new, uids)
+        if new.afar:
             # What is written without the cache of the ranks of a subfile must not meet older data that these hold.
             self.drain("flush drain")
         # What variables lost is made good in the subfiles, where it may lie.
         lost, layout.lost_records = layout.lost_records, {}
         for member in self.members:
-            member.sizes += decided.maps.values()
+            member.sizes += new.maps.values()
             self._define(member, canonical, uids, nodes, decided)
             self._lose(member, lost)
-            if closing:
+            if not session.disk.keep_unpublished:
                 member.session.disk.publish_at_flush()
+        done: list[Written] = []
 
-        def data() -> Any:
+        def data() -> None:
             self._share_headers(layout, uids, decided)
             for member in self.members:
                 if decided.maps and member.root:
                     self._write_maps(member, decided)
-            done = write()
+            done.append(write())
             self._copy_plain(layout, decided)
-            return done
 
-        step: WriteData = data
-        for member in reversed(self.members):
-            step = partial(self._flush_member, member.session, step, durable=durable, carried=carried)
-        step()
+        def others() -> None:
+            step = data
+            for member in self.members:
+                if member.number:
+                    step = partial(self._flush_member, member.session, step, done, durable=durable, carried=carried)
+            step()
+            # the header of subfile 0 is written when all other subfiles are complete
+            self.comm.exchange("flush subfiles")
+
+        first = self.members[0]
+        if first.number:
+            others()
+        else:
+            self._flush_member(first.session, others, done, durable=durable, carried=carried)
         holding = any(member.session.epochs.holding for member in self.members) and not (durable or carried or closing)
-        told = self.comm.exchange("flush subfiles", b"held" if holding else b"")
+        told = self.comm.exchange("flush set", b"held" if holding else b"")
         self.driver.held = _HELD if self.count > 1 and b"held" in told else ""
+        self._decided = Agreed()
         self._agreement.lists.clear()
+        if not session.disk.keep_unpublished:
+            self._remove_stale()
+
+    def _remove_stale(self) -> None:
+        """Remove what the set has taken the place of; on rank 0."""
+        stale, self._stale = self._stale, []
+        for name in stale:
+            with suppress(FileNotFoundError):
+                self._location.system.unlink(name)
 
     @staticmethod
-    def _flush_member(session: Session, step: WriteData, *, durable: bool, carried: bool) -> Any:
-        done: list[Any] = []
-
-        def data() -> Any:
-            done.append(step())
-            return done[0]
+    def _flush_member(
+        session: Session, step: Callable[[], None], done: list[Written], *, durable: bool, carried: bool
+    ) -> None:
+        def data() -> Written:
+            step()
+            # What failed is told by the session of the set; here it says how many records there are.
+            return done[0][0], [], done[0][2]
 
         session.flush(durable=durable, carried=carried, write=data)
-        return done[0]
 
     def _define(
         self,
@@ -305,42 +377,3 @@ class SubfileSet:
 
 def _elements(node: DatasetNode) -> int:
     return int(np.prod(node.shape or (), dtype=np.int64))
-
-
-def header_of_bytes(encoded: bytes) -> Header:
-    """The header of a subfile, of which no more is known."""
-    return decode(encoded, file_size=_ANY_SIZE).header
-
-
-def variables_of(
-    header: Header,
-    maps: Sequence[SizedMap],
-    uids: Sequence[int],
-    nodes: Mapping[int, DatasetNode],
-    assigned: Mapping[int, int],
-    supplements: Mapping[int, int],
-) -> list[PhysicalVariable]:
-    """The variables of a subfile, in the order of its header.
-
-    supplements : mapping of uid to the elements of the supplement, in the order of the header.
-    """
-    found: list[PhysicalVariable] = []
-    for k, of in enumerate(maps, 1):
-        for j, var in enumerate(header.vars[len(found) : len(found) + len(MAP_VARIABLES)]):
-            shape = tuple(header.dims[i].size for i in var.dims)
-            found.append(PhysicalVariable((k, j, of.nblobs), _INTS[var.type == INT64], shape, record=False))
-    for uid in uids:
-        k = assigned[uid]
-        found.append(_variable(nodes[uid], (maps[k - 1].nelems,) if k else None, header.numrecs, k))
-    for uid, nelems in supplements.items():
-        found.append(_variable(nodes[uid], (nelems,), header.numrecs, "supplement"))
-    return found
-
-
-def _variable(node: DatasetNode, inner: tuple[int, ...] | None, records: int, what: int | str) -> PhysicalVariable:
-    """A variable with elements of a dataset: its blobs, its supplement, or all of it where `inner` is None."""
-    if node.is_placeholder:
-        return PhysicalVariable((node.uid, 0), node.element, (), record=False)
-    inner = inner_shape(node) if inner is None else inner
-    shape = (records, *inner) if node.is_record else inner
-    return PhysicalVariable((node.uid, what), node.element, shape, node.is_record, node.fillvalue)

@@ -61,14 +61,28 @@ class BlobFiles:
         self._begins: Int64 = np.empty((0, 0), np.int64)
         self._strides: Int64 = np.empty(0, np.int64)
 
-    def use(self, headers: Sequence[Header], uids: tuple[int, ...], supplements: dict[int, int]) -> None:
-        """Take over the headers that the subfiles have now, or will have at the end of the flush that is under way."""
+    def use(
+        self,
+        headers: Sequence[Header],
+        uids: tuple[int, ...],
+        supplements: dict[int, int],
+        variables: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """Take over the headers that the subfiles have now, or will have at the end of the flush that is under way.
+
+        variables : for each subfile, the number of the variable of each of `uids`, -1 where it has none; by default
+            they stand behind those of the maps.
+        """
         self.headers, self.uids, self.supplements = list(headers), uids, supplements
         first = len(MAP_VARIABLES) * len(self.dims)
-        # the canonical variables stand behind those of the maps, in every subfile
-        begins = [[var.begin for var in header.vars[first : first + len(uids)]] for header in headers]
+        at = variables or [range(first, first + len(uids))] * len(headers)
+        begins = [[header.vars[i].begin if i >= 0 else 0 for i in of] for header, of in zip(headers, at, strict=True)]
         self._begins = np.array(begins, np.int64).reshape(len(headers), len(uids))
         self._strides = np.array([sizes.record_size(header) for header in headers], np.int64)
+
+    def forget_maps(self) -> None:
+        """The subfiles may have other maps."""
+        self._lookups.clear()
 
     def lookup(self, k: int) -> MapLookup:
         """What finds the elements of a map."""

@@ -46,7 +46,7 @@ def reopen(session: Session) -> None:
     counts["reads"] += 1
     if busy or session.closed or session.forked or not session.writable or session.comm.size > 1:
         return
-    if session.disk.location is None or session.defs.tree.loose:
+    if session.disk.standing is None or session.defs.tree.loose:
         return
     busy.append(1)
     try:

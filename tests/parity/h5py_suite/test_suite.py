@@ -5,7 +5,8 @@ A test of the list that does not pass any more is a failure here, and so is one 
 
 ``passing.txt`` has the ids of tests that pass, every file that they leave being looked at by other programs
 (`checking`), those for several ranks on two of them. The same tests pass in the reopen mode (`reopening`), except for
-what is in ``not_reopened.tsv`` with a reason, and over a node-local cache that the environment asks for.
+what is in ``not_reopened.tsv`` with a reason, and over a node-local cache that the environment asks for; and in
+subfiles (``pnc_layout=blob``), except for what is in ``not_in_subfiles.tsv``.
 ``not_passing.tsv`` has a reason for each test that could pass and does not. What is in none of them needs HDF5
 itself: its files, its low-level functions, single writers, virtual datasets.
 """
@@ -20,6 +21,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -109,9 +111,9 @@ def expected(mode: str) -> set[str]:
     return names - listed("not_reopened.tsv").keys() if mode == "reopen" else names
 
 
-def compare(mode: str, results: dict[str, tuple[str, str]]) -> None:
+def compare(mode: str, results: dict[str, tuple[str, str]], without: Iterable[str] = ()) -> None:
     passed = {name for name, (outcome, _) in results.items() if outcome == "passed"}
-    wanted = expected(mode)
+    wanted = expected(mode) - set(without)
     lost = {name: results.get(name, ("missing", ""))[1] for name in sorted(wanted - passed - VOLATILE)}
     assert not lost, "tests of h5py that passed until now"
     new = sorted(passed - wanted - VOLATILE)
@@ -154,6 +156,15 @@ def test_the_same_over_a_node_local_cache(mode: str, hints: str, tmp_path: Path)
     assert int(found[2]) > 100_000
 
 
+@pytest.mark.timeout(900)
+def test_the_same_in_subfiles(tmp_path: Path) -> None:
+    need_h5py()
+    (results,), text = run("reopen", tmp_path, "pnc_layout=blob")
+    assert len(expected("reopen")) - len(listed("not_in_subfiles.tsv")) > 650
+    compare("reopen", results, listed("not_in_subfiles.tsv"))
+    looked("reopen", text, len(results))
+
+
 def looked(mode: str, text: str, tests: int) -> None:
     """The mode did what it is for."""
     if mode == "reopen":
@@ -177,10 +188,10 @@ def test_those_for_several_ranks(tmp_path: Path) -> None:
 
 def test_what_does_not_pass_has_a_reason() -> None:
     passing = listed("passing.txt").keys()
-    for name in ("not_passing.tsv", "not_reopened.tsv"):
+    for name in ("not_passing.tsv", "not_reopened.tsv", "not_in_subfiles.tsv"):
         rows = listed(name)
         assert all(rows.values()), name
-        assert bool(rows.keys() & passing) == (name == "not_reopened.tsv")
+        assert bool(rows.keys() & passing) == (name != "not_passing.tsv")
 
 
 if __name__ == "__main__":
