@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 import warnings
@@ -118,6 +119,10 @@ def test_a_log_that_is_left_is_told_of(tmp_path: pathlib.Path) -> None:
         assert f["x"][...].tolist() == [0, 5, 0, 0]
 
 
-def test_a_file_in_memory_has_no_subfiles() -> None:
-    with pytest.raises(ValueError, match="blob"):
-        pnc_vol.File("memory.nc", "w", driver="memory", layout="blob")
+def test_a_file_in_memory_is_one_file() -> None:
+    """The environment may ask for subfiles of all files of a program."""
+    target = io.BytesIO()
+    with pnc_vol.File(target, "w", layout="blob") as f:
+        f["x"] = np.arange(5)
+    with pnc_vol.File(target, "r", layout="blob") as f:
+        assert f["x"][...].tolist() == [0, 1, 2, 3, 4]
