@@ -18,7 +18,6 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import stack_capabilities
 from pnc_vol.errors import DefinitionError, FormatError, NotYetError
 from pnc_vol.file.driver_stack import context_of, open_together, stack_of
 from pnc_vol.file.finding import Found
@@ -55,9 +54,6 @@ def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm, make: M
 
 def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
     system = options.system
-    stack = stack_of(options, comm)
-    if not stack_capabilities(stack).keeps_file:
-        raise DefinitionError(f"{path}: layout='hdf5blob' makes files, and the driver {stack!r} keeps none")
     if options.burst_buf or options.store == "log":
         raise DefinitionError(
             f"{path}: layout='hdf5blob' cannot have a burst-buffer log: a file that is written at the close is not "

@@ -1,4 +1,4 @@
-"""``ranks_blob_kinds.py PATH``: each rank writes its part of a dataset of every kind of element, and all read all."""
+"""``ranks_blob_kinds.py PATH LAYOUT``: ranks write their parts of datasets of every kind, and all read all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpi4py import MPI
 import pnc_vol
 
 WORLD = MPI.COMM_WORLD
-PATH = sys.argv[1]
+PATH, LAYOUT = sys.argv[1:3]
 N = 6
 ALL = np.arange(N * WORLD.size)
 MINE = slice(WORLD.rank * N, (WORLD.rank + 1) * N)
@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "enum": (pnc_vol.enum_dtype({"A": 1, "B": 2}, "i1"), lambda n: (n % 2 + 1).astype("i1")),
 }
 
-with pnc_vol.File(PATH, "w", comm=WORLD, layout="blob") as f:
+with pnc_vol.File(PATH, "w", comm=WORLD, layout=LAYOUT) as f:
     for name, (dtype, values) in KINDS.items():
         f.create_dataset(name, ALL.shape, dtype)[MINE] = values(ALL[MINE])
         series = f.create_dataset(f"{name}_series", (0, ALL.size), dtype, maxshape=(None, ALL.size))

@@ -1,4 +1,4 @@
-"""``ranks_blob_model.py FOLDER FIRST COUNT``: random programs give the same in blobs as in the canonical layout.
+"""``ranks_blob_model.py FOLDER FIRST COUNT LAYOUT``: random programs give the same in blobs as in the canonical layout.
 
 A program is a seed: all ranks draw the same numbers. It defines datasets with and without decompositions, deals their
 elements to ranks anew for each post, grows and shrinks, deletes, flushes, opens again and appends. Ranks never post the
@@ -19,7 +19,9 @@ import pnc_vol
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 FOLDER, FIRST, COUNT = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-LAYOUTS = ("canonical", "blob")
+LAYOUTS = ("canonical", sys.argv[4])
+ONCE = sys.argv[4] == "hdf5blob"
+"""Whether files are written once: what other ranks wrote is read when the file was closed, and nothing is appended."""
 DTYPES = ("f8", "i4", "i1", "S3", "c8")
 
 
@@ -125,10 +127,11 @@ for seed in range(FIRST, FIRST + COUNT):
         with program.opened(path, "w", layout=layout) as f:
             program.write(f)
             f.flush()
-            seen.append(contents(f))
+            if not ONCE:
+                seen.append(contents(f))
         with program.opened(path, "r") as f:
             seen.append(contents(f))
-        if program.one_of(2):
+        if not ONCE and program.one_of(2):
             with program.opened(path, "a") as f:
                 program.append(f)
             with program.opened(path, "r") as f:

@@ -72,14 +72,16 @@ def same(path: Path, other: Path) -> bool:
 
 for program in (fields, others, holes):
     name = FOLDER / program.__name__
-    for layout, more in (("canonical", {}), ("blob", {"subfiles": SUBFILES})):
+    for layout, more in (("canonical", {}), ("blob", {"subfiles": SUBFILES}), ("hdf5blob", {"subfiles": SUBFILES})):
         with pnc_vol.File(f"{name}.{layout}", "w", comm=WORLD, layout=layout, header_reserve=0, **more) as file:
             program(file)
-    report = pnc_vol.replay(f"{name}.blob", output=f"{name}.replayed", comm=WORLD)
-    assert WORLD.allgather(report) == [report] * SIZE or SIZE > 1
-    assert report.subfiles == SUBFILES
-    assert report.nprocs == SIZE
-    if RANK == 0:
-        assert report.whole == (program is not holes), report
-        if not same(Path(f"{name}.canonical"), Path(f"{name}.replayed")):
-            sys.stdout.write(f"{program.__name__} differs\n")
+    for layout in ("blob", "hdf5blob"):
+        replayed = f"{name}.{layout}.replayed"
+        report = pnc_vol.replay(f"{name}.{layout}", output=replayed, comm=WORLD)
+        assert WORLD.allgather(report) == [report] * SIZE or SIZE > 1
+        assert report.subfiles == SUBFILES
+        assert report.nprocs == SIZE
+        if RANK == 0:
+            assert report.whole == (program is not holes), report
+            if not same(Path(f"{name}.canonical"), Path(replayed)):
+                sys.stdout.write(f"{program.__name__} differs as {layout}\n")

@@ -1,4 +1,4 @@
-"""``ranks_e3sm_blob.py OUT MAPS CANONICAL``: the F h1 case as E3SM-IO's C program writes it with ``-x blob``.
+"""``ranks_e3sm_blob.py OUT MAPS CANONICAL LAYOUT``: the F h1 case as E3SM-IO's C program writes it with ``-x blob``.
 
 Definitions are those of the C program's canonical file. Every rank writes its number, or its letter, to what it owns;
 rank 0 writes what nobody owns.
@@ -18,14 +18,14 @@ import pnc_vol
 from pnc_vol.format.decode import decode
 
 WORLD = MPI.COMM_WORLD
-OUT, MAPS, CANONICAL = sys.argv[1:4]
+OUT, MAPS, CANONICAL, LAYOUT = sys.argv[1:5]
 OWNERS = {"area": 1, "U": 3}
 RECORDS = 2
 
 raw = Path(CANONICAL).read_bytes()
 header = decode(raw, file_size=len(raw)).header
 owned = pnc_vol.read_decompositions(MAPS, WORLD)
-with pnc_vol.File(OUT, "w", comm=WORLD, layout="blob", header_reserve=0) as f, pnc_vol.File(CANONICAL) as known:
+with pnc_vol.File(OUT, "w", comm=WORLD, layout=LAYOUT, header_reserve=0) as f, pnc_vol.File(CANONICAL) as known:
     session: Any = f.id.handle.session
     # what a user of h5py cannot say: the order of dimensions, and the name of that of characters
     session.defs.tree.file_dims = header.dims

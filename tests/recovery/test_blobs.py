@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -22,9 +23,9 @@ ranks = pytest.mark.skipif(bool(missing()), reason=missing() or "")
 @pytest.mark.parametrize(("size", "subfiles"), [(1, 1), (2, 2), (3, 2), (4, 3)])
 def test_a_replay_is_what_the_canonical_layout_writes(tmp_path: Path, size: int, subfiles: int) -> None:
     assert run_mpi(size, PROGRAM, tmp_path, subfiles).stdout == ""
-    for name in ("fields", "others", "holes"):
-        once = tmp_path / f"{name}.once"
-        pnc_vol.replay(tmp_path / f"{name}.blob", output=once)
+    for name, layout in itertools.product(("fields", "others", "holes"), ("blob", "hdf5blob")):
+        once = tmp_path / f"{name}.{layout}.once"
+        pnc_vol.replay(tmp_path / f"{name}.{layout}", output=once)
         assert once.read_bytes() == (tmp_path / f"{name}.canonical").read_bytes()
 
 

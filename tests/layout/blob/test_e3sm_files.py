@@ -32,7 +32,7 @@ def test_subfiles_of_the_f_case_are_those_of_the_c_program(tmp_path: Path) -> No
     canonical.write_bytes(gzip.decompress((DATA / "reference/f_pnc_canonical_h1.nc.gz").read_bytes()))
     out = tmp_path / "h1.nc"
     nodes = {"MPIR_CVAR_NUM_CLIQUES": str(NODES)}
-    run_mpi(RANKS, PROGRAM, out, DATA / "map_f_case_16p.nc", canonical, env=nodes, timeout=200)
+    run_mpi(RANKS, PROGRAM, out, DATA / "map_f_case_16p.nc", canonical, "blob", env=nodes, timeout=200)
     for node in range(NODES):
         theirs = gzip.decompress((DATA / f"reference/f_pnc_blob_h1.nc.{node:04d}.gz").read_bytes())
         ours = Path(f"{out}.{node:04d}").read_bytes()

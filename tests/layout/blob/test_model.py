@@ -36,9 +36,11 @@ def test_records_that_were_cut_off_do_not_come_back(tmp_path: Path, between: str
         np.testing.assert_array_equal(f["v"][...], [[7, 0, 0, 0, 0, 0, 0, 0]] * 2)
 
 
-def run(folder: Path, ranks: int, nodes: int, first: int, count: int, timeout: float = 120) -> None:
+def run(
+    folder: Path, ranks: int, nodes: int, first: int, count: int, *, timeout: float = 120, layout: str = "blob"
+) -> None:
     env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
-    told = run_mpi(ranks, PROGRAM, folder, first, count, env=env, timeout=timeout).stdout
+    told = run_mpi(ranks, PROGRAM, folder, first, count, layout, env=env, timeout=timeout).stdout
     assert f"{count} programs" in told
 
 
@@ -46,6 +48,12 @@ def run(folder: Path, ranks: int, nodes: int, first: int, count: int, timeout: f
 @pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 2), (3, 2), (4, 3)])
 def test_blobs_read_like_the_canonical_layout(tmp_path: Path, ranks: int, nodes: int) -> None:
     run(tmp_path, ranks, nodes, 1000 * ranks, 6)
+
+
+@on_ranks
+@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 2), (4, 3)])
+def test_hdf5_blobs_read_like_the_canonical_layout(tmp_path: Path, ranks: int, nodes: int) -> None:
+    run(tmp_path, ranks, nodes, 500 + 1000 * ranks, 6, layout="hdf5blob")
 
 
 @on_ranks

@@ -1,0 +1,220 @@
+"""Files with ``layout="hdf5blob"``: written at the close, read as one; the C program's files, refusals, damages."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from e3sm_reference import CANONICAL, FOLDER, HDF5_BLOBS, NETCDF_BLOBS, content
+
+import pnc_vol
+from pnc_vol.drivers.memory import MemoryDriver
+from pnc_vol.errors import DefinitionError, FormatError, NotYetError
+from pnc_vol.layout.blob.header import described
+from pnc_vol.layout.hdf5blob import header_blob
+from pnc_vol.layout.hdf5blob.subfile import read_subfile
+from pnc_vol.testing.mpi import missing, run_mpi
+
+PROGRAMS = Path(__file__).parents[2] / "mpi"
+on_ranks = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def write(path: Path, **options: Any) -> None:
+    with pnc_vol.File(path, "w", layout="hdf5blob", **options) as f:
+        f.attrs["title"] = "one"
+        x = f.create_dataset("g/x", (4, 6), "f8")
+        x[1:3] = np.arange(12.0).reshape(2, 6)
+        f.flush()
+        t = f.create_dataset("t", (0, 5), "i4", maxshape=(None, 5), fillvalue=-9)
+        t.resize(3, 0)
+        t[1] = np.arange(5)
+        f["s"] = 7
+
+
+def check(path: Path) -> None:
+    expected = np.zeros((4, 6))
+    expected[1:3] = np.arange(12).reshape(2, 6)
+    with pnc_vol.File(path) as f:
+        assert f.attrs["title"] == "one"
+        np.testing.assert_array_equal(f["g/x"][...], expected)
+        np.testing.assert_array_equal(f["g/x"][1:4:2, 2:5], expected[1:4:2, 2:5])
+        np.testing.assert_array_equal(f["t"][...], [[-9] * 5, range(5), [-9] * 5])
+        assert f["s"][()] == 7
+
+
+def test_it_is_found_by_the_name_of_the_set_and_of_a_subfile(tmp_path: Path) -> None:
+    write(tmp_path / "out.h5")
+    assert os.listdir(tmp_path) == ["out.h5.0000"]
+    check(tmp_path / "out.h5")
+    check(tmp_path / "out.h5.0000")
+
+
+def test_nothing_is_there_before_the_close_and_nothing_stays_of_a_file_that_was_given_up(tmp_path: Path) -> None:
+    f = pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob")
+    f["x"] = np.arange(10)
+    f.flush()
+    assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == []
+    f.id.handle.session.abort("given up")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_flush_keeps_values_and_completes_requests(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob") as f:
+        x = f.create_dataset("x", (100_000,), "f8")
+        mine = np.arange(100_000.0)
+        request = x.iput(slice(None), mine)
+        f.flush()
+        assert request.status == "done"
+        mine[:] = -1
+        assert x[77] == 77.0
+        x[50_000:] = 0
+    with pnc_vol.File(tmp_path / "out.h5") as f:
+        np.testing.assert_array_equal(f["x"][...], np.where(np.arange(100_000) < 50_000, np.arange(100_000), 0))
+
+
+def test_more_than_the_queue_holds_goes_to_its_spill_file(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", buffer_size=1 << 20) as f:
+        x = f.create_dataset("x", (0, 50_000), "f8", maxshape=(None, 50_000))
+        for record in range(20):
+            x.resize(record + 1, 0)
+            x[record] = record + np.arange(50_000.0)
+            f.flush()
+        assert f.statistics()["bytes_spilled"] > 4 << 20
+    with pnc_vol.File(tmp_path / "out.h5") as f:
+        np.testing.assert_array_equal(f["x"][...], np.arange(20.0)[:, None] + np.arange(50_000.0))
+
+
+def test_a_second_write_replaces_the_set(tmp_path: Path) -> None:
+    write(tmp_path / "out.h5")
+    write(tmp_path / "out.h5")
+    check(tmp_path / "out.h5")
+    with pytest.raises(FileExistsError):
+        pnc_vol.File(tmp_path / "out.h5", "w-", layout="hdf5blob")
+
+
+@pytest.mark.parametrize("mode", ["a", "r+"])
+def test_it_is_not_changed_once_it_is_written(tmp_path: Path, mode: str) -> None:
+    write(tmp_path / "out.h5")
+    with pytest.raises(NotYetError, match="HDF5 blobs are written once, when the file is closed"):
+        pnc_vol.File(tmp_path / "out.h5", mode)
+    check(tmp_path / "out.h5")
+
+
+def test_what_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the layout 'hdf5blob' is several files, and the driver 'memory' keeps"):
+        pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", driver="memory")
+    with pytest.raises(DefinitionError, match="cannot have a burst-buffer log"):
+        pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", burst_buf=True)
+    with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob") as f:
+        f["x"] = 1
+        with pytest.raises(NotYetError, match="a flush cannot be durable"):
+            f.flush(durable=True)
+    write(tmp_path / "out.h5")
+    with pytest.raises(DefinitionError, match="have the layout 'hdf5blob', so it cannot be opened with layout='blob'"):
+        pnc_vol.File(tmp_path / "out.h5", layout="blob")
+    with pytest.raises(FileNotFoundError):
+        pnc_vol.File(tmp_path / "none" / "out.h5", "w", layout="hdf5blob")
+
+
+def test_an_hdf5_file_of_such_a_name_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "run.0000", "w") as f:
+        f["x"] = [1, 2]
+    with pytest.raises(FormatError, match=r"/header_blob is missing.*'pnc-vol convert' converts other HDF5 files"):
+        pnc_vol.File(tmp_path / "run.0000")
+
+
+# ------------------------------------------------------------------------------------- the C program's files
+
+
+@pytest.fixture
+def c_set(tmp_path: Path) -> Path:
+    for name in HDF5_BLOBS:
+        (tmp_path / name).write_bytes(content(name))
+    return tmp_path / HDF5_BLOBS[0].rpartition(".")[0]
+
+
+def test_the_view_of_the_c_programs_blobs_is_its_canonical_file(c_set: Path, tmp_path: Path) -> None:
+    (tmp_path / "canonical.nc").write_bytes(content(CANONICAL))
+    with pnc_vol.File(c_set) as f, pnc_vol.File(tmp_path / "canonical.nc") as known:
+        assert sorted(f) == sorted(known)
+        for name in known:
+            np.testing.assert_array_equal(f[name][...], known[name][...], err_msg=name)
+            assert sorted(f[name].attrs) == sorted(known[name].attrs)
+
+
+def test_its_replay_has_the_values_of_the_canonical_file(c_set: Path, tmp_path: Path) -> None:
+    (tmp_path / "canonical.nc").write_bytes(content(CANONICAL))
+    report = pnc_vol.replay(c_set, output=tmp_path / "one.nc")
+    assert report.whole
+    assert (report.subfiles, report.nprocs) == (2, 16)
+    with pnc_vol.File(tmp_path / "one.nc") as f, pnc_vol.File(tmp_path / "canonical.nc") as known:
+        for name in known:
+            assert f[name][...].tobytes() == known[name][...].tobytes(), name
+
+
+def test_a_subfile_that_is_missing_or_of_another_set_is_named(c_set: Path, tmp_path: Path) -> None:
+    second = tmp_path / HDF5_BLOBS[1]
+    second.unlink()
+    with pytest.raises(FormatError, match=f"the set has 2 subfiles, and {second} is missing"):
+        pnc_vol.File(c_set)
+    write(tmp_path / "other.h5")
+    shutil.copy(tmp_path / "other.h5.0000", second)
+    with pytest.raises(FormatError, match=f"{HDF5_BLOBS[1]}: it does not belong to this set of subfiles"):
+        pnc_vol.File(c_set)
+    second.write_bytes(content(NETCDF_BLOBS[1]))
+    with pytest.raises(FormatError, match="h5py cannot read this as an HDF5 blob file"):
+        pnc_vol.File(c_set)
+    second.write_bytes(content(HDF5_BLOBS[1])[:-8])
+    with pytest.raises(FormatError, match=r"h5py cannot read this as an HDF5 blob file: .*truncated file"):
+        pnc_vol.File(c_set)
+
+
+def test_blobs_that_hold_the_same_elements_are_refused(c_set: Path, tmp_path: Path) -> None:
+    shutil.copy(tmp_path / HDF5_BLOBS[0], tmp_path / HDF5_BLOBS[1])
+    with pnc_vol.File(c_set) as f, pytest.raises(FormatError, match="both have element"):
+        f["lat"][...]
+
+
+@on_ranks
+@pytest.mark.skipif(not FOLDER.exists(), reason=f"{FOLDER} is missing")
+def test_what_ranks_write_equals_the_c_program_byte_for_byte(tmp_path: Path) -> None:
+    """But for the values of variables that are not partitioned, of which C writes another rank's to subfile 1."""
+    (tmp_path / "canonical.nc").write_bytes(content(CANONICAL))
+    out = tmp_path / "h1.h5"
+    maps = FOLDER.parent / "map_f_case_16p.nc"
+    program = PROGRAMS / "ranks_e3sm_blob.py"
+    nodes = {"MPIR_CVAR_NUM_CLIQUES": "2"}
+    run_mpi(16, program, out, maps, tmp_path / "canonical.nc", "hdf5blob", env=nodes, timeout=200)
+    for node, name in enumerate(HDF5_BLOBS):
+        with h5py.File(f"{out}.{node:04d}") as ours, h5py.File(io.BytesIO(content(name))) as theirs:
+            header = theirs["header_blob"][()].tobytes()
+            assert ours["header_blob"][()].tobytes() == header
+            assert header_blob.order_of(header) == header_blob.NATIVE
+            a, b = ours["data_blob"][()], theirs["data_blob"][()]
+        assert a.size == b.size
+        if node == 0:
+            assert a.tobytes() == b.tobytes()
+        else:
+            says = described(header_blob.decode(header), name)
+            plain = [i for i, k in zip(says.variables, says.assigned, strict=True) if not k]
+            assert int((a != b).sum()) > 0
+            parts = read_subfile(MemoryDriver(content(name)), name).parts
+            same = a == b
+            for i in plain:
+                begin = int(parts.begins(i)[0])
+                same[begin : begin + int(parts.nbytes_of(i)[0])] = True
+            assert same.all()
+
+
+@on_ranks
+@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 2)])
+def test_every_kind_of_element_comes_back(tmp_path: Path, ranks: int, nodes: int) -> None:
+    env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
+    told = run_mpi(ranks, PROGRAMS / "ranks_blob_kinds.py", tmp_path / "x.h5", "hdf5blob", env=env).stdout
+    assert told.count("all kinds") == ranks
