@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LAYOUTS", "peers"]
 
-LAYOUTS = ("canonical", "blob", "log", "cache")
+LAYOUTS = ("canonical", "blob", "hdf5blob", "log", "cache")
 
 Array = npt.NDArray[Any]
 
@@ -324,6 +324,7 @@ def peers(job: Job, hints: Mapping[str, str]) -> dict[str, Any]:
     ways: dict[str, tuple[type[_Writer], dict[str, Any]]] = {
         "canonical": (_PncVol, {}),
         "blob": (_Blobs, {"layout": "blob", "subfiles": job.options.subfiles}),
+        "hdf5blob": (_Blobs, {"layout": "hdf5blob", "subfiles": job.options.subfiles}),
         "log": (_PncVol, {"nc_burst_buf": "enable", "nc_burst_buf_dirname": job.folder}),
         "cache": (_PncVol, {"e10_cache": "enable", "e10_cache_path": job.folder}),
     }

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pnc_vol.errors import NotSyncedError
-from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
+from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
 from pnc_vol.layout.blob.places import MapLookup
 from pnc_vol.layout.hdf5blob.parts import Parts
 from pnc_vol.layout.places import Place
@@ -90,14 +90,29 @@ class Hdf5BlobPlace:
         self._base: Int64 | None = None
         self._steps = starts
 
-    def extents(self, runs: Runs) -> Extents:
-        """See `ElementMap.extents`; elements without a place are left out."""
+    def _begins(self) -> Int64:
+        """Where each part begins."""
         if self._base is None:
             base, steps = self._addresses()
             # What is in no blob has the last entry.
             last = self.supplement or Place(0, self.itemsize, 0, 0)
             self._steps = np.append(steps, last.record_size)
             self._base = np.append(base, last.begin)
+        return self._base
+
+    def joined(self, runs: Runs) -> Extents:
+        """See `places.Joining`: all that this rank owns is one extent."""
+        record, own = self.lookup.own_record(runs), self.lookup.own
+        if record < 0 or own is None or (record and not self.inner):
+            return self.extents(runs)
+        base = self._begins()
+        blob = int(np.searchsorted(self._starts, (own[1] << SHIFT) + own[2], side="right")) - 1
+        nbytes = int(own[0].length.sum()) * self.itemsize
+        return one_extent(int(base[blob] + record * self._steps[blob]), nbytes)
+
+    def extents(self, runs: Runs) -> Extents:
+        """See `ElementMap.extents`; elements without a place are left out."""
+        base = self._begins()
         start, length = runs
         record = start // self.inner if self.inner else np.zeros(start.size, np.int64)
         found = self.lookup.locate(Runs(start - record * self.inner, length))
@@ -119,7 +134,7 @@ class Hdf5BlobPlace:
             home, number, record, place, blob = (column[there] for column in (home, number, record, place, blob))
         nowhere = home < 0
         within = np.where(nowhere, -1 - home, home - self._starts[blob]) if self._starts.size else -1 - home
-        offset = self._base[blob] + within * self.itemsize + record * self._steps[blob]
+        offset = base[blob] + within * self.itemsize + record * self._steps[blob]
         nbytes, at = number * self.itemsize, place * self.itemsize
         if self.supplement is None and nowhere.any():
             there = ~nowhere
