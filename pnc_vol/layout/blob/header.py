@@ -95,6 +95,7 @@ def physical_header(
 
     Examples
     --------
+    >>> from pnc_vol.layout.blob.maps import MapSizes
     >>> header = Header(5, dims=(Dim("time", 0), Dim("x", 6)), vars=(Var("t", (0, 1), (), 6),))
     >>> made = physical_header(header, [MapSizes((6,), (1,), 2, 5, 3)], [1], nblobs=2, nprocs=4, subfiles=2)
     >>> [tuple(dim) for dim in made.dims[2:]]
@@ -266,6 +267,7 @@ def described(physical: Header, path: str) -> Described:
 
     Examples
     --------
+    >>> from pnc_vol.layout.blob.maps import MapSizes
     >>> header = Header(5, dims=(Dim("time", 0), Dim("x", 6)), vars=(Var("t", (0, 1), (), 6),))
     >>> made = physical_header(header, [MapSizes((6,), (1,), 2, 5, 3)], [1], nblobs=2, nprocs=4, subfiles=2)
     >>> found = described(made, "out.nc.0000")

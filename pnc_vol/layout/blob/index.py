@@ -294,7 +294,8 @@ class BoundedIndex(ElementIndex):
         nelems: int,
         parts: Callable[[], Iterable[tuple[int, SubfileMap]]],
         name: str = "the map",
-        most: int = _MOST_RUNS,
+        *,
+        most: int,
     ) -> None:
         self.nelems, self._parts, self._name = nelems, parts, name
         self._held: tuple[int, ElementIndex] | None = None
@@ -361,7 +362,9 @@ def index_of(
 
     most : int, the number of runs is not larger, as the headers say.
     """
-    return ElementIndex(nelems, parts(), name) if most <= _MOST_RUNS else BoundedIndex(nelems, parts, name)
+    if most <= _MOST_RUNS:
+        return ElementIndex(nelems, parts(), name)
+    return BoundedIndex(nelems, parts, name, most=_MOST_RUNS)
 
 
 def coverage(nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "the map") -> Coverage:

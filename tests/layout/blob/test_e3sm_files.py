@@ -8,28 +8,54 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pnc_vol
 from pnc_vol.format.decode import decode
 from pnc_vol.format.sizes import inner_bytes, is_record, record_size
+from pnc_vol.layout.blob import index
 from pnc_vol.testing.mpi import missing, run_mpi
 
 DATA = Path(__file__).parents[3] / "../shared/data/e3sm"
 PROGRAM = Path(__file__).parents[2] / "mpi/ranks_e3sm_blob.py"
 RANKS, NODES, RECORDS = 16, 2, 2
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.skipif(
-        not (DATA / "reference").exists(), reason="files of E3SM-IO are not there (../shared/data/e3sm/reference)"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not (DATA / "reference").exists(), reason="files of E3SM-IO are not there (../shared/data/e3sm/reference)"
+)
 
 
+def unpacked(name: str, path: Path) -> Path:
+    path.write_bytes(gzip.decompress((DATA / f"reference/{name}.gz").read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("most", [None, 500], ids=["one index", "windows"])
+def test_the_view_of_the_c_programs_subfiles_is_its_canonical_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None
+) -> None:
+    if most is not None:
+        monkeypatch.setattr(index, "_MOST_RUNS", most)
+    for node in range(NODES):
+        unpacked(f"f_pnc_blob_h1.nc.{node:04d}", tmp_path / f"h1.nc.{node:04d}")
+    with (
+        pnc_vol.File(unpacked("f_pnc_canonical_h1.nc", tmp_path / "canonical.nc")) as known,
+        pnc_vol.File(tmp_path / "h1.nc") as view,
+    ):
+        assert list(view) == list(known)
+        assert dict(view.attrs) == dict(known.attrs)
+        for name, old in known.items():
+            np.testing.assert_array_equal(view[name][...], old[...], err_msg=name)
+            assert list(view[name].attrs) == list(old.attrs)
+        files = view.id.handle.session.disk.layout.files
+        assert isinstance(files.lookup(3).index, index.BoundedIndex) == (most is not None)
+        np.testing.assert_array_equal(view["U"][1, 3:40:5, 100:-7], known["U"][1, 3:40:5, 100:-7])
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
 def test_subfiles_of_the_f_case_are_those_of_the_c_program(tmp_path: Path) -> None:
     """They differ in the ends of the rows of offsets and lengths, which C leaves as they are in memory and we write as
     zeros, and in the values of variables that are not partitioned, of which C writes another rank's to each subfile.
     """
-    canonical = tmp_path / "canonical.nc"
-    canonical.write_bytes(gzip.decompress((DATA / "reference/f_pnc_canonical_h1.nc.gz").read_bytes()))
+    canonical = unpacked("f_pnc_canonical_h1.nc", tmp_path / "canonical.nc")
     out = tmp_path / "h1.nc"
     nodes = {"MPIR_CVAR_NUM_CLIQUES": str(NODES)}
     run_mpi(RANKS, PROGRAM, out, DATA / "map_f_case_16p.nc", canonical, "blob", env=nodes, timeout=200)

@@ -1,0 +1,15 @@
+"""The examples in the docstrings of the room run and say the truth."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["header", "index", "maps", "places"])
+def test_examples(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"pnc_vol.layout.blob.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
