@@ -104,6 +104,8 @@ def kill_one(tmp_path: Path, seed: int) -> None:
     report = pnc_vol.replay(path)
     assert (report.damaged, report.failed) == (False, 0), report
     check(path, max(told, default=None), ranks)
+    # What was killed before it was noted beside the file had promised nothing.
+    assert not pnc_vol.replay(path, hints={"e10_cache_path": str(nvm)}).carried
     assert not list(nvm.iterdir())
 
 
@@ -148,3 +150,34 @@ def test_a_node_that_is_gone_is_named(tmp_path: Path) -> None:
         pnc_vol.replay(path)
     assert path.read_bytes() == before
     assert pnc_vol.replay(path, partial=True).caches == RANKS - 1
+
+
+@pytest.mark.parametrize(
+    ("case", "driver"),
+    [
+        ("all_open", "mpio"),
+        ("one_open", "posix"),
+        ("one_raises", "mpio"),
+        ("one_exits", "posix"),
+        ("one_killed", "mpio"),
+    ],
+)
+def test_ranks_that_end_without_a_close(tmp_path: Path, case: str, driver: str) -> None:
+    """What was flushed is in the caches, unless all ranks learned that it is in the file; the rest is not promised."""
+    path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
+    nvm.mkdir()
+    env = {"PNC_VOL_HINTS": f"e10_cache_path={nvm};e10_cache_flush_flag=flush_onclose"}
+    run_mpi(2, PROGRAM.with_name("ranks_endings.py"), case, driver, path, timeout=60, env=env, check=False)
+    end = time.monotonic() + 10
+    while True:
+        try:
+            pnc_vol.replay(path)
+            break
+        except LogRefusedError as error:
+            # The launcher may return before the last rank is gone.
+            if "running job" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+    with pnc_vol.File(path) as f:
+        assert f["x"][...].tolist() == [1, 2]
+    assert not list(nvm.iterdir())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 KILLS = int(os.environ.get("PNC_VOL_CACHE_KILLS", "120"))
-NIGHTLY = 2000
+NIGHTLY = 1000
 
 
 def kill(folder: Path, first: int, last: int, seconds: float) -> None:
