@@ -165,6 +165,12 @@ class Dataset(Storage, Posting, Converting):
 
     def __getitem__(self, args: Any, new_dtype: np.dtype[Any] | None = None) -> Any:
         """Read, by h5py's indexing rules; sees every earlier write of this process."""
+        if new_dtype is None and not self._id.handle.collective:
+            session = self._id.check()
+            with session.lock:
+                found = session.read_run(self._id.node, args)
+            if found is not None:
+                return found if found.shape else found[()]
         return self._read(args, new_dtype)
 
     def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = ()) -> Any:
@@ -179,10 +185,6 @@ class Dataset(Storage, Posting, Converting):
         with session.lock:
             node: DatasetNode = self._id.node
             shape = node.shape
-            if dtype is None and not self._id.handle.collective:
-                found = session.read_run(node, args)
-                if found is not None:
-                    return found if found.shape else found[()]
             if node.element.kind == "composite":
                 other = views()
                 args, names = other.split_names(args)

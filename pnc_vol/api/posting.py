@@ -158,10 +158,15 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
+            node = self._id.node
+            if self._id.handle.writable:
+                request = session.iput_run(node, args, value)
+                if request is not None:
+                    return request
             self._id.handle.check_writable("write data")
             try:
-                chosen = _decomposed(self._id.node.shape, args) or target(self._id.node.shape, args)
-                return session.iput(self._id.node, chosen, value)
+                chosen = _decomposed(node.shape, args) or target(node.shape, args)
+                return session.iput(node, chosen, value)
             except SelectionError as error:
                 self._name_in(error)
                 raise

@@ -5,7 +5,7 @@ Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 ===============  ===============================================================================================
 `model`          runs of elements and extents of bytes: the two basic lists; counting without a loop
 `selection`      what stands between the brackets of ``ds[...]``: h5py's indexing
-`one_run`        indices that are one run of elements, without a selection: what most reads ask for
+`one_run`        indices that are one run of elements, or a few, without a selection: what most reads and posts are
 `fancy`          index arrays and boolean arrays; texts of messages about wrong indices
 `subarrays`      lists of blocks of one dataset (PnetCDF's varn), flattened to runs
 `decomposition`  lists of blocks that come again are checked and flattened once

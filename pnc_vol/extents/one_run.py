@@ -1,4 +1,4 @@
-"""Indices that select one run of elements, as most reads do, without a `Selection`.
+"""Indices that select one run of elements, or a few equal ones, as most posts and reads do, without a `Selection`.
 
 Knows: shapes, integers, slices. Does not know: what anything else between brackets means; `selection` does.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["Run", "one_run"]
+__all__ = ["FewRuns", "Run", "few_runs", "one_run"]
 
 Shape = tuple[int, ...]
 Run = tuple[int, int, Shape]
 """First element and elements, counted in C order, and the shape of the result."""
+
+FewRuns = tuple[int, int, Shape, int, int]
+"""First element, elements of a run, shape of the result, number of runs, elements from one run to the next."""
 
 
 def one_run(shape: Shape, args: Any) -> Run | None:
@@ -25,6 +28,18 @@ def one_run(shape: Shape, args: Any) -> Run | None:
     >>> one_run((4, 6), (1, slice(2, 4))), one_run((4, 6), (slice(None), 1))
     ((8, 2, (2,)), None)
     """
+    found = few_runs(shape, args)
+    return found[:3] if found is not None and found[3] == 1 else None
+
+
+def few_runs(shape: Shape, args: Any) -> FewRuns | None:
+    """As `one_run`, also for several runs of equal length at equal distances: a block, a column.
+
+    Examples
+    --------
+    >>> few_runs((4, 6), (slice(1, 3), slice(2, 4)))
+    (8, 2, (2, 2), 2, 6)
+    """
     kind = type(args)
     if not shape:
         return None
@@ -34,14 +49,14 @@ def one_run(shape: Shape, args: Any) -> Run | None:
         if not 0 <= at < dim:
             return None
         length = math.prod(rest)
-        return at * length, length, rest
+        return at * length, length, rest, 1, 0
     if kind is slice:
         args = (args,)
     elif args is Ellipsis:
-        return 0, math.prod(shape), shape
+        return 0, math.prod(shape), shape, 1, 0
     elif kind is not tuple or len(args) > len(shape):
         return None
-    start, length = 0, 1
+    start, length, number, step = 0, 1, 1, 0
     result: list[int] = []
     for arg, dim in zip(args, shape, strict=False):
         if type(arg) is int:
@@ -50,21 +65,25 @@ def one_run(shape: Shape, args: Any) -> Run | None:
                 return None
         elif type(arg) is slice:
             try:
-                at, stop, step = arg.indices(dim)
+                at, stop, stride = arg.indices(dim)
             except (TypeError, ValueError):
                 return None
             count = stop - at
-            if step != 1 or count < 1:
+            if stride != 1 or count < 1:
                 return None
             result.append(count)
         else:
             return None
         start = start * dim + at
+        step *= dim
         if length > 1 and count != dim:
-            return None
+            if number > 1:
+                return None
+            number, step, length = length, dim, 1
         length *= count
     for dim in shape[len(args) :]:
         start *= dim
         length *= dim
+        step *= dim
         result.append(dim)
-    return start, length, tuple(result)
+    return start, length, tuple(result), number, step

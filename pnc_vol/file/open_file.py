@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file import deferred, post, resizing
@@ -106,7 +108,22 @@ class OpenFile(Session):
                 "post it with ds[...] = x, a compound also field by field: ds['name', ...] = x"
             )
         number, nbytes, waits = post.lend(self, node, selection, values)
-        return self.handle(number, "write", nbytes, waits=waits)
+        return self.handle(Request(self, number, "write", nbytes), waits=waits)
+
+    def iput_run(self, node: DatasetNode, args: Any, values: Any) -> Request | None:
+        """Post ``node[args] = values`` as `Posted.write_run` does, with a handle; None if it is to be posted by `iput`.
+
+        Small values are copied: it costs less than a batch of their own.
+        """
+        if type(values) is np.ndarray and values.nbytes >= post.LEAST_LENT:
+            return None
+        posted = self.posted
+        number = posted.next_number
+        nbytes = posted.write_run(node, args, values)
+        if not nbytes:
+            return None
+        request = posted.handles[number] = Request(self, number, "write", nbytes)
+        return request
 
     def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
         """Post a read, to be completed by `wait` or a flush.
@@ -120,10 +137,10 @@ class OpenFile(Session):
         number = self.posted.take_number()
         if node.element.kind == "composite":
             array[...] = composite_values.read(self, node, selection)
-            return self.handle(number, "read", 0, array)
-        request = self.handle(number, "read", selection.nelems * node.element.itemsize, array)
-        self.posted.reads.append(PostedRead(request, node, selection, array))
-        return request
+            return self.handle(PostedRead(self, number, 0, array, node, selection))
+        request = PostedRead(self, number, selection.nelems * node.element.itemsize, array, node, selection)
+        self.posted.reads.append(request)
+        return self.handle(request)
 
     def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:
         """Post the writing of many subarrays of one dataset; `values` holds their elements one after another."""

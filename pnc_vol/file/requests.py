@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,11 @@ import numpy.typing as npt
 from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.model import Runs
-from pnc_vol.extents.one_run import Run, one_run
+from pnc_vol.extents.one_run import Run, few_runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.flush.execute import Executed
+from pnc_vol.format.own_type import own_type
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
@@ -29,21 +29,36 @@ __all__ = ["Posted", "PostedRead"]
 
 Array = npt.NDArray[Any]
 
+_FEW = 64
+"""Runs of a post that become rows one by one."""
 
-@dataclass(slots=True)
-class PostedRead:
-    """A read that waits.
+
+class PostedRead(Request):
+    """A read that waits: the handle that the user has, with what there is to be read.
 
     wanted : Selection, or the dataset's shape and the index, which may take more than the read to make one of.
-    out : array to fill, of the selection's shape.
     run : first element, elements and shape, if it is known to be one run.
     """
 
-    request: Request
-    node: DatasetNode
-    wanted: Selection | tuple[Any, Any]
-    out: Array
-    run: Run | None = None
+    def __init__(
+        self,
+        session: Any,
+        number: int,
+        nbytes: int,
+        out: Array,
+        node: DatasetNode,
+        wanted: Selection | tuple[Any, Any],
+        run: Run | None = None,
+    ) -> None:
+        # As in `Request`: a call more would take a tenth of the post.
+        self._session, self.id, self.kind, self.nbytes, self._array = session, number, "read", nbytes, out
+        self.node, self.wanted, self.run = node, wanted, run
+
+    @property
+    def out(self) -> Array:
+        """The array to fill, of the selection's shape."""
+        assert self._array is not None
+        return self._array
 
     @property
     def found(self) -> Runs:
@@ -103,27 +118,45 @@ class Posted:
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
 
-    def write_run(self, node: DatasetNode, args: Any, values: Any) -> bool:
-        """Post ``node[args] = values`` in few steps; False if that is no run of numbers of its own type.
+    def write_run(self, node: DatasetNode, args: Any, values: Any) -> int:
+        """Post ``node[args] = values`` in few steps; its bytes in the file, 0 if it is to be posted by `post.write`.
 
-        What most writes of programs are, so that it has a way of its own: a third of the time of `post.write`. What is
-        wrong with a write is found, and told, there; and writes that are carried out at once go that way, too.
+        What most writes of programs are, so that they have a way of their own, which takes a third of the time: one
+        run, or a few equal ones, of numbers that can be had in the variable's own type in a few steps (`own_type`).
+        What is wrong with a write is found, and told, in `post.write`; and writes that are carried out at once go that
+        way, too.
         """
         element, shape = node.element, node.shape
-        if type(values) is not np.ndarray or element.kind != "number" or values.dtype != element.dtype or self.at_once:
-            return False
-        one = one_run(shape, args) if shape else None
-        if one is None or one[2] != values.shape or not one[1]:
-            return False
-        start, nelems, _ = one
-        if node.maxshape is not None and node.is_record:
-            inner = math.prod(shape[1:])  # type: ignore[index]
+        if element.kind != "number" or self.at_once or not shape:
+            return 0
+        found = few_runs(shape, args)
+        if found is None:
+            return 0
+        start, nelems, result, number, step = found
+        if not nelems:
+            return 0
+        if type(values) is not np.ndarray or values.dtype != element.dtype or values.shape != result:
+            values = own_type(values, element.dtype, result, nelems * number)
+            if values is None:
+                return 0
+        record = node.maxshape is not None and node.is_record
+        if record and number == 1:
+            inner = math.prod(shape[1:])
             if start // inner != (start + nelems - 1) // inner:
-                return False
+                # Whole records; runs of equal length, as a block has.
+                number, odd = divmod(nelems, inner)
+                if odd or start % inner:
+                    return 0
+                step = inner
+        if number > 1:
+            if number > _FEW or not self.queue.put_rows(node, self.next_number, values, start, number, step):
+                return 0
+            self.next_number += 1
+            return values.nbytes  # type: ignore[no-any-return]
         if not self.queue.put_run(node, self.next_number, values, start):
-            return False
+            return 0
         self.next_number += 1
-        return True
+        return values.nbytes  # type: ignore[no-any-return]
 
     def write_whole(self, node: DatasetNode, values: npt.NDArray[Any]) -> bool:
         """Post all elements of a new variable of numbers of the type of `values`; False if they do not fit in."""
@@ -200,7 +233,7 @@ class Posted:
             self.kept &= waiting
             numbers = (waiting | self.handles.keys()) - self.kept
         self.queue.cancel(numbers)
-        self.reads = [read for read in self.reads if read.request.id not in numbers]
+        self.reads = [read for read in self.reads if read.id not in numbers]
         for number in numbers & self.handles.keys():
             self.handles.pop(number).status = "cancelled"
 
@@ -214,6 +247,6 @@ class Posted:
             self.reads = []
             self.handles.clear()
             return
-        self.reads = [read for read in self.reads if read.request.id not in numbers]
+        self.reads = [read for read in self.reads if read.id not in numbers]
         for number in numbers:
             self.handles.pop(number, None)

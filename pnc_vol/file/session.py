@@ -184,11 +184,10 @@ class Session(ABC):
         """True if something would be lost without a flush."""
         return self.defs.dirty or not self.posted.queue.empty or self.disk.layout.drained
 
-    def handle(self, number: int, kind: str, nbytes: int, array: Any = None, *, waits: bool = True) -> Request:
-        """The handle of a request, complete at once if nothing of it waits."""
-        request = Request(self, number, kind, nbytes, array)
-        if nbytes and waits:
-            self.posted.handles[number] = request
+    def handle(self, request: Request, *, waits: bool = True) -> Request:
+        """Keep the handle of a request; it is complete at once if nothing of it waits."""
+        if request.nbytes and waits:
+            self.posted.handles[request.id] = request
         else:
             request._complete()
         return request

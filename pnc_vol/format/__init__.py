@@ -2,11 +2,12 @@
 
 Knows: the format. Does not know: files, MPI, threads, HDF5.
 
-=========  =====================================================================================================
+========== =====================================================================================================
 `model`    dimensions, attributes, variables, a header
 `names`    which names are legal
 `types`    the eleven external types
 `convert`  values to a file's bytes and back
+`own_type` small values in a variable's own type, in few steps
 `widths`   how wide fields are in each version
 `sizes`    what follows from a header: shapes, bytes, the record size
 `source`   the primitives of decoding: bounds, errors, counts, names
@@ -17,5 +18,5 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 `placing`  where variables begin
 `moving`   which bytes move where when definitions change
 `check`    whether a file is valid: findings with offsets
-=========  =====================================================================================================
+========== =====================================================================================================
 """

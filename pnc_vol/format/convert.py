@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError, RangeError
 
-__all__ = ["Overflow", "from_file", "swap_in_place", "to_file"]
+__all__ = ["Overflow", "from_file", "may_overflow", "swap_in_place", "to_file"]
 
 Overflow = Literal["raise", "clip"]
 Array = npt.NDArray[Any]
@@ -72,7 +72,7 @@ def to_file(
     if out.nbytes != values.size * file_dtype.itemsize:
         raise ValueError(f"{what}: {values.size} values of {file_dtype} do not make {out.nbytes} bytes")
     target = out.view(file_dtype).reshape(values.shape)
-    if not _may_overflow(source, file_dtype):
+    if not may_overflow(source, file_dtype):
         np.copyto(target, values, casting="unsafe")
         return
     if file_dtype.kind == "S":
@@ -152,7 +152,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _may_overflow(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+def may_overflow(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether some value of `source` has no place in `target`."""
     a, b = source.kind, target.kind
     if b == "S":

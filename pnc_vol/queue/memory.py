@@ -28,7 +28,7 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import Listed, Tables
+from pnc_vol.queue.rows import COLUMNS, Listed, Tables
 from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, compact
 from pnc_vol.queue.stores import Capabilities, Store
 
@@ -92,6 +92,22 @@ class MemoryStore(Store):
         self._arena_of(element)[first:last] = values if values.ndim == 1 else values.reshape(-1)
         self.position = last * itemsize
         backlog.post(node.uid, request, start, last - first, first * itemsize, itemsize)
+        return True
+
+    def put_rows(
+        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
+    ) -> bool:
+        backlog = self.backlog
+        charged = self.position + values.nbytes + (backlog.rows + number + 1) * ROW_COST + backlog.lists.nbytes
+        if charged > backlog.budget or not self.put_run(node, request, values, start):
+            return False
+        # All values are one row now: rows of the same values, one behind the other, take its place.
+        table = backlog.tables[node.uid]
+        count, address, itemsize = table[-3] // number, table[-2], table[-1]
+        del table[-COLUMNS:]
+        for i in range(number):
+            table.extend((request, start + i * step, count, address + i * count * itemsize, itemsize))
+        backlog.rows += number - 1
         return True
 
     def put(

@@ -9,7 +9,8 @@ Rules
    cannot be emptied, posts go to memory until all of it is in the file (`fall_back`), and what memory does not hold
    goes to the spill file (`spill`). Nothing is dropped before it is written.
 2. Changing the store closes the batch: the order of batches is the order of posting.
-3. The methods of a post, `put` and `put_run`, are the store's own: a post costs no call more than the store takes.
+3. The methods of a post, `put`, `put_run` and `put_rows`, are the store's own: a post costs no call more than the
+   store takes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Queue:
         In the order in which they are tried; memory is the last, and need not be told of flushes.
     store : Store
         Where posts go now.
-    put, put_run : callable
+    put, put_run, put_rows : callable
         Those of `store`.
     declared : Capabilities
         Of the store that the file was opened with, whatever posts go to now.
@@ -69,6 +70,7 @@ class Queue:
 
     put: Callable[..., bool]
     put_run: Callable[[DatasetNode, int, npt.NDArray[Any], int], bool]
+    put_rows: Callable[[DatasetNode, int, npt.NDArray[Any], int, int, int], bool]
 
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
         self.backlog = Backlog(budget)
@@ -94,7 +96,7 @@ class Queue:
         self.declared, self.logged = capabilities, capabilities.logged
 
     def _use(self, store: Store) -> None:
-        self.store, self.put, self.put_run = store, store.put, store.put_run
+        self.store, self.put, self.put_run, self.put_rows = store, store.put, store.put_run, store.put_rows
 
     # ------------------------------------------------------------------------------------- posting
 

@@ -45,16 +45,13 @@ class Request:
     'done'
     """
 
-    __slots__ = ("_array", "_session", "error", "id", "kind", "nbytes", "status")
+    # What a new request has is kept by the class: to set it in each would take a fifth of an `iput`.
+    status = "pending"
+    error: BaseException | None = None
+    _array: npt.NDArray[Any] | None = None
 
-    def __init__(self, session: _Session, number: int, kind: str, nbytes: int, array: Any = None) -> None:
-        self._session = session
-        self.id = number
-        self.kind = kind
-        self.nbytes = nbytes
-        self.status = "pending"
-        self.error: BaseException | None = None
-        self._array: npt.NDArray[Any] | None = array
+    def __init__(self, session: _Session, number: int, kind: str, nbytes: int) -> None:
+        self._session, self.id, self.kind, self.nbytes = session, number, kind, nbytes
 
     @property
     def array(self) -> npt.NDArray[Any] | None:

@@ -152,6 +152,12 @@ class Store:
         """
         return False
 
+    def put_rows(
+        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
+    ) -> bool:
+        """As `put_run`, for a few runs of equal length, `step` elements from one to the next."""
+        return False
+
     # ------------------------------------------------------------------------------------- batches
 
     def close_batch(self) -> None:

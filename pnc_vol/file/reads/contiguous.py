@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups, rounds
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
-from pnc_vol.extents.one_run import one_run
+from pnc_vol.extents.one_run import few_runs, one_run
 from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
@@ -95,11 +95,12 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
 
 def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
     """What ``ds[args]`` is, if that is a run of numbers in the file that nobody posted to."""
-    facts = facts_of(session, node)
+    # What most variables have is looked up here: the calls of a small read cost as much as the system's.
+    facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
     if facts is None or session.posted.queue.has(node.uid) or node.shape is None:
         return None
-    one = one_run(node.shape, args)
-    return None if one is None else read_run(session, node, facts, *one)
+    found = few_runs(node.shape, args)
+    return None if found is None or found[3] > 1 else read_run(session, node, facts, *found[:3])
 
 
 def read_run(
@@ -202,11 +203,11 @@ def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -
         return None
     element = node.element
     array = as_out(out, run[2], element.dtype)
-    number = session.posted.take_number()
-    request = session.posted.handles[number] = Request(
-        session, number, "read", run[1] * element.file_dtype.itemsize, array
-    )
-    session.posted.reads.append(PostedRead(request, node, (node.shape, index), array, run))
+    posted = session.posted
+    number = posted.take_number()
+    nbytes = run[1] * element.file_dtype.itemsize
+    request = posted.handles[number] = PostedRead(session, number, nbytes, array, node, (node.shape, index), run)
+    posted.reads.append(request)
     return request
 
 
@@ -235,7 +236,7 @@ def read_in_place(session: Session, posted: PostedRead) -> bool:
         return False
     if not read_numbers(driver, facts, facts.at.extents(found), out.reshape(-1)):
         return False
-    posted.request._complete()
+    posted._complete()
     return True
 
 
@@ -289,9 +290,9 @@ def _in_groups(
             values.byteswap(inplace=True)
         at = 0
         for posted, n in zip(group, counts[mine].tolist(), strict=True):
-            out, request = posted.out, posted.request
+            out = posted.out
             part = values[at : at + n]
             out[...] = part if out.ndim == 1 else part.reshape(out.shape)
-            request.status, request.error = "done", None
+            posted.status, posted.error = "done", None
             at += n
     return left

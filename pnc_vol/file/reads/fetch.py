@@ -102,7 +102,7 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         The file could not be read; those that were not complete by then have failed.
     """
     # One that was done before another one failed is not read again: what was posted since may be in the file.
-    reads = [posted for posted in reads if posted.request.status != "done"]
+    reads = [posted for posted in reads if posted.status != "done"]
     if not reads:
         return
     try:
@@ -111,13 +111,13 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
         for posted in reads:
-            if not posted.request.test():
-                posted.request._fail(error)
+            if not posted.test():
+                posted._fail(error)
         raise
     for posted, raw in zip(reads, raws, strict=True):
-        _lay_over(session, posted.node, posted.found, raw, posted.request.id)
+        _lay_over(session, posted.node, posted.found, raw, posted.id)
         posted.out[...] = decode(raw, posted.node.element, posted.out.shape)
-        posted.request._complete()
+        posted._complete()
 
 
 def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
@@ -129,11 +129,11 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
         The file could not be read; they stay posted.
     """
     wanted = None if requests is None else {request.id for request in requests}
-    mine = [read for read in session.posted.reads if wanted is None or read.request.id in wanted]
+    mine = [read for read in session.posted.reads if wanted is None or read.id in wanted]
     try:
         complete(session, mine)
     finally:
-        session.posted.forget_reads({read.request.id for read in mine if read.request.test()})
+        session.posted.forget_reads({read.id for read in mine if read.test()})
 
 
 # ------------------------------------------------------------------------------------- from the file

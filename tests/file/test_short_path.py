@@ -1,0 +1,150 @@
+"""The short path of posts: what it stores is what the general path stores, and what it costs does not creep up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.file.requests import Posted
+
+TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8"]
+
+numbers = st.one_of(
+    st.integers(-(2**66), 2**66),
+    st.integers(-300, 300),
+    st.floats(),
+    st.floats(-300, 300),
+    st.sampled_from([2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, -(2**63), 2**64 - 1, 3.4028235e38, 3.5e38, 1e300]),
+)
+indices = st.one_of(
+    st.integers(-6, 5),
+    st.just(...),
+    st.slices(6),
+    st.tuples(st.one_of(st.integers(0, 5), st.slices(6)), st.one_of(st.integers(0, 6), st.slices(7))),
+)
+
+
+@st.composite
+def values(draw: st.DrawFn) -> Any:
+    kind = draw(st.sampled_from(["number", "scalar", "list", "array", "whole"]))
+    if kind == "number":
+        return draw(numbers)
+    dtype = draw(st.sampled_from([*TYPES, ">i4", ">f8", "?", "f2", "g"]))
+    shape = draw(st.sampled_from([(), (1,), (2,), (6, 7), (2, 3), (7,)])) if kind != "scalar" else ()
+    size = int(np.prod(shape))
+    if kind == "list":
+        return np.array(draw(st.lists(numbers, min_size=size, max_size=size)), object).reshape(shape).tolist()
+    with np.errstate(all="ignore"):
+        made = np.array(draw(st.lists(st.floats(-4e9, 4e9), min_size=size, max_size=size))).astype(dtype).reshape(shape)
+    return made[()] if kind == "scalar" else made[::-1] if shape and draw(st.booleans()) else made
+
+
+def stored(posts: list[tuple[Any, Any]], dtype: str, growing: bool, by_iput: bool) -> Any:
+    """What the posts leave, and which of them were refused, with what class of error."""
+    refused: list[type[Exception] | None] = []
+    with pnc_vol.File("short.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", (6, 7), dtype, maxshape=(None, 7) if growing else None)
+        for index, value in posts:
+            if isinstance(value, np.ndarray) and by_iput:
+                value = value.copy()
+            try:
+                if by_iput:
+                    x.iput(index, value)
+                else:
+                    x[index] = value
+            except Exception as error:
+                refused.append(type(error))
+            else:
+                refused.append(None)
+        before = x[...]
+        f.flush()
+        np.testing.assert_array_equal(x[...], before)
+        return refused, before
+
+
+@pytest.mark.filterwarnings("error")
+@settings(max_examples=150, deadline=None)
+@given(
+    posts=st.lists(st.tuples(indices, values()), min_size=1, max_size=5),
+    dtype=st.sampled_from(TYPES),
+    growing=st.booleans(),
+    by_iput=st.booleans(),
+)
+def test_both_paths_store_the_same(posts: list[Any], dtype: str, growing: bool, by_iput: bool) -> None:
+    short = stored(posts, dtype, growing, by_iput)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Posted, "write_run", lambda *_: 0)
+        general = stored(posts, dtype, growing, by_iput)
+    assert short[0] == general[0]
+    np.testing.assert_array_equal(short[1], general[1])
+
+
+# ------------------------------------------------------------------------------------------- what it costs
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """Python functions that an act calls; its own call is one of them."""
+    act()
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return calls - 1
+
+
+def setter(dataset: Any, index: Any, value: Any) -> Callable[[], None]:
+    def act() -> None:
+        dataset[index] = value
+
+    return act
+
+
+def test_posts_of_all_kinds_take_few_calls() -> None:
+    with pnc_vol.File("calls.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", (100, 50), "f8")
+        y = f.create_dataset("y", (100,), "f4")
+        r = f.create_dataset("r", (4, 50), "f8", maxshape=(None, 50))
+        row, five = np.ones(50), slice(5, 10)
+        plain = calls_of(setter(x, 3, row))
+        assert plain <= 7
+        for name, act in {
+            "scalar": setter(y, five, 1.5),
+            "f8 to f4": setter(y, five, np.ones(5)),
+            "list": setter(y, five, [1.0, 2, 3, 4, 5]),
+            "one number": setter(x, (4, 5), 1.0),
+            "block": setter(x, (slice(2, 4), slice(10, 20)), np.ones((2, 10))),
+            "two records": setter(r, slice(1, 3), np.ones((2, 50))),
+            "iput": lambda: x.iput(3, row),
+            "iput of a list": lambda: y.iput(five, [1.0, 2, 3, 4, 5]),
+        }.items():
+            assert calls_of(act) <= plain + 4, name
+        f.wait_all()
+        assert calls_of(lambda: x.iget(3)) <= 9
+        f.wait_all()
+
+
+def test_a_block_is_rows_of_one_request() -> None:
+    with pnc_vol.File("block.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", (6, 7), "i4")
+        request = x.iput((slice(1, 4), slice(2, 5)), np.arange(9).reshape(3, 3))
+        kept = x.iput(0, 7)
+        request.cancel()
+        assert (request.status, kept.nbytes) == ("cancelled", 28)
+        assert x[...].sum() == 49
+        x[1:4, 2:5] = np.arange(9).reshape(3, 3)
+        f.flush()
+        assert x[3, 2:5].tolist() == [6, 7, 8]
