@@ -51,10 +51,6 @@ def _ints(name: str, values: Iterable[int]) -> Attr:
     return Attr(name, INT, data.size, data.tobytes())
 
 
-def _text(name: str, text: str) -> Attr:
-    return Attr(name, CHAR, len(text), text.encode())
-
-
 # ------------------------------------------------------------------------------------- canonical to physical
 
 
@@ -119,7 +115,8 @@ def physical_header(
         variables += _map_variables(k, one, ids, row, at_nreqs + k - 1)
     record = record_dim(canonical)
     for var, k in zip(canonical.vars, assigned, strict=True):
-        variables.append(_partitioned(canonical, var, k, maps[k - 1], at_nelems + k - 1, record) if k else _kept(var))
+        of = _partitioned(canonical, var, k, maps[k - 1], at_nelems + k - 1, record) if k else var
+        variables.append(of._replace(begin=-1))
     taken = {var.name for var in variables}
     for i, nelems in sorted(supplements.items()):
         k = assigned[i]
@@ -127,9 +124,9 @@ def physical_header(
         if name not in (dim.name for dim in dims):
             dims.append(Dim(name, nelems))
         size = [dim.name for dim in dims].index(name)
-        if dims[size].size != nelems:
-            raise ValueError(f"supplements of the map D{k} have {dims[size].size} and {nelems} elements")
-        variables.append(_supplement(canonical, i, k, maps[k - 1], size, record, taken))
+        assert dims[size].size == nelems, "what a map leaves open is the same for all its variables"
+        var = canonical.vars[i]
+        variables.append(_supplement(var, i, k, _shaped(var.dims, len(maps[k - 1].dims), size, record), taken))
     attrs = _ints(_OF_FILE[0], [nprocs]), _ints(_OF_FILE[1], [len(maps)]), _ints(_OF_FILE[2], [subfiles])
     return Header(5, canonical.numrecs, tuple(dims), (*attrs, *canonical.attrs), tuple(variables))
 
@@ -168,20 +165,15 @@ def _dimids(canonical: Header, one: SizedMap, users: Sequence[Var]) -> tuple[int
 def _map_variables(k: int, one: SizedMap, dimids: tuple[int, ...], row: int, column: int) -> Iterable[Var]:
     wide = INT64 if wide_offsets(one.dims) else INT
     for name, text, code in zip(MAP_VARIABLES, _DESCRIPTIONS, (INT, INT64, INT64, wide, wide), strict=True):
-        attrs = [_text("description", text)]
+        attrs = [Attr("description", CHAR, len(text), text.encode())]
         if name == "nreqs":
             attrs.append(_ints(_DIMIDS, dimids))
         yield Var(f"D{k}.{name}", (row, column) if name in ("offsets", "lengths") else (row,), tuple(attrs), code)
 
 
-def _kept(var: Var) -> Var:
-    return Var(var.name, var.dims, var.attrs, var.type)
-
-
 def _partitioned(canonical: Header, var: Var, k: int, of: SizedMap, size: int, record: int | None) -> Var:
     dims = _shaped(var.dims, len(of.dims), size, record)
-    inner = var.dims[var.dims[:1] == (record,) :]
-    lengths = tuple(canonical.dims[i].size for i in inner)
+    lengths = tuple(canonical.dims[i].size for i in var.dims[var.dims[:1] == (record,) :])
     if not of.dims or lengths[: len(of.dims)] != tuple(of.dims):
         raise DefinitionError(f"The map D{k} is of the dimensions {of.dims}, the variable {var.name!r} has {lengths}")
     return Var(var.name, dims, (_ints(_MAP, [k]), _ints(_DIMIDS, var.dims), *var.attrs), var.type)
@@ -193,12 +185,11 @@ def _shaped(dims: tuple[int, ...], mapped: int, size: int, record: int | None) -
     return (*dims[:first], size, *dims[first + mapped :])
 
 
-def _supplement(canonical: Header, i: int, k: int, of: SizedMap, size: int, record: int | None, taken: set[str]) -> Var:
-    var = canonical.vars[i]
+def _supplement(var: Var, i: int, k: int, dims: tuple[int, ...], taken: set[str]) -> Var:
     name = f"{var.name}.supplement"
     if name in taken or len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
         name = f"D{k}.supplement.{i}"
-    return Var(name, _shaped(var.dims, len(of.dims), size, record), (_ints(_SUPPLEMENT, [i]),), var.type)
+    return Var(name, dims, (_ints(_SUPPLEMENT, [i]),), var.type)
 
 
 # ------------------------------------------------------------------------------------- physical to canonical
@@ -299,12 +290,11 @@ class _Reader:
     def described(self) -> Described:
         nprocs, nmaps, subfiles = (self.number(self.header.attrs, name, "") for name in _OF_FILE)
         most = len(self.header.vars) // len(MAP_VARIABLES)
-        for name, value, least, limit in zip(
-            _OF_FILE, (nprocs, nmaps, subfiles), (1, 0, 1), (None, most, None), strict=True
-        ):
-            if value < least or (limit is not None and value > limit):
-                text = f"at least {least}" if limit is None else f"{least} to {limit}, for the variables that there are"
-                self.wrong(f"attribute {name!r}", value, f"it can be {text}")
+        if not 0 <= nmaps <= most:
+            self.wrong(f"attribute {_OF_FILE[1]!r}", nmaps, f"there are variables for 0 to {most} maps")
+        for name, value in zip(_OF_FILE[::2], (nprocs, subfiles), strict=True):
+            if value < 1:
+                self.wrong(f"attribute {name!r}", value, "it must be at least 1")
         maps = tuple(self.map(k) for k in range(1, nmaps + 1))
         variables: list[Var] = []
         assigned: list[int] = []
@@ -322,8 +312,7 @@ class _Reader:
         for number, i in supplements.items():
             self.check_supplement(number, self.header.vars[i], variables, assigned, maps)
         attrs = tuple(attr for attr in self.header.attrs if attr.name not in _OF_FILE)
-        dims = self.header.dims[: self.canonical]
-        made = Header(self.header.version, self.header.numrecs, dims, attrs, tuple(variables))
+        made = Header(5, self.header.numrecs, self.header.dims[: self.canonical], attrs, tuple(variables))
         nblobs = self.header.dims[self.canonical].size
         return Described(made, maps, tuple(assigned), tuple(physical), supplements, nblobs, nprocs, subfiles)
 
@@ -382,7 +371,7 @@ class _Reader:
             if any(i >= self.canonical for i in var.dims):
                 shape = [self.header.dims[i].name for i in var.dims]
                 self.wrong(f"the shape of the variable {var.name!r}", shape, f"it has no attribute {_MAP!r}")
-            return _kept(var), 0
+            return var._replace(begin=-1), 0
         of = f" of {var.name!r}"
         k = self.number(var.attrs, _MAP, of)
         if not 1 <= k <= len(maps):
