@@ -10,6 +10,8 @@ because what it overwrites may be known there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import RequestFailure
 from pnc_vol.file.relocation import replaces_live
@@ -64,10 +66,16 @@ def _carried(session: Session) -> list[RequestFailure]:
 
 
 def write_data(
-    session: Session, batches: list[Batch], agreed: Agreement, *, carried: bool, write: WriteData | None = None
+    session: Session,
+    batches: Sequence[list[Batch]],
+    agreed: Agreement,
+    *,
+    carried: bool,
+    write: WriteData | None = None,
 ) -> tuple[Executed, list[RequestFailure], int | None, list[str]]:
     """Write what is posted (collective).
 
+    batches : as many lists on all ranks, written one after another.
     carried : bool, what drivers hold back is to be in the file, too.
     write : see `flush`; the failures that it returns are known to all ranks.
 
@@ -84,16 +92,20 @@ def write_data(
     known: list[RequestFailure] = []
     if write is not None:
         done, known, least = write()
-    for turn in () if write is not None else range(comm.size) if ordered else (comm.rank,):
-        if turn == comm.rank:
-            maps = layout.maps if batches else {}
-            done = session.transport.execute(disk.driver, batches, maps, affine=layout.affine, agreed=agreed)
-            session.posted.note_written(done)
-            if ordered and session.epochs.holding:
-                # What the next rank writes must come to the file later.
-                disk.driver.drain()
-        if ordered:
-            comm.exchange("flush turn")
+    for n, some in enumerate(batches if write is None else ()):
+        if n:
+            comm.exchange("flush next")
+        for turn in range(comm.size) if ordered else (comm.rank,):
+            if turn == comm.rank:
+                maps = layout.maps if some else {}
+                done.add(session.transport.execute(disk.driver, some, maps, affine=layout.affine, agreed=agreed))
+                if n + 1 == len(batches):
+                    session.posted.note_written(done)
+                if ordered and session.epochs.holding:
+                    # What the next rank writes must come to the file later.
+                    disk.driver.drain()
+            if ordered:
+                comm.exchange("flush turn")
     failures: list[RequestFailure] = []
     lowest = least
     if done.failed and write is None:

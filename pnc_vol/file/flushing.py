@@ -22,6 +22,7 @@ Rules
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -113,7 +114,7 @@ def flush(
         carried = before_data(session, target, agreed) or carried
     later = _use_layout(session, target, agreed, phases)
     phases.end("fill")
-    done, failures, lowest, troubles = write_data(session, batches, agreed, carried=carried, write=write)
+    done, failures, lowest, troubles = write_data(session, [batches], agreed, carried=carried, write=write)
     phases.end("data")
     if failures:
         check_failures(session, target, failures, carried=carried, closing=closing)
@@ -169,9 +170,9 @@ def _flush_set(
     done, lowest = Executed(), None
     failures: list[RequestFailure] = []
 
-    def write() -> Written:
+    def write(turns: Sequence[list[Batch]] = ()) -> Written:
         nonlocal done, failures, lowest
-        done, failures, lowest, _ = write_data(session, batches, agreed, carried=False)
+        done, failures, lowest, _ = write_data(session, turns or [batches], agreed, carried=False)
         if failures:
             check_failures(session, target, failures, carried=False, closing=closing)
         return done, failures, lowest

@@ -7,7 +7,8 @@ Rules
 1. A flush before the last one agrees on definitions and writes nothing: values stay in the queue's store, copied, in
    memory and then in its spill file. Until the close a rank reads what it wrote itself.
 2. At the close all ranks agree on the maps, by all that was posted, and so on all places; then data are written once,
-   by the rank that has them, wherever they belong.
+   by the rank that has them, wherever they belong. Only where several ranks posted the same elements, what was posted
+   after a flush is written after what was posted before it.
 3. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
 4. A subfile has a temporary name until all of them are written whole. If something fails, none gets its name.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -43,6 +45,7 @@ from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.rows import Listed
 
 __all__ = ["Hdf5Set", "Hdf5SetDriver", "Own"]
 
@@ -114,6 +117,8 @@ class Hdf5Set:
         self.driver, self.location = driver, location
         self.files = driver.files = Hdf5BlobFiles(self._index, path)
         self._agreement = MapAgreement(comm, self.files, subfile_of)
+        self._flushed: list[int] = []
+        """Of each flush the number of the first request behind it."""
 
     def layout(self, options: Options) -> Hdf5BlobLayout:
         """A layout over these files."""
@@ -135,11 +140,11 @@ class Hdf5Set:
 
     @property
     def settled(self) -> bool:
-        """Nothing is written before the close, so drivers hold nothing back."""
-        return True
+        """False: the close has to write the files, even if nothing was defined or posted since the last flush."""
+        return False
 
     def drain(self, operation: str) -> None:
-        """See `settled`."""
+        """Nothing is written before the close, so drivers hold nothing back."""
 
     # ------------------------------------------------------------------------------------------- flush
 
@@ -176,6 +181,7 @@ class Hdf5Set:
         self.files.elsewhere = {uid: partial(_posted, session, uid) for uid in others}
         layout.forget_places()
         session.posted.note_kept()
+        self._flushed.append(session.posted.next_number)
 
     # ------------------------------------------------------------------------------------------- close
 
@@ -192,7 +198,7 @@ class Hdf5Set:
         # What is filled must not come after data of other ranks.
         over.drain()
         self.comm.exchange("close filled")
-        _, failures, _ = write()
+        _, failures, _ = write(self._in_turns(batches) if decided.overlaps and self.comm.size > 1 else ())
         own.driver.drain()
         self.comm.exchange("close written")
         if failures:
@@ -206,6 +212,13 @@ class Hdf5Set:
         own.driver.drain()
         self.comm.exchange("close copied")
         self._publish(durable=durable)
+
+    def _in_turns(self, batches: list[Batch]) -> list[list[Batch]]:
+        """What was posted between two flushes each: what came later goes over what any rank posted before."""
+        turns: list[list[Batch]] = [[] for _ in range(len(self._flushed) + 1)]
+        for batch in batches:
+            turns[bisect_right(self._flushed, _first_request(batch))].append(batch)
+        return turns
 
     def _plan(self, session: Session, layout: Hdf5BlobLayout, batches: list[Batch]) -> tuple[Agreed, list[Runs]]:
         """Agree on maps and all places (collective); the runs of this rank's blob in each map."""
@@ -340,6 +353,12 @@ class Hdf5Set:
             own.location.held.release()
             with suppress(OSError):
                 own.group.close() if orderly else own.group.abandon(f"{self.path}: the file was given up")
+
+
+def _first_request(batch: Batch) -> int:
+    """The request of a row of a batch; a flush closes a batch, so all are of the time between two."""
+    first = batch.items(batch.uids()[0])[0]
+    return first.request if isinstance(first, Listed) else int(first[0, 0])
 
 
 def _posted(session: Session, uid: int) -> Runs:

@@ -50,12 +50,14 @@ class Agreed:
         Variables without a map that were posted, with the first record and the one behind the last (0, 1: all of it):
         each subfile has a copy.
     afar : bool, some rank may write to a subfile of other ranks.
+    overlaps : bool, several ranks may have posted the same element.
     """
 
     maps: dict[int, SubfileMap] = field(default_factory=dict)
     supplements: set[int] = field(default_factory=set)
     copies: dict[int, tuple[int, int]] = field(default_factory=dict)
     afar: bool = False
+    overlaps: bool = False
 
     def followed_by(self, new: Agreed, uids: Sequence[int]) -> Agreed:
         """This, of a flush that failed, and what the next one agreed on; `uids`: the variables that there are now."""
@@ -216,6 +218,7 @@ class MapAgreement:
         for one in told:
             agreed.supplements |= {uids[i] for i in one.supplements}
             for i, (first, last) in one.copies.items():
+                agreed.overlaps |= uids[i] in agreed.copies
                 low, high = agreed.copies.get(uids[i], (first, last))
                 agreed.copies[uids[i]] = min(low, first), max(high, last)
         new: dict[Any, list[int]] = {}
@@ -226,12 +229,14 @@ class MapAgreement:
             posted = [p for p in proposals if p is not None and p[1]]
             self._undecided.discard(uid)
             explicit = any(p is not None and p[3] for p in proposals)
+            agreed.overlaps |= any(p is not None and p[4] for p in proposals)
             nbytes = math.prod(inner_shape(node)) * node.element.itemsize
             if not explicit and (
                 not posted
                 or (all(p[2] for p in posted) and (len(posted) > 1 or self.comm.size == 1 or nbytes <= _SMALL))
             ):
                 agreed.copies[uid] = (0, max(1, (node.shape or (0,))[0])) if node.is_record else (0, 1)
+                agreed.overlaps |= len(posted) > 1
                 continue
             key = inner_shape(node), tuple("" if p is None else p[0] for p in proposals)
             new.setdefault(key, []).append(uid)
@@ -243,9 +248,10 @@ class MapAgreement:
             files.dims.append(key[0])
             self._numbers[key] = len(files.dims)
             first = new[key][0]
-            agreed.maps[len(files.dims)] = self._made(
+            agreed.maps[len(files.dims)], overlaps = self._made(
                 first, key, mine, dimids, all_ranks=key in shared, derive=first not in self.given
             )
+            agreed.overlaps |= overlaps
         for key, members in new.items():
             for uid in members:
                 files.assigned[uid] = self._numbers[key]
@@ -260,11 +266,11 @@ class MapAgreement:
         *,
         all_ranks: bool,
         derive: bool,
-    ) -> SubfileMap:
-        """A new map, from the runs of all ranks or of those of this rank's subfile (collective)."""
+    ) -> tuple[SubfileMap, bool]:
+        """A new map, from the runs of all ranks (collective); whether some ranks posted the same elements."""
         k, dims, rank = self._numbers[key], key[0], self.comm.rank
         own = mine.get(uid, Runs(np.empty(0, np.int64), np.empty(0, np.int64)))
-        lists = _gathered(self.comm, own)
+        posted = lists = _gathered(self.comm, own)
         if derive:
             lists = derived(lists)
         if all_ranks:
@@ -273,7 +279,8 @@ class MapAgreement:
         ours = [r for r, s in enumerate(self.subfile_of) if s == subfile]
         before = sum(int(lists[r].length.sum()) for r in ours if r < rank)
         self.files.own[k] = lists[rank], subfile, before
-        return SubfileMap(dims, dimids[uid], tuple(split_rows(lists[r], dims[-1]) for r in ours))
+        overlaps = sum(int(one.length.sum()) for one in posted) > sum(int(one.length.sum()) for one in lists)
+        return SubfileMap(dims, dimids[uid], tuple(split_rows(lists[r], dims[-1]) for r in ours)), overlaps
 
 
 class _Told:

@@ -43,8 +43,9 @@ Written = tuple[Executed, list[RequestFailure], "int | None"]
 """What a flush wrote on this rank, what failed on all ranks, and the first record that a failed request should have
 written, or None."""
 
-WriteData = Callable[[], Written]
-"""Writes the data of a flush (collective)."""
+WriteData = Callable[..., Written]
+"""Writes the data of a flush (collective). If it is given lists of batches, all of those that are posted, it writes one
+list after another: what any rank has in a list goes over what any rank has in those before."""
 
 
 class FileSet(Protocol):

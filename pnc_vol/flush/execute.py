@@ -62,6 +62,15 @@ class Executed:
     nbytes: int = 0
     rounds: int = 0
 
+    def add(self, other: Executed) -> None:
+        """What became of more batches."""
+        self.failed |= other.failed
+        self.left += other.left
+        self.requests += other.requests
+        self.extents += other.extents
+        self.nbytes += other.nbytes
+        self.rounds += other.rounds
+
 
 class _FailedOnAll(Exception):
     """All ranks raised `error` out of a write: none makes another one."""
