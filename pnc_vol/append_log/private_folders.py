@@ -36,6 +36,7 @@ __all__ = [
     "find_folders",
     "folders_named",
     "forget_folder",
+    "host_and_folder",
     "is_alive",
     "join_folder",
     "make_folder",
@@ -234,10 +235,10 @@ def noted(system: System, note: str) -> list[str]:
 
 def noted_folders(system: System, note: str) -> list[str]:
     """The folders that a note names."""
-    return [_place(line)[1] for line in noted(system, note)]
+    return [host_and_folder(line)[1] for line in noted(system, note)]
 
 
-def _place(line: str) -> tuple[str, str]:
+def host_and_folder(line: str) -> tuple[str, str]:
     """Host and folder of a line; "" for a host that it does not tell."""
     host, colon, folder = line.partition(":/")
     return (host, f"/{folder}") if colon and "/" not in host else ("", line)
@@ -260,7 +261,7 @@ def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bo
     """
 
     def is_there(line: str) -> bool:
-        host, folder = _place(line)
+        host, folder = host_and_folder(line)
         return host not in ("", os.uname().nodename) or exists(system, folder)
 
     _change_note(system, note, lambda there: [*filter(is_there, there), *lines], durable=durable)
@@ -271,7 +272,9 @@ def forget_folder(system: System, note: str, folder: str) -> None:
     with suppress(OSError):
         # What others noted may be on another node.
         # what it named has gone: an older note does no harm, and a torn one must not lose the others
-        _change_note(system, note, lambda there: [line for line in there if _place(line)[1] != folder], durable=True)
+        _change_note(
+            system, note, lambda there: [line for line in there if host_and_folder(line)[1] != folder], durable=True
+        )
 
 
 def _change_note(system: System, note: str, change: Callable[[list[str]], list[str]], *, durable: bool) -> None:

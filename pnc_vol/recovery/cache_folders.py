@@ -32,6 +32,7 @@ from pnc_vol.append_log.private_folders import (
     find_folders,
     folders_named,
     forget_folder,
+    host_and_folder,
     name_of_folders,
     noted,
     noted_folders,
@@ -53,8 +54,10 @@ __all__ = [
     "cache_text",
     "caches_in",
     "find_caches",
+    "forget_noted",
     "has_caches",
     "is_cache_folder",
+    "missing_folders",
     "refuse",
     "remove_caches",
     "sort_folders",
@@ -141,6 +144,18 @@ def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
                 kind = found.foreign if min(cache.log.ended for cache in caches) else found.done
         kind += parts
     return found
+
+
+def missing_folders(system: System, path: str) -> list[str]:
+    """What the note says of folders that are not on this machine, each with its host."""
+    lines = [line for note in _notes(system, path) for line in noted(system, note)]
+    begin = PREFIX if _nameless(path) else name_of_folders(PREFIX, path)
+    folders = [host_and_folder(line)[1] for line in lines]
+    return [
+        line
+        for line, folder in zip(lines, folders, strict=True)
+        if os.path.basename(folder).startswith(begin) and not exists(system, folder)
+    ]
 
 
 def has_caches(system: System, path: str, options: Options) -> bool:
@@ -267,9 +282,7 @@ def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
 def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
     """Where the note says that other caches of the job are."""
     job = {os.path.basename(os.path.dirname(cache.stem)) for cache in caches}
-    lines = [line for note in _notes(system, path) for line in noted(system, note)]
-    found = {os.path.dirname(cache.stem) for cache in caches}
-    away = [line for line in lines if os.path.basename(line) in job and line[line.find(":/") + 1 :] not in found]
+    away = [line for line in missing_folders(system, path) if os.path.basename(line) in job]
     return f" (they are in {', '.join(away[:8])})" if away else " (a node that is gone?)"
 
 
@@ -282,8 +295,14 @@ def remove_caches(system: System, path: str, folders: Sequence[str]) -> None:
     """Remove caches whose bytes are in the file, and take them out of the note beside it."""
     for folder in folders:
         remove_folder(system, folder, SUFFIX)
-        for note in _notes(system, path):
-            forget_folder(system, note, folder)
+        forget_noted(system, path, [folder])
+
+
+def forget_noted(system: System, path: str, lines: Sequence[str]) -> None:
+    """Take folders out of the note beside a file."""
+    for note in _notes(system, path):
+        for line in lines:
+            forget_folder(system, note, host_and_folder(line)[1])
 
 
 def cache_text(system: System, folder: str) -> Iterator[str]:

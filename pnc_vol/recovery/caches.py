@@ -31,7 +31,9 @@ from pnc_vol.recovery.cache_folders import (
     Cache,
     caches_in,
     find_caches,
+    forget_noted,
     has_caches,
+    missing_folders,
     refuse,
     remove_caches,
     sort_folders,
@@ -191,6 +193,13 @@ def replay_caches(
             f"{path}: a running job has its cache in {', '.join(found.alive)}; replay when it has ended", field="lock"
         )
     own, foreign, done = sort_folders(system, path, found.gone)
+    missing = missing_folders(system, path)
+    if missing and not own and not partial:
+        raise LogRefusedError(
+            f"{path}: its caches are not on this machine: {', '.join(missing[:8])}. What was flushed last may be there "
+            "alone: replay on that host, or bring the folders here and name them; partial gives them up",
+            field="rank",
+        )
     if any_file or not own:
         # Where all are of another file they are named, so that the refusal says which.
         own, foreign = [folder for folder in found.gone if folder not in done], []
@@ -198,6 +207,9 @@ def replay_caches(
     report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
     report.messages += [f"not carried: {folder}: it is of another file, which had this name" for folder in foreign]
     remove_caches(system, path, own + done)
+    if partial:
+        report.messages += [f"given up: {line}" for line in missing]
+        forget_noted(system, path, missing)
     return report
 
 
@@ -228,6 +240,13 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
     if found.closed:
         closed = "; ".join(f"{folder}: {why}" for folder, why in found.closed.items())
         warn_outside(f"{path}: caches of this file are not read: {closed}")
+    missing = missing_folders(system, path)
+    if missing and not replaced:
+        warn_outside(
+            f"{path}: caches of this file are not on this machine: {', '.join(missing[:8])}. If their job has ended, "
+            "what it flushed last may be missing in the file: 'pnc-vol replay' on that host, or with their folders "
+            "brought here, puts it there; 'pnc-vol replay --partial FILE' gives it up"
+        )
     own, foreign, done = sort_folders(system, path, found.gone)
     if writable:
         remove_caches(system, path, done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -358,3 +359,26 @@ def test_a_cache_that_one_rank_kept_needs_no_others(tmp_path: Path, nvm: Path) -
     assert path.read_bytes()[50:58] == b"\7" * 8
     assert not list(nvm.iterdir())
     assert sorted(one.name for one in tmp_path.iterdir()) == ["nvm", "x"], "nor is a note left"
+
+
+def test_caches_of_another_host_are_named_and_given_up_only_when_told(tmp_path: Path, nvm: Path) -> None:
+    path, away = tmp_path / "x.nc", tmp_path / "away"
+    subprocess.run(
+        [sys.executable, "-c", NAMELESS.replace('publish="close", ', ""), str(path), str(nvm), ", flush=flush_onclose"],
+        check=True,
+    )
+    nvm.rename(away)
+    where = re.escape(f"not on this machine: {os.uname().nodename}:{nvm}/pnccache-x.nc-")
+    with pytest.warns(PncVolWarning, match=where), pnc_vol.File(path) as f:
+        assert not len(f)
+    with pytest.raises(LogRefusedError, match=where):
+        pnc_vol.replay(path)
+    away.rename(nvm)
+    shutil.copytree(nvm, away)
+    assert pnc_vol.replay(path, list(nvm.iterdir())).headers
+    with pnc_vol.File(path) as f:
+        assert f["r"].shape == (5, 10)
+    shutil.rmtree(nvm)
+    assert "given up" in pnc_vol.replay(path, partial=True).messages[0]
+    with pnc_vol.File(path) as f:
+        assert (f["x"][:] == 4).all()
