@@ -227,6 +227,10 @@ class SubfileSet:
         done: list[Written] = []
 
         def data() -> None:
+            if decided.afar:
+                # Fill values, too: what other ranks write in these subfiles comes next, round the caches.
+                for member in self.members:
+                    member.session.disk.driver.drain()
             self._share_headers(layout, uids, decided)
             for member in self.members:
                 if decided.maps and member.root:
