@@ -227,7 +227,7 @@ class SubfileSet:
         done: list[Written] = []
 
         def data() -> None:
-            if decided.afar:
+            if new.afar:
                 # Fill values, too: what other ranks write in these subfiles comes next, round the caches.
                 for member in self.members:
                     member.session.disk.driver.drain()

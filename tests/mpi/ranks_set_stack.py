@@ -10,7 +10,6 @@ import os
 import sys
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 import pnc_vol
