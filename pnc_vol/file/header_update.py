@@ -222,8 +222,12 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
             location.publish(durable=durable)
         except Exception as reason:
             error = reason
-    comm.exchange("flush publish", error=error)
+    # It may have its name, and an old journal beside it could not be removed: all ranks go on from that.
+    named = error is not None and location.published
+    told = comm.exchange("flush publish", b"named" if named else b"", error=None if named else error)
     location.note_published()
+    if b"named" in told:
+        comm.exchange("flush journal", error=error)
 
 
 def _same_but_numrecs(one: Header, other: Header) -> bool:

@@ -38,7 +38,7 @@ from pnc_vol.file.set_headers import (
     read_headers,
     stored_variables,
 )
-from pnc_vol.file.subfile_set import Member, SubfileSet
+from pnc_vol.file.subfile_set import Member, SubfileSet, told_to_all
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import (
@@ -95,7 +95,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     real = system.realpath(subfile_path(path, 0))
     location, stale = Location(system, real, real), list[str]()
     try:
-        with comm.errors_shared():
+        with comm.errors_shared(), told_to_all(comm):
             if created and comm.rank == 0:
                 stale = _stale(path, count, system)
             for number in numbers:

@@ -15,8 +15,8 @@ Rules
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
+from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape
 from pnc_vol.file.physical_definitions import PhysicalDefinitions
@@ -50,7 +51,7 @@ from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["Member", "SubfileSet"]
+__all__ = ["Member", "SubfileSet", "told_to_all"]
 
 _HELD = (
     "what is read may be among flushed data that ranks of another subfile still have in their caches, and the file "
@@ -267,16 +268,29 @@ class SubfileSet:
             with suppress(FileNotFoundError):
                 self._location.system.unlink(name)
 
-    @staticmethod
     def _flush_member(
-        session: Session, step: Callable[[], None], done: list[Written], *, durable: bool, carried: bool
+        self, session: Session, step: Callable[[], None], done: list[Written], *, durable: bool, carried: bool
     ) -> None:
+        known: list[Exception] = []
+
         def data() -> Written:
-            step()
+            try:
+                step()
+            except Exception as error:
+                if self.comm.in_step(error):
+                    known.append(error)
+                raise
             # What failed is told by the session of the set; here it says how many records there are.
             return done[0][0], [], done[0][2]
 
-        session.flush(durable=durable, carried=carried, write=data)
+        with told_to_all(self.comm):
+            try:
+                session.flush(durable=durable, carried=carried, write=data)
+            except Exception as error:
+                if known and known[0] is not error:
+                    # What all ranks know is still that after the ranks of the subfile have told each other.
+                    raise known[0] from error
+                raise
 
     def _define(
         self,
@@ -377,6 +391,17 @@ class SubfileSet:
                 error = error or reason
         if error is not None:
             raise error
+
+
+@contextmanager
+def told_to_all(comm: Comm) -> Iterator[None]:
+    """Let all ranks know of an error that the ranks of one subfile have told each other; in `Comm.errors_shared`."""
+    try:
+        yield
+    except RankError as error:
+        if not comm.in_step(error):
+            comm.exchange("failed", error=error)
+        raise
 
 
 def _elements(node: DatasetNode) -> int:

@@ -1,0 +1,304 @@
+"""``ranks_blob_life.py FOLDER SUBFILES [SCENARIO...]``: what a set of subfiles is written, rewritten and read as.
+
+Each scenario has a file of its own, and asserts on every rank.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import pnc_vol
+from pnc_vol.errors import PncVolError
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import CHANGING, FaultSystem
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+HERE, SUBFILES = sys.argv[1], int(sys.argv[2])
+NAMES = sys.argv[3:]
+N = 6
+READING = {"pread_into", "preadv"}
+SCENARIOS: dict[str, Callable[[str], None]] = {}
+
+
+def scenario(function: Callable[[str], None]) -> Callable[[str], None]:
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def opened(path: str, mode: str = "w", **options: Any) -> pnc_vol.File:
+    more: dict[str, Any] = {"layout": "blob", "subfiles": SUBFILES} if mode == "w" else {}
+    return pnc_vol.File(path, mode, comm=WORLD, collective_timeout=20, **(more | options))
+
+
+def holds(path: str, **values: Any) -> None:
+    """What all ranks see together, and rank 0 alone."""
+    with pnc_vol.File(path, comm=WORLD) as f:
+        for name, value in values.items():
+            np.testing.assert_array_equal(f[name][...], value, name)
+    if RANK == 0:
+        with pnc_vol.File(path) as f:
+            for name, value in values.items():
+                np.testing.assert_array_equal(f[name][...], value, name)
+    WORLD.Barrier()
+
+
+def mine(n: int = N) -> slice:
+    return slice(RANK * n, (RANK + 1) * n)
+
+
+@scenario
+def overlaps_in_one_flush(path: str) -> None:
+    """Of what several ranks posted one keeps it, with ``ordered=True`` the highest; all readers see the same."""
+    wanted = np.minimum(np.arange(SIZE + 3), SIZE - 1)
+    for ordered in (True, False):
+        with opened(path, ordered=ordered) as f:
+            x = f.create_dataset("x", (SIZE + 3,), "i4")
+            for more in (0, 10):
+                x[RANK : RANK + 4] = RANK + more
+                f.flush()
+                seen = x[...]
+                if ordered:
+                    np.testing.assert_array_equal(seen, wanted + more)
+                posters = np.arange(SIZE + 3) - (seen - more)
+                assert ((posters >= 0) & (posters < 4) & (seen - more < SIZE)).all(), seen
+        holds(path, x=seen)
+
+
+@scenario
+def overlaps_across_flushes(path: str) -> None:
+    """The later flush counts, whoever owns the element."""
+    with opened(path) as f:
+        x = f.create_dataset("x", (N * SIZE,), "f8")
+        x[mine()] = RANK
+        f.flush()
+        other = (RANK + 1) % SIZE
+        x[other * N + 1 : other * N + 3] = 100 + RANK
+        f.flush()
+    wanted = np.repeat(np.arange(SIZE), N).astype("f8")
+    for rank in range(SIZE):
+        other = (rank + 1) % SIZE
+        wanted[other * N + 1 : other * N + 3] = 100 + rank
+    holds(path, x=wanted)
+
+
+@scenario
+def outside_the_map(path: str) -> None:
+    """What no rank posted first lies in a supplement, with records too."""
+    with opened(path) as f:
+        x = f.create_dataset("x", (N * SIZE,), "f8", fillvalue=-1)
+        t = f.create_dataset("t", (0, N * SIZE), "i4", maxshape=(None, N * SIZE), fillvalue=7)
+        t.resize(2, axis=0)
+        x[RANK * N : RANK * N + 2] = RANK
+        t[0, RANK * N : RANK * N + 2] = RANK
+        f.flush()
+        if RANK == SIZE - 1:
+            x[N - 1] = 50
+            t[1, 3] = 60
+        f.flush()
+        t.resize(4, axis=0)
+        if RANK == 0:
+            t[3, 2:5] = 70
+    x, t = np.full(N * SIZE, -1.0), np.full((4, N * SIZE), 7)
+    for rank in range(SIZE):
+        x[rank * N : rank * N + 2] = rank
+        t[0, rank * N : rank * N + 2] = rank
+    x[N - 1], t[1, 3], t[3, 2:5] = 50, 60, 70
+    holds(path, x=x, t=t)
+
+
+@scenario
+def posted_late(path: str) -> None:
+    """A variable that is first posted after other flushes gets a map then; one rank may post nothing."""
+    with opened(path) as f:
+        late = f.create_dataset("late", (3, N * SIZE), "i8")
+        f.create_dataset("never", (N * SIZE,), "f4", fillvalue=3)
+        f.create_dataset("first", (N * SIZE,), "i2")[mine()] = RANK
+        f.flush()
+        f.attrs["between"] = "flushes"
+        f.flush()
+        if RANK != SIZE - 1 or SIZE == 1:
+            late[1:, mine()] = RANK + 1
+        f.flush()
+    wanted = np.zeros((3, N * SIZE), "i8")
+    for rank in range(max(1, SIZE - 1)):
+        wanted[1:, rank * N : (rank + 1) * N] = rank + 1
+    holds(path, late=wanted, never=np.full(N * SIZE, 3), first=np.repeat(np.arange(SIZE), N))
+
+
+@scenario
+def deleted_and_made_again(path: str) -> None:
+    with opened(path) as f:
+        for name in "abc":
+            f.create_dataset(name, (N * SIZE,), "f8")[mine()] = RANK
+        f.flush()
+        del f["b"]
+        f.flush()
+        f.create_dataset("b", (SIZE, 4), "S3")[RANK, 1:] = b"xyz"
+        f.move("c", "g/d")
+        f.flush()
+        f["a"][mine()] = RANK + 5
+    texts = np.full((SIZE, 4), b"", "S3")
+    texts[:, 1:] = b"xyz"
+    holds(path, a=np.repeat(np.arange(SIZE), N) + 5, b=texts, **{"g/d": np.repeat(np.arange(SIZE), N)})
+
+
+@scenario
+def strings_that_grow(path: str) -> None:
+    with opened(path) as f:
+        s = f.create_dataset("s", (2 * SIZE,), pnc_vol.string_dtype())
+        s[2 * RANK] = "a" * (RANK + 1)
+        f.flush()
+        s[2 * RANK + 1 if RANK else 0] = "b" * (RANK + 9)
+        f.flush()
+    found = ["a" * (i // 2 + 1) if i % 2 == 0 else "b" * (i // 2 + 9) for i in range(2 * SIZE)]
+    found[0], found[1] = "b" * 9, ""
+    holds(path, s=[text.encode() for text in found])
+
+
+@scenario
+def copies_in_every_subfile(path: str) -> None:
+    """What is not partitioned is the same in every subfile, for programs that read one of them."""
+    with opened(path) as f:
+        f["scalar"] = 42
+        f.create_dataset("x", (N * SIZE,), "f8")[mine()] = RANK
+        f.attrs["title"] = "of all"
+        f.flush()
+        f["scalar"][()] = 43
+        times = f.create_dataset("time", (0,), "f8", maxshape=(None,))
+        times.resize(3, axis=0)
+        if RANK == 0:
+            times[...] = [1, 2, 3]
+    holds(path, scalar=43, time=[1, 2, 3])
+    if RANK == 0:
+        for number in range(min(SUBFILES, SIZE)):
+            with pnc_vol.File(f"{path}.{number:04d}", layout="canonical") as f:
+                assert f["scalar"][()] == 43
+                assert f["time"][...].tolist() == [1, 2, 3]
+                assert f.attrs["title"] == "of all"
+
+
+@scenario
+def replaced(path: str) -> None:
+    """A set takes the place of a file, of a set of more subfiles; nothing of them is left."""
+    folder, name = os.path.split(path)
+    if RANK == 0:
+        with pnc_vol.File(path, "w") as f:
+            f["plain"] = 1
+    WORLD.Barrier()
+    for count in (SIZE, 1):
+        with opened(path, subfiles=count) as f:
+            f.create_dataset("x", (N * SIZE,), "f8")[mine()] = RANK + count
+        WORLD.Barrier()
+        left = sorted(one for one in os.listdir(folder) if name in one)
+        assert left == [f"{name}.{number:04d}" for number in range(count)], left
+        holds(path, x=np.repeat(np.arange(SIZE), N) + count)
+        WORLD.Barrier()
+    with opened(path, subfiles=SIZE, publish="close") as f:
+        f.create_dataset("y", (N * SIZE,), "f8")[mine()] = RANK
+        f.flush()
+        WORLD.Barrier()
+        # on one rank a second opening joins the first
+        if RANK == 0 and SIZE > 1:
+            with pnc_vol.File(path) as old:
+                assert list(old) == ["x"]
+        WORLD.Barrier()
+    holds(path, y=np.repeat(np.arange(SIZE), N))
+
+
+def program(f: pnc_vol.File) -> None:
+    """What is posted on top of what `before` flushed: a new variable with a map, records, a supplement, a scalar."""
+    f.create_dataset("new", (N * SIZE,), "i4")[mine()] = RANK + 1
+    f["t"].resize(3, axis=0)
+    f["t"][2, mine()] = RANK + 1
+    f["x"][mine(N)] = RANK + 100
+    f["scalar"][()] = 6
+    if RANK == 0:
+        f["half"][N - 1] = 9
+
+
+def before(path: str, system: FaultSystem) -> pnc_vol.File:
+    f = opened(path, system=system, driver="posix")
+    f.create_dataset("x", (N * SIZE,), "f8")[mine()] = RANK
+    f.create_dataset("half", (N * SIZE,), "f8")[RANK * N : RANK * N + 2] = RANK
+    t = f.create_dataset("t", (0, N * SIZE), "i4", maxshape=(None, N * SIZE))
+    t.resize(2, axis=0)
+    t[:, mine()] = RANK
+    f["scalar"] = 5
+    f.flush()
+    return f
+
+
+def after(path: str) -> None:
+    half = np.repeat(np.arange(SIZE), N).astype("f8")
+    half[np.arange(N * SIZE) % N > 1] = 0
+    half[N - 1] = 9
+    old = np.repeat(np.arange(SIZE), N)
+    holds(path, new=old + 1, x=old + 100, t=np.array([old, old, old + 1]), scalar=6, half=half)
+
+
+@scenario
+def faults_of_the_first_rank(path: str) -> None:
+    sweep(path, 0)
+
+
+@scenario
+def faults_of_the_last_rank(path: str) -> None:
+    sweep(path, SIZE - 1)
+
+
+def sweep(path: str, who: int) -> None:
+    """Each call of a rank fails in turn: all are told, nothing hangs, and the next flush does it all."""
+    for at in range(1, 400):
+        system = FaultSystem(REAL, fail_at=0, calls=CHANGING | READING)
+        here = f"{path}.{at}"
+        f = before(here, system)
+        old = np.repeat(np.arange(SIZE), N)
+        program(f)
+        if who == RANK:
+            system.count, system.fail_at = 0, at
+        told = ""
+        try:
+            f.flush()
+        except (OSError, PncVolError) as error:
+            told = f"{type(error).__name__}: {error}"
+        every = WORLD.allgather((bool(told), system.fired, told))
+        assert len({one[0] for one in every}) == 1, (at, every)
+        assert len({one[2] for one in every}) == 1, (at, every)
+        system.heal()
+        if told:
+            if RANK == 0:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    with pnc_vol.File(here) as view:
+                        np.testing.assert_array_equal(view["t"][:2], [old, old], str(every))
+            WORLD.Barrier()
+            f.flush()
+        f.close()
+        after(here)
+        if RANK == 0:
+            left = [name for name in os.listdir(HERE) if name.startswith(".")]
+            assert not left, (at, left, every)
+            for number in range(min(SUBFILES, SIZE)):
+                os.remove(f"{here}.{number:04d}")
+        WORLD.Barrier()
+        if not any(one[1] for one in every):
+            assert at > 10, "there are calls that can fail"
+            break
+    else:
+        raise AssertionError("the faults never ended")
+
+
+for name in NAMES or SCENARIOS:
+    SCENARIOS[name](os.path.join(HERE, f"{name}.nc"))
+    WORLD.Barrier()
+    if RANK == 0:
+        sys.stdout.write(f"{name}\n")
+        sys.stdout.flush()
