@@ -218,6 +218,6 @@ def naming(path: str, real: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno and error.filename == real:
+        if error.errno and error.filename in (real, None):
             error.filename = path
         raise

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import errno
+import fnmatch
 import json
 import os
 import re
@@ -31,12 +32,14 @@ from pnc_vol.format.model import Header
 from pnc_vol.layout.registry import header_paths, layout_class
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.options import Options
-from pnc_vol.system import System
+from pnc_vol.system import System, exists
 
 __all__ = ["Found", "Mine", "find"]
 
 
 _SUBFILE = re.compile(r"(.+)\.\d{4,}", re.DOTALL)
+_SHOWN = 4
+"""Sets that are named in a message."""
 
 
 @dataclass(slots=True)
@@ -114,6 +117,8 @@ def find(
     new: Header,
 ) -> bytes:
     """Find the session to join, open the file, or make one, which has the header `new`; on rank 0."""
+    if root is None and path is not None and mode in ("r", "r+", "a"):
+        path = _matched(options.system, path)
     token, asked, base, first = "", path, None, b""
     for _ in range(ATTEMPTS):
         there: os.stat_result | None = None
@@ -163,6 +168,28 @@ def find(
     raise replaced_too_often(path or "")
 
 
+def _matched(system: System, path: str) -> str:
+    """The name of the set whose subfiles a pattern matches, such as ``out.nc.*``; any other path as it is.
+
+    Raises
+    ------
+    ValueError
+        The pattern matches subfiles of several sets.
+    """
+    folder, pattern = os.path.split(path)
+    if not set("*?[") & set(pattern) or exists(system, path):
+        return path
+    try:
+        names = fnmatch.filter(system.listdir(folder or "."), pattern)
+    except OSError:
+        return path
+    bases = sorted({named[1] for named in map(_SUBFILE.fullmatch, names) if named})
+    if len(bases) > 1:
+        shown = ", ".join(map(repr, bases[:_SHOWN])) + (", ..." if len(bases) > _SHOWN else "")
+        raise ValueError(f"{path}: the pattern matches subfiles of {len(bases)} sets ({shown}); name one of them")
+    return os.path.join(folder, bases[0]) if bases else path
+
+
 def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_result | None]:
     """The file with the header, and what stands there: a layout may give it another name than the user's."""
     new = mode in ("w", "w-", "x")
@@ -198,7 +225,7 @@ def _set_of(
     if named is None or (options.layout and not sets):
         return None, b""
     # Few files have such names, and what knows of blobs takes long to load.
-    from pnc_vol.layout.blob.header import is_blob_set
+    from pnc_vol.layout.blob.header import described, is_blob_set
 
     base = named[1]
     first = subfile_path(base, 0)
@@ -208,7 +235,12 @@ def _set_of(
         found = _header_in(options.system, first)
     except FileNotFoundError:
         found = _header_in(options.system, path)
-    return (base, found.content) if is_blob_set(found.decoded.header) else (None, b"")
+    if is_blob_set(found.decoded.header):
+        return base, found.content
+    if path == first == subfile_path(asked, 0):
+        # The user named a set. What is missing is told; as an ordinary file it would show other values.
+        described(found.decoded.header, path)
+    return None, b""
 
 
 def _header_in(system: System, path: str) -> Existing:

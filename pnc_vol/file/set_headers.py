@@ -120,6 +120,7 @@ def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False)
     ------
     FormatError
     """
+    blobs = sum(one.nblobs for one in told)
     for s, one in enumerate(told):
         first = told[0]
         for name, mine, theirs in (
@@ -128,6 +129,9 @@ def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False)
         ):
             if mine != theirs:
                 raise _foreign(path, s, name, f"{mine} there, where {theirs} is expected")
+        if blobs != one.nprocs:
+            text = f"{one.nprocs} processes wrote, and the {len(told)} subfiles have blobs of {blobs}"
+            raise _foreign(path, s, "global_nprocs", text)
         if [of.dims for of in one.maps[: len(first.maps)]] != [of.dims for of in first.maps]:
             raise _foreign(path, s, "global_dimids", "other maps than in subfile 0000")
         if exact and (one.canonical.with_numrecs(0), one.assigned) != (first.canonical.with_numrecs(0), first.assigned):
@@ -167,7 +171,7 @@ def positions(own: Described, first: Described) -> list[int]:
     for var, k in zip(first.canonical.vars, first.assigned, strict=True):
         i = at.get(var.name, -1)
         same = i >= 0 and own.assigned[i] == k and _shape(own, own.canonical.vars[i]) == _shape(first, var)
-        if not same and k:
+        if not same and (k or (i >= 0 and own.canonical.vars[i].type != var.type)):
             raise KeyError(var.name)
         found.append(own.variables[i] if same else -1)
     return found

@@ -205,14 +205,14 @@ def _inner(options: Options, *, new: bool = False) -> Options:
     return replace(options, layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
 
 
-def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[list[int]]:
+def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[Sequence[int]]:
     """The subfiles that each rank writes (collective); every one has at least one rank, every rank at least one.
 
     count : int or None, subfiles that there are.
     """
     size = comm.size
     if count is not None and count > size:
-        return [[s for s in range(count) if s * size // count == rank] for rank in range(size)]
+        return [range(-(-rank * count // size), -(-(rank + 1) * count // size)) for rank in range(size)]
     if options.subfiles or count is not None:
         n = min(size, count or options.subfiles)
         if count is not None and not options.subfiles:
@@ -225,7 +225,7 @@ def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[list
     return _by_node([low for low, _ in comm.nodes()])
 
 
-def _by_node(lowest: Sequence[int]) -> list[list[int]]:
+def _by_node(lowest: Sequence[int]) -> list[Sequence[int]]:
     order = sorted(set(lowest))
     return [[order.index(low)] for low in lowest]
 

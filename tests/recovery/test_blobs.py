@@ -144,3 +144,13 @@ def test_a_set_elsewhere_is_found_by_any_of_its_subfiles(base: Path, tmp_path: P
     pnc_vol.replay(tmp_path / "sub" / "copy.nc", output=tmp_path / "one.nc")
     pnc_vol.replay(base, output=tmp_path / "two.nc")
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
+
+
+def test_a_pattern_names_a_set_and_never_two(base: Path, tmp_path: Path) -> None:
+    for pattern in (f"{base}.*", f"{base}.????", tmp_path / "out.nc.[0-9]*"):
+        assert read(Path(pattern), "a/full").sum() == np.arange(1200.0).sum()
+    shutil.copy(f"{base}.0000", tmp_path / "other.nc.0000")
+    with pytest.raises(ValueError, match=r"subfiles of 2 sets \('other.nc', 'out.nc'\); name one"):
+        pnc_vol.File(tmp_path / "*.nc.*")
+    with pytest.raises(FileNotFoundError):
+        pnc_vol.File(tmp_path / "none.*")
