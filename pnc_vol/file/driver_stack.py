@@ -21,6 +21,7 @@ from pnc_vol.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
 
 __all__ = [
+    "asked_and_open",
     "cached",
     "context_of",
     "memory_copy",
@@ -34,6 +35,8 @@ __all__ = [
 
 
 _ANOTHER_FILE = b"another file"
+_HINTED = "cache | "
+"""What hints put in front of a stack."""
 
 
 def stack_of(options: Options, comm: Comm) -> str:
@@ -63,7 +66,20 @@ def cached(options: Options, *, shared: bool, writable: bool) -> Options:
     spec = options.driver or default_stack(shared)
     if any(layer.name == "cache" for layer in parse_stack(spec)) or not stack_capabilities(spec).keeps_file:
         return options
-    return replace(options, driver=f"cache | {spec}")
+    return replace(options, driver=_HINTED + spec)
+
+
+def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, str]:
+    """The stack that a second opening asks for, "" if any will do, and that of the first one.
+
+    Both without the cache that hints put in front: a second opening shares it, whatever its own hints say.
+    """
+    wanted, there = asked.driver, stack_of(opened, comm)
+    below = wanted.removeprefix(_HINTED)
+    if below != wanted and there.startswith(_HINTED) and below == default_stack(comm.mpi is not None):
+        # Hints put the cache on the default stack: nobody named one.
+        below = ""
+    return below, there.removeprefix(_HINTED)
 
 
 def context_of(options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False) -> OpenContext:

@@ -29,7 +29,7 @@ from typing import Any
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DefinitionError
 from pnc_vol.file import deferred
-from pnc_vol.file.driver_stack import stack_of
+from pnc_vol.file.driver_stack import asked_and_open
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session
 from pnc_vol.options import Options
@@ -295,7 +295,7 @@ class OpenAttempt:
             )
         if self.mode != "r" and not session.writable:
             raise self._refused("has it open already for reading only (mode 'r'); close it first")
-        asked, spec = self.options.driver, stack_of(session.options, session.comm)
+        asked, spec = asked_and_open(self.options, session.options, session.comm)
         if self.mode == "r" and not session.writable and ((asked and asked != spec) or self._unheeded(session)):
             # Both only read what is flushed: nothing is lost if each has its own options.
             return False

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.errors import FlushError, PncVolWarning, SyncError
+from pnc_vol.errors import DefinitionError, FlushError, PncVolWarning, SyncError
 from pnc_vol.system import System
 from pnc_vol.testing.faults import HookedSystem, Stopped, StopSystem
 
@@ -255,3 +255,21 @@ def test_wherever_the_process_is_killed_the_file_is_that_of_a_flush(tmp_path: Pa
             continue
         found = in_file(path).get("r", [])
         assert found == [[step] * 100 for step in range(len(found))], f"stopped at call {stop}"
+
+
+def test_a_second_opening_shares_the_cache_that_hints_ask_for(tmp_path: Path, nvm: str) -> None:
+    path = tmp_path / "x.nc"
+    with opened(path, nvm, e10_cache_flush_flag="flush_onclose") as f:
+        f["x"] = [1, 2, 3]
+        f.flush()
+        assert in_file(path) == {}
+        hints = {"e10_cache_path": nvm, "e10_cache_flush_flag": "flush_onclose"}
+        for mode, more in (("r", {}), ("r", {"driver": "posix"}), ("r+", {"driver": "posix", "hints": hints})):
+            with pnc_vol.File(path, mode, **more) as g:
+                assert g == f
+                assert g["x"][...].tolist() == [1, 2, 3]
+    with pnc_vol.File(path, "w", driver="trace | posix", hints=hints) as f:
+        with pnc_vol.File(path, "r+", hints=hints) as g:
+            assert g == f
+        with pytest.raises(DefinitionError, match=r"driver 'trace \| posix'.*'posix'"):
+            pnc_vol.File(path, "r+", driver="posix")
