@@ -249,7 +249,7 @@ def _nothing_to_do(session: Session, flat: Flat, agreed: Agreement) -> bool:
     if agreed.changed or agreed.widened or agreed.drained or agreed.lost or agreed.batches or session.epochs.failed:
         return False
     disk = session.disk
-    if session.file_set is not None and not session.file_set.begun:
+    if session.file_set is not None and not (session.file_set.begun or disk.keep_unpublished):
         return False
     complete = flat.header.numrecs == disk.header.numrecs and not disk.may_be_longer
     return complete and (disk.at_stake or disk.keep_unpublished)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.errors import NotYetError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.requests import Posted
 from pnc_vol.flush.execute import Planner
@@ -62,9 +63,23 @@ class FlushPlan(FlushReport):
 
 
 def planned(defs: Definitions, disk: StoredFile, posted: Posted) -> FlushPlan:
-    """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
+    """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for.
+
+    Raises
+    ------
+    NotYetError
+        Ranks will agree at the flush where the elements of a variable lie.
+    """
     flat = defs.make_header()
     target = defs.next_layout(flat, disk)
+    if target.several_files:
+        new = {uid for batch in posted.queue.batches() for uid in batch.uids()} - target.maps.keys()
+        if new:
+            names = ", ".join(sorted(defs.tree.datasets[uid].path for uid in new))
+            raise NotYetError(
+                f"{disk.path}: at the flush ranks agree where in the subfiles the elements of {names} lie; "
+                "plan() knows variables that were flushed"
+            )
     planner = Planner(target.maps, target.affine)
     writes = tuple(plan for batch in posted.queue.batches() for plan in planner.plans(batch) if plan.requests)
     runs, extents = sum(plan.requests for plan in writes), sum(len(plan.extents.offset) for plan in writes)

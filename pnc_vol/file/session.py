@@ -82,7 +82,7 @@ class FileSet(Protocol):
 
     @property
     def begun(self) -> bool:
-        """Whether the files say what they are, so that a flush may have nothing to do."""
+        """Whether the files say what they are and have their names, so that a flush may have nothing to do."""
 
     @property
     def location(self) -> Location | None:

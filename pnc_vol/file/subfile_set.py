@@ -125,8 +125,8 @@ class SubfileSet:
 
     @property
     def begun(self) -> bool:
-        """Whether the subfiles say what they are."""
-        return bool(self.files.headers)
+        """Whether the subfiles say what they are and have their names."""
+        return bool(self.files.headers) and all(member.session.disk.at_stake for member in self.members)
 
     def take(self, headers: Sequence[Header], told: Sequence[Described], uids: tuple[int, ...]) -> None:
         """Know what the subfiles say.

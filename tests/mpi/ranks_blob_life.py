@@ -6,6 +6,8 @@ Each scenario has a file of its own, and asserts on every rank.
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from mpi4py import MPI
 import pnc_vol
 from pnc_vol.errors import PncVolError
 from pnc_vol.system import REAL
-from pnc_vol.testing.faults import CHANGING, FaultSystem
+from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -296,7 +298,81 @@ def sweep(path: str, who: int) -> None:
         raise AssertionError("the faults never ended")
 
 
-for name in NAMES or SCENARIOS:
+@scenario
+def one_header_is_older(path: str) -> None:
+    """As when a job is killed between the header of another subfile and that of subfile 0, which comes last."""
+    count = min(SUBFILES, SIZE)
+    old = np.repeat(np.arange(SIZE), N)
+    with opened(path) as f:
+        f.create_dataset("x", (N * SIZE,), "f8")[mine()] = RANK
+        t = f.create_dataset("t", (0, N * SIZE), "i4", maxshape=(None, N * SIZE))
+        t.resize(1, axis=0)
+        t[0, mine()] = RANK
+        f.flush()
+        WORLD.Barrier()
+        if RANK == 0:
+            shutil.copy(f"{path}.0000", f"{path}.mixed.0000")
+        WORLD.Barrier()
+        t.resize(3, axis=0)
+        t[1:, mine()] = RANK + 1
+        f.create_dataset("new", (N * SIZE, 2), "i4")[mine()] = RANK
+        f.attrs["new"] = 1
+    WORLD.Barrier()
+    mixed = f"{path}.mixed"
+    if RANK == 0:
+        for number in range(1, count):
+            shutil.copy(f"{path}.{number:04d}", f"{mixed}.{number:04d}")
+    WORLD.Barrier()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        holds(mixed, x=old, t=[old])
+        if RANK == 0 and count > 1:
+            text = str([str(one.message) for one in said])
+            assert "different numbers of records" in text, text
+            assert "other definitions" in text, text
+        with opened(mixed, "a") as f:
+            assert sorted(f) == ["t", "x"]
+            assert not f.attrs
+            f["t"].resize(2, axis=0)
+            f["t"][1, mine()] = RANK + 7
+            f.create_dataset("new", (SIZE,), "f8")[RANK] = RANK
+        holds(mixed, x=old, t=[old, old + 7], new=np.arange(SIZE))
+
+
+class Killing(HookedSystem):
+    """The process is killed at a call that changes a file."""
+
+    at = -1
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in CHANGING:
+            self.at -= 1
+            if not self.at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().call(name, args, kwargs)
+
+
+@scenario
+def killed(path: str) -> None:
+    """A rank is killed at a call; ``PNC_VOL_KILL`` says which rank, and after how many calls."""
+    who, at = map(int, os.environ["PNC_VOL_KILL"].split())
+    system = Killing()
+    with opened(path, system=system) as f, open(f"{path}.acks", "wb", buffering=0) as acks:
+        t = f.create_dataset("t", (0, N * SIZE), "i4", maxshape=(None, N * SIZE))
+        f.flush()
+        if who == RANK:
+            system.at = at
+        for k in range(200):
+            t.resize(k + 1, axis=0)
+            t[k, mine()] = RANK + k
+            if k % 4 == 3:
+                f.create_dataset(f"v{k}", (N * SIZE,), "i4")[mine()] = RANK + k
+            f.flush()
+            if RANK == 0:
+                acks.write(b".")
+
+
+for name in NAMES or [name for name in SCENARIOS if name != "killed"]:
     SCENARIOS[name](os.path.join(HERE, f"{name}.nc"))
     WORLD.Barrier()
     if RANK == 0:

@@ -131,8 +131,8 @@ class BlobLayout(Layout):
     """
 
     name: ClassVar[str] = "blob"
-    several_ranks = True
-    several_files = True
+    # each subfile is moved by a session of its own
+    several_ranks = several_files = relocates = True
 
     files: BlobFiles
 

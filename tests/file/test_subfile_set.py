@@ -1,0 +1,217 @@
+"""A set of subfiles in one process: openings, what it replaces, what other programs find, hints of the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import FormatError
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import CHANGING, FaultSystem
+
+HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "set.nc"
+
+
+def written(path: Path, **options: Any) -> None:
+    with pnc_vol.File(path, "w", layout="blob", **options) as f:
+        f.create_dataset("x", (8,), "f8", decomposition=HALF)[:4] = 5
+        f["g/text"] = "words"
+        f.attrs["title"] = "of the set"
+
+
+def names(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir())
+
+
+def test_every_name_opens_the_set(path: Path) -> None:
+    written(path)
+    for name, layout in ((path, ""), (path, "blob"), (f"{path}.0000", ""), (f"{path}.0000", "blob")):
+        with pnc_vol.File(name, **({"layout": layout} if layout else {})) as f:
+            assert f["x"][...].tolist() == [5, 5, 5, 5, 0, 0, 0, 0]
+            assert f["g/text"].asstr()[()] == "words"
+            assert f.attrs["title"] == "of the set"
+
+
+def test_the_name_is_the_users(path: Path) -> None:
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        assert f.filename == str(path)
+        assert f.mode == "r+"
+    assert names(path) == ["set.nc.0000"]
+
+
+def test_a_second_opening_joins(path: Path) -> None:
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f["x"] = np.arange(5)
+        with pnc_vol.File(path, "r") as same, pnc_vol.File(path, "a", layout="blob") as other:
+            assert same["x"][...].tolist() == [0, 1, 2, 3, 4]
+            other["y"] = 1
+        assert "y" in f
+        with pytest.raises(OSError, match="already open"):
+            pnc_vol.File(path, "w", layout="blob")
+
+
+@pytest.mark.parametrize("publish", ["create", "close"])
+def test_what_it_replaces_goes(path: Path, publish: str) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["old"] = 1
+    with pnc_vol.File(path, "w", layout="blob", publish=publish) as f:
+        f["new"] = 2
+        f.flush()
+        assert path.exists() == (publish == "close")
+    assert names(path) == ["set.nc.0000"]
+    with pnc_vol.File(path) as f:
+        assert list(f) == ["new"]
+
+
+def test_what_it_cannot_replace_stays(path: Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["old"] = 1
+    for at in range(1, 50):
+        system = FaultSystem(REAL, fail_at=at, calls=CHANGING)
+        try:
+            pnc_vol.File(path, "w", layout="blob", system=system).close()
+        except OSError:
+            # it is there whole, or the old file is
+            assert names(path) in (["set.nc"], ["set.nc", "set.nc.0000"], ["set.nc.0000"]), at
+            with pnc_vol.File(path) as f:
+                assert list(f) in (["old"], [])
+        if not system.fired:
+            break
+        (path.parent / "set.nc.0000").unlink(missing_ok=True)
+        with pnc_vol.File(path, "w") as f:
+            f["old"] = 1
+    else:
+        pytest.fail("the faults never ended")
+    assert at > 3
+
+
+@pytest.mark.parametrize("mode", ["w-", "x"])
+def test_what_is_there_is_not_replaced_unasked(path: Path, mode: str) -> None:
+    written(path)
+    with pytest.raises(FileExistsError):
+        pnc_vol.File(path, mode, layout="blob")
+    other = path.parent / "plain.nc"
+    pnc_vol.File(other, "w").close()
+    with pytest.raises(FileExistsError):
+        pnc_vol.File(other, mode, layout="blob")
+    stray = path.parent / "stray.nc"
+    (path.parent / "stray.nc.0000").mkdir()
+    with pytest.raises(IsADirectoryError):
+        pnc_vol.File(stray, "w", layout="blob")
+
+
+def test_a_file_that_is_there_stays_what_it_is(path: Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = 1
+    with pnc_vol.File(path, "a", layout="blob") as f:
+        f["y"] = 2
+    with pnc_vol.File(path, layout="blob") as f:
+        assert sorted(f) == ["x", "y"]
+    assert names(path) == ["set.nc"]
+
+
+def test_an_empty_file_is_no_file_yet(path: Path) -> None:
+    path.touch()
+    with pnc_vol.File(path, "a", layout="blob") as f:
+        f["x"] = 1
+    assert names(path) == ["set.nc.0000"]
+
+
+def test_a_name_that_ends_with_a_number(path: Path) -> None:
+    name = path.parent / "run.2026"
+    with pnc_vol.File(name, "w", layout="blob") as f:
+        f["x"] = 1
+    assert names(path) == ["run.2026.0000"]
+    with pnc_vol.File(name) as f:
+        assert f["x"][()] == 1
+
+
+@pytest.mark.parametrize("version", ["CDF-1", "CDF-2"])
+def test_older_formats_are_refused(path: Path, version: str) -> None:
+    with pytest.raises(ValueError, match=rf"64-bit maps, which {version} cannot hold"):
+        pnc_vol.File(path, "w", layout="blob", format=version)
+    assert names(path) == []
+
+
+def test_names_that_the_layout_needs(path: Path) -> None:
+    f = pnc_vol.File(path, "w", layout="blob")
+    f.attrs["num_subfiles"] = 3
+    with pytest.raises(ValueError, match="'num_subfiles'"):
+        f.flush()
+    del f.attrs["num_subfiles"]
+    f["x"] = 1
+    f.close()
+    with pnc_vol.File(path) as f:
+        assert f["x"][()] == 1
+
+
+def test_a_missing_set(path: Path) -> None:
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError):
+            pnc_vol.File(path, mode, layout="blob")
+    written(path)
+    with open(f"{path}.0000", "r+b") as raw:
+        raw.truncate(os.path.getsize(f"{path}.0000") - 40)
+    with pytest.raises(FormatError, match="the file ends before its data"):
+        pnc_vol.File(path)
+
+
+def test_a_reader_follows_a_writer(path: Path) -> None:
+    """Another process writes: definitions, records, and a set that takes the place of the one that is open."""
+    written(path)
+
+    def write(code: str) -> None:
+        subprocess.run(
+            [sys.executable, "-c", f"import pnc_vol, numpy as np\npath = {str(path)!r}\n{code}"], check=True, timeout=60
+        )
+
+    with pnc_vol.File(path) as f:
+        x = f["x"]
+        x.refresh()
+        write("with pnc_vol.File(path, 'a') as f: f['y'] = np.arange(3); f['x'][6] = 9")
+        x.refresh()
+        assert f["y"][...].tolist() == [0, 1, 2]
+        assert x[...].tolist() == [5, 5, 5, 5, 0, 0, 9, 0]
+        write("with pnc_vol.File(path, 'w', layout='blob') as f: f['x'] = np.arange(4)")
+        x.refresh()
+        assert list(f) == ["x"]
+        assert x[...].tolist() == [0, 1, 2, 3]
+
+
+def test_by_the_environment(path: Path) -> None:
+    """A script for h5py that knows nothing of sets."""
+    script = path.parent / "script.py"
+    script.write_text(
+        "import io, h5py, numpy as np\n"
+        f"path = {str(path)!r}\n"
+        "with h5py.File(path, 'w') as f:\n"
+        "    t = f.create_dataset('t', (0, 8), 'f8', maxshape=(None, 8))\n"
+        "    for k in range(3):\n"
+        "        t.resize(k + 1, axis=0)\n"
+        "        t[k, ::2] = k\n"
+        "        f.flush()\n"
+        "with h5py.File(path, 'a') as f:\n"
+        "    f['t'][0, 1] = 8\n"
+        "with h5py.File(path, 'r') as f:\n"
+        "    assert f['t'][0].tolist() == [0, 8, 0, 0, 0, 0, 0, 0]\n"
+        "    assert f['t'][2].tolist() == [2, 0, 2, 0, 2, 0, 2, 0]\n"
+        "with h5py.File(io.BytesIO(), 'w') as f:\n"
+        "    f['x'] = 1\n"
+    )
+    env = {**os.environ, "PNC_VOL_HINTS": "pnc_layout=blob"}
+    subprocess.run([Path(sys.executable).with_name("pnc-vol"), "run", script], check=True, timeout=60, env=env)
+    assert names(path) == ["script.py", "set.nc.0000"]
+    with pnc_vol.File(f"{path}.0000", layout="canonical") as f:
+        assert "D1.offsets" in f
