@@ -39,9 +39,16 @@ def after_a_kill(path: Path, nvms: Sequence[Path], copies: Path) -> dict[str, An
     """What a replay brings to the file, if all processes are killed now."""
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
+    folders = []
+    for folder in (folder for nvm in nvms for folder in nvm.glob(f"pnccache-{path.name}-*")):
+        target = copies / str(len(folders)) / folder.name
+        target.mkdir(parents=True, mode=0o700)
+        # Threads go on meanwhile: bytes leave the cache file after the log has said that they are in the file.
+        for pattern in ("*.cache", "*.tables*", "*.extents"):
+            for one in folder.glob(pattern):
+                shutil.copy(one, target)
+        folders.append(str(target))
     copy = shutil.copy(path, copies)
-    found = [folder for nvm in nvms for folder in nvm.glob(f"pnccache-{path.name}-*")]
-    folders = [str(shutil.copytree(folder, copies / str(i) / folder.name)) for i, folder in enumerate(found)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PncVolWarning)
         carry_caches(copy, folders, options=resolve({}), any_file=True)
