@@ -6,6 +6,7 @@
 `serial`          benchmarks of one process; `fresh`: their peak memory, in a process of its own
 `io`              large variables, rows, small pieces, many variables (`io_peers`: by each library)
 `reads`           columns, strides, lists, masks, blocks; record variables
+`posts`           small writes of each kind; recovery of a log
 `objects`         many variables with attributes
 `ranks`           benchmarks of many processes: starting them, the slowest one's time
 `carriers`        one file of many ranks, with the calls of each library

@@ -16,6 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
+from pnc_vol.append_log.bulk_crc import first_wrong
 from pnc_vol.append_log.records import RECORD_BYTES
 from pnc_vol.errors import PncVolError
 from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG
@@ -55,7 +56,14 @@ def find_damage(files: LogFiles, begin: int) -> str:
         commits = records[records["kind"] == COMMIT]
         end = commits["data_end"].astype(np.int64)
         start = np.concatenate(([FIRST_DATA], end[:-1]))
-        for i in _some(end - start):
+        some = _some(end - start)
+        if len(some) == len(commits) and some:
+            # A small log is read whole, and its posts are compared many at once.
+            values = np.empty(int(end[-1]) - FIRST_DATA, np.uint8)
+            files.read(".data", values, FIRST_DATA)
+            wrong = first_wrong(values.data, np.append(FIRST_DATA, end) - FIRST_DATA, commits["data_crc"])
+            some = [wrong] if wrong < len(commits) else []
+        for i in some:
             values = np.empty(int(end[i] - start[i]), np.uint8)
             files.read(".data", values, int(start[i]))
             if crc32(values.data) != int(commits["data_crc"][i]):

@@ -96,3 +96,19 @@ def test_what_a_flush_asks_of_a_log(tmp_path: pathlib.Path, logs: pathlib.Path) 
         before = len(system.log)
         f.flush()
         assert "fstat" not in [call.name for call in system.log[before:]]
+
+
+def test_a_small_log_is_read_back_at_once(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """The calls of a flush do not grow with the posts that it compares."""
+    system = TraceSystem(REAL)
+    with pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_dirname=str(logs), system=system) as f:
+        x = f.create_dataset("x", (3000,), "f8")
+        f.flush()
+        reads = []
+        for count in (10, 3000):
+            for i in range(count):
+                x[i] = i
+            before = len(system.log)
+            f.flush()
+            reads.append(sum("pread" in call.name for call in system.log[before:]))
+        assert reads[1] <= reads[0] <= 6

@@ -1,0 +1,165 @@
+"""``python -m pnc_vol.bench posts``: one small write of each kind, many times; recovery of the log of a killed job.
+
+A program writes rows, single numbers that are repeated, arrays of another type than the dataset's, lists, small blocks:
+each with one call, and the close at the end counts. pnc_vol also posts rows by ``iput``. The recovery is compared with
+a copy of as many bytes.
+
+Knows: the works. Does not know: how peers make and open files (`io_peers.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.bench.io_peers import peers
+from pnc_vol.bench.measure import US, Watch
+from pnc_vol.bench.serial import Work, check, clear, times
+from pnc_vol.full_io import copy_all
+from pnc_vol.system import REAL, temporary_directory
+
+__all__ = ["peers", "works"]
+
+Array = npt.NDArray[Any]
+
+NO_INDEX = "has no assignment of one element range"
+NO_REQUESTS = "has no words for it"
+
+
+class _Act(NamedTuple):
+    """A small write: the dataset's shape for so many of them, its type, where the i-th goes, and its value."""
+
+    shape: Callable[[int], tuple[int, ...]]
+    dtype: str
+    place: Callable[[int], Any]
+    value: Any
+
+
+def _five(i: int) -> slice:
+    return slice(5 * i, 5 * i + 5)
+
+
+ACTS = {
+    "rows of 16": _Act(lambda n: (n, 16), "f8", lambda i: i, np.arange(16.0)),
+    "one number to 5 elements": _Act(lambda n: (5 * n,), "f4", _five, 1.5),
+    "5 float64 to float32": _Act(lambda n: (5 * n,), "f4", _five, np.arange(5.0)),
+    "a list of 5": _Act(lambda n: (5 * n,), "f8", _five, [1.0, 2.0, 3.0, 4.0, 5.0]),
+    "a block of 2 x 10": _Act(lambda n: (2 * n, 40), "f8", lambda i: (slice(2 * i, 2 * i + 2), slice(10, 20)), 2.5),
+}
+
+
+def works(scale: float) -> list[Work]:
+    """The works, at `scale` times their real size."""
+    made = [_written(f"{times(scale, 100_000):,} x {name}", act, scale) for name, act in ACTS.items()]
+    return [*made, _iput(scale), _recovery("200,000 posts of 64 bytes", times(scale, 200_000), 8, scale),
+            _recovery("1,000 posts of 1 MiB", times(scale, 1_000), 1 << 17, scale)]  # fmt: skip
+
+
+def _written(phase: str, act: _Act, scale: float) -> Work:
+    count = times(scale, 100_000)
+    wanted = np.zeros(act.shape(count), act.dtype)
+    for i in range(count):
+        wanted[act.place(i)] = act.value
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name in without:
+            return
+        clear(peer.path)
+        with watch(phase):
+            f, x = peer.new(wanted.shape, wanted.dtype)
+            with f:
+                for i in range(count):
+                    x[act.place(i)] = act.value
+        f, variables = peer.old()
+        with f:
+            found = np.array(variables["x"][:])
+        # What was not written is another fill value with each library.
+        check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, found), wanted)
+        clear(peer.path)
+
+    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), NO_INDEX)
+    return Work({phase: (None, count)}, run, {phase: without})
+
+
+def _iput(scale: float) -> Work:
+    count = times(scale, 100_000)
+    phase = f"{count:,} x iput of rows of 16"
+    rows = np.random.default_rng(4).random((count, 16))
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name in without:
+            return
+        clear(peer.path)
+        with watch(phase):
+            if peer.name == US:
+                with peer.module.File(peer.path, "w") as f:
+                    x = f.create_dataset("x", rows.shape, "f8")
+                    for i, row in enumerate(rows):
+                        x.iput(i, row)
+                    f.wait_all()
+            else:
+                # of PnetCDF-Python this is iput and one wait
+                peer.write_rows(rows)
+        check(f"{phase}, {peer.path}", peer.read(), rows)
+        clear(peer.path)
+
+    without = dict.fromkeys(("h5py", "netCDF4", "scipy", "os.pwrite"), NO_REQUESTS)
+    return Work({phase: (None, count)}, run, {phase: without})
+
+
+_KILLED = """
+import os, sys, numpy as np, pnc_vol
+path, folder, count, width = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+f = pnc_vol.File(path, "w", hints={"nc_burst_buf": "enable", "nc_burst_buf_dirname": folder})
+x = f.create_dataset("x", (count, width), "f8")
+f.flush()
+row = np.arange(float(width))
+for i in range(count):
+    row[0] = i
+    x[i] = row
+os._exit(0)
+"""
+
+
+def _recovery(title: str, count: int, width: int, scale: float) -> Work:
+    phase = f"recovery of {title}" if scale == 1 else f"recovery of {count:,} posts of {8 * width:,} bytes"
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name in without:
+            return
+        clear(peer.path)
+        if peer.name == US:
+            with temporary_directory(peer.folder) as logs:
+                job = [sys.executable, "-c", _KILLED, peer.path, logs, str(count), str(width)]
+                subprocess.run(job, check=True)
+                with watch(phase):
+                    peer.module.File(peer.path, "r+", recover=True, hints={"nc_burst_buf_dirname": logs}).close()
+            with peer.module.File(peer.path) as f:
+                check(f"{phase}, {peer.path}", f["x"][:, 0], np.arange(count))
+        else:
+            values = np.ones((count, width))
+            peer.write(values)
+            copy = f"{peer.path}.copy"
+            with watch(phase):
+                _copy(peer.path, copy)
+            clear(copy)
+        clear(peer.path)
+
+    without = dict.fromkeys(("h5py", "netCDF4", "scipy", "PnetCDF-Python"), "has no log")
+    return Work({phase: (8 * width * count, count)}, run, {phase: without})
+
+
+def _copy(source: str, target: str) -> None:
+    """A copy of a file, on stable storage as a recovered file is."""
+    first = REAL.open(source, os.O_RDONLY)
+    second = REAL.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    copy_all(REAL, first, second, REAL.fstat(first).st_size)
+    REAL.fsync(second)
+    REAL.close(second)
+    REAL.close(first)
