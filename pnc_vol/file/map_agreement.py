@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.extents.decomposition import Decomposition
@@ -34,6 +35,7 @@ from pnc_vol.queue.rows import Listed
 
 __all__ = ["Agreed", "MapAgreement", "inner_shape"]
 
+_NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 _SMALL = 64 << 10
 """Bytes of a variable, or of a record, up to which one that a rank posts whole is not partitioned."""
 
@@ -267,10 +269,14 @@ class MapAgreement:
         all_ranks: bool,
         derive: bool,
     ) -> tuple[SubfileMap, bool]:
-        """A new map, from the runs of all ranks (collective); whether some ranks posted the same elements."""
+        """A new map (collective); whether some ranks posted the same elements.
+
+        It takes the runs of all ranks if `all_ranks`, otherwise those of the ranks of this subfile alone: a large job
+        has more of them than fit in memory.
+        """
         k, dims, rank = self._numbers[key], key[0], self.comm.rank
-        own = mine.get(uid, Runs(np.empty(0, np.int64), np.empty(0, np.int64)))
-        posted = lists = _gathered(self.comm, own)
+        own = mine.get(uid, _NO_RUNS)
+        posted = lists = _of_all(self.comm, own) if all_ranks else _of_group(self.comm, own, self.subfile_of)
         if derive:
             lists = derived(lists)
         if all_ranks:
@@ -279,7 +285,7 @@ class MapAgreement:
         ours = [r for r, s in enumerate(self.subfile_of) if s == subfile]
         before = sum(int(lists[r].length.sum()) for r in ours if r < rank)
         self.files.own[k] = lists[rank], subfile, before
-        overlaps = sum(int(one.length.sum()) for one in posted) > sum(int(one.length.sum()) for one in lists)
+        overlaps = derive and sum(int(one.length.sum()) for one in posted) > sum(int(one.length.sum()) for one in lists)
         return SubfileMap(dims, dimids[uid], tuple(split_rows(lists[r], dims[-1]) for r in ours)), overlaps
 
 
@@ -305,13 +311,29 @@ class _Told:
         return found
 
 
-def _gathered(comm: Comm, own: Runs) -> list[Runs]:
+def _packed(own: Runs) -> npt.NDArray[np.uint8]:
+    return np.concatenate((own.start, own.length)).astype("<i8", copy=False).view(np.uint8)
+
+
+def _unpacked(packed: Any) -> Runs:
+    both = np.frombuffer(packed, "<i8").astype(np.int64)
+    return Runs(both[: both.size // 2], both[both.size // 2 :])
+
+
+def _of_all(comm: Comm, own: Runs) -> list[Runs]:
     """The runs of all ranks (collective)."""
     if comm.size == 1:
         return [own]
-    packed = np.concatenate((own.start, own.length)).astype("<i8", copy=False).tobytes()
-    found = [np.frombuffer(one, "<i8").astype(np.int64) for one in comm.exchange("flush lists", packed)]
-    return [Runs(one[: one.size // 2], one[one.size // 2 :]) for one in found]
+    return [_unpacked(one) for one in comm.exchange("flush lists", _packed(own).tobytes())]
+
+
+def _of_group(comm: Comm, own: Runs, subfile_of: Sequence[int]) -> list[Runs]:
+    """The runs of the ranks of this rank's subfile, and none of the others (collective)."""
+    if comm.size == 1:
+        return [own]
+    packed, none, mine = _packed(own), np.empty(0, np.uint8), subfile_of[comm.rank]
+    told = comm.all_to_all("flush lists", [packed if s == mine else none for s in subfile_of])
+    return [_unpacked(one) for one in told]
 
 
 def _never(node: DatasetNode) -> bool:
