@@ -128,7 +128,7 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
             finally:
                 one.close()
             count = subfile.says.subfiles
-            told.append(subfile.packed.hex())
+            told.append(subfile.packed().hex())
         return json.dumps(told).encode()
 
     subfiles = [Hdf5Subfile.unpacked(bytes.fromhex(one)) for one in json.loads(on_root(comm, "open subfiles", read))]

@@ -232,11 +232,11 @@ class Hdf5Set:
         dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
         decided = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
         maps = [decided.maps[k] for k in sorted(decided.maps)]
-        told = b""
+        told, planned = b"", None
         error: Exception | None = None
         if own.root:
             try:
-                told = self._planned(own, canonical, uids, maps, decided)
+                planned, told = self._planned(own, canonical, uids, maps, decided)
             except Exception as reason:
                 error = reason
         plans = [one for one in self.comm.exchange("close plan", told, error=error) if one]
@@ -244,7 +244,8 @@ class Hdf5Set:
         for plan in plans:
             words, _, packed = plan.partition(b"\n")
             number, work = json.loads(words)
-            subfiles[number] = Hdf5Subfile.unpacked(packed)
+            mine = planned if number == own.number else None
+            subfiles[number] = mine or Hdf5Subfile.unpacked(packed)
             self.driver.moved(number, work)
         files.use_subfiles([subfiles[n] for n in range(self.count)], uids)
         layout.forget_places()
@@ -253,8 +254,8 @@ class Hdf5Set:
 
     def _planned(
         self, own: Own, canonical: Header, uids: tuple[int, ...], maps: list[SubfileMap], decided: Agreed
-    ) -> bytes:
-        """Make the plan of a subfile, and write its container; what all ranks are told of it."""
+    ) -> tuple[Hdf5Subfile, bytes]:
+        """Make the plan of a subfile, and write its container; the plan, and what all ranks are told of it."""
         files = self.files
         rest: dict[int, int] = {}
         if own.number == 0:
@@ -279,7 +280,7 @@ class Hdf5Set:
         own.driver.grow(nbytes)
         for offset, piece in pieces:
             own.driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
-        return json.dumps([own.number, own.location.work]).encode() + b"\n" + one.packed
+        return one, json.dumps([own.number, own.location.work]).encode() + b"\n" + one.packed(pieces[-1][1])
 
     def _fill(
         self, layout: Hdf5BlobLayout, nodes: Mapping[int, DatasetNode], batches: list[Batch], decided: Agreed

@@ -50,12 +50,11 @@ class Hdf5Subfile(NamedTuple):
     says: Described
     parts: Parts
 
-    @property
-    def packed(self) -> bytes:
-        """What another rank needs to know of it."""
+    def packed(self, content: bytes = b"") -> bytes:
+        """What another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
         parts = self.parts
         words = [self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist()]
-        return json.dumps(words).encode() + b"\n" + header_blob.encode(self.header, self.order)
+        return json.dumps(words).encode() + b"\n" + (content or header_blob.encode(self.header, self.order))
 
     @classmethod
     def unpacked(cls, told: bytes) -> Hdf5Subfile:
