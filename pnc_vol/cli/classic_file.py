@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.file import File
 from pnc_vol.disk.naming import check_place
+from pnc_vol.extents.model import Runs
 from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
@@ -26,9 +29,10 @@ from pnc_vol.format.types import TYPES
 from pnc_vol.full_io import read_at
 from pnc_vol.interop.checking import with_header
 from pnc_vol.layout.registry import refuse_other_layouts
+from pnc_vol.layout.subfiles import names_set
 from pnc_vol.system import REAL, System
 
-__all__ = ["StoredFile"]
+__all__ = ["SetOfSubfiles", "StoredFile", "open_stored"]
 
 BLOCK_BYTES = 1 << 20
 BLOCK_VALUES = 1 << 16
@@ -117,3 +121,50 @@ class StoredFile:
             span = self._read(start, (count - 1) * stride + inner)
             rows = np.lib.stride_tricks.as_strided(span, (count, inner), (stride, 1))
             yield np.ascontiguousarray(rows).reshape(-1)
+
+
+class SetOfSubfiles:
+    """A set of subfiles, open for reading as the classic file that it stands for: with the interface of `StoredFile`.
+
+    Parameters
+    ----------
+    path : str, the name of the set.
+
+    Raises
+    ------
+    FormatError
+        A subfile is missing or damaged.
+    OSError
+    """
+
+    def __init__(self, path: str) -> None:
+        self.file = File(path)
+        self.session: Any = self.file.id.handle.session
+        self.header: Header = self.session.disk.header
+        # Subfiles that end before their data are not opened.
+        self.nbytes = sizes.data_end(self.header)
+
+    def __enter__(self) -> SetOfSubfiles:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.file.close()
+
+    def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
+        """See `StoredFile.values`; what is in no blob has the fill value."""
+        disk = self.session.disk
+        uid = disk.layout.uids[self.header.vars.index(var)]
+        at, node = disk.layout.maps[uid], self.session.defs.tree.datasets[uid]
+        fill = (node.fillvalue or b"").ljust(at.itemsize, b"\0")[: at.itemsize]
+        total = math.prod(sizes.shape(self.header, var)) * TYPES[var.type].size // at.itemsize
+        step = max(1, min(BLOCK_BYTES // at.itemsize, BLOCK_VALUES))
+        for first in range(0, total, step):
+            n = min(step, total - first)
+            memory = np.frombuffer(bytearray(fill * n), np.uint8)
+            disk.driver.read(at.extents(Runs(np.array([first]), np.array([n]))), memory)
+            yield memory.view(TYPES[var.type].dtype)
+
+
+def open_stored(path: str) -> StoredFile | SetOfSubfiles:
+    """A classic file, or a set of subfiles by its name."""
+    return SetOfSubfiles(path) if names_set(REAL, path) else StoredFile(path)

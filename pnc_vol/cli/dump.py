@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli import cdl
-from pnc_vol.cli.classic_file import StoredFile
+from pnc_vol.cli.classic_file import SetOfSubfiles, StoredFile, open_stored
 from pnc_vol.cli.shared_options import AllowSparse
 from pnc_vol.cli.show import FAILED, expected, fail
 from pnc_vol.format import sizes
@@ -47,7 +47,7 @@ def command(
 ) -> None:
     """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
 
-    with expected(file, code=FAILED), StoredFile(file) as stored:
+    with expected(file, code=FAILED), open_stored(file) as stored:
         wanted = variables.split(",") if variables is not None else None
         known = {var.name for var in stored.header.vars}
         for name in wanted or ():
@@ -65,7 +65,7 @@ def command(
         out.flush()
 
 
-def _sections(stored: StoredFile, wanted: list[str] | None) -> Iterator[bytes]:
+def _sections(stored: StoredFile | SetOfSubfiles, wanted: list[str] | None) -> Iterator[bytes]:
     """The data of each variable that has any."""
 
     for var in stored.header.vars:

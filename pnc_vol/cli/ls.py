@@ -13,6 +13,7 @@ import typer
 from pnc_vol.cli.show import FAILED, expected, fail, safe
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.hdf5 import open_either
+from pnc_vol.layout.subfiles import names_set
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 from pnc_vol.system import REAL, exists, is_folder
 
@@ -54,6 +55,8 @@ def split(file: str) -> tuple[str, str]:
     parts = file.split("/")
     for n in range(len(parts), 0, -1):
         path = "/".join(parts[:n])
+        if path and names_set(REAL, path):
+            return path, "/".join(parts[n:])
         if path and exists(REAL, path):
             return (path, "/".join(parts[n:])) if n < len(parts) and not is_folder(REAL, path) else (file, "")
     return file, ""

@@ -28,6 +28,7 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding
 from pnc_vol.full_io import read_at
 from pnc_vol.interop.readers import problems
+from pnc_vol.layout.subfiles import names_set, subfile_path
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.marker_check import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
@@ -102,6 +103,8 @@ def check(
     >>> pnc_vol.check("good.nc")
     []
     """
+    if names_set(system, os.fspath(path)):
+        return _of_set(os.fspath(path), system)
     check_place(system.stat(path), os.fspath(path), exclusive=False)
     fd = system.open(path, os.O_RDONLY)
     try:
@@ -117,6 +120,33 @@ def check(
     if values:
         findings += map(warning, _of_values(os.fspath(path), system))
     return findings
+
+
+def _of_set(path: str, system: System) -> list[Finding]:
+    """What is wrong with a set of subfiles: with each of them, and with what they say together."""
+    findings: list[Finding] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", PncVolWarning)
+        try:
+            with File(path, "r", system=system) as f:
+                known, tree = f.id.handle.session.file_set, f.id.node.tree
+                if f.id.handle.session.disk.layout.name == "blob":
+                    for number in range(known.count):
+                        name = subfile_path(path, number)
+                        found = check(name, values=False, system=system)
+                        findings += [one._replace(message=f"{name}: {one.message}") for one in found]
+                for k, dims in enumerate(known.files.dims, 1):
+                    none = known.files.lookup(k).index.coverage().none
+                    left = [uid for uid, of in known.files.assigned.items() if of == k]
+                    names = [tree.datasets[uid].path for uid in left if uid not in known.files.supplements]
+                    if none and names:
+                        shape = " x ".join(map(str, dims))
+                        text = f"{none} elements of {names[0]!r} ({shape}) and {len(names) - 1} more are in no blob"
+                        findings.append(Finding("warning", -1, f"D{k}", none, text))
+        except PncVolError as error:
+            offset, field = getattr(error, "offset", None), str(getattr(error, "field", ""))
+            findings.append(Finding("error", -1 if offset is None else offset, field or "set", None, str(error)))
+    return findings + [Finding("warning", -1, "set", None, str(one.message)) for one in told]
 
 
 def _of_values(path: str, system: System) -> Findings:

@@ -34,6 +34,7 @@ from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.copied_values import CopiedValues
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
+from pnc_vol.layout.subfiles import names_set
 from pnc_vol.optional import require_h5py
 from pnc_vol.options import resolve
 from pnc_vol.system import REAL, System, exists, is_folder
@@ -64,6 +65,9 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
 
     path = os.fspath(path)
     refuse_remote(os.fsdecode(path))
+    if names_set(system, path):
+        # whichever files the subfiles are, `File` shows what a NetCDF file would have
+        return "netcdf"
     check_place(system.stat(path), path, exclusive=False)
     fd = system.open(path, os.O_RDONLY)
     try:

@@ -21,8 +21,9 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents
+from pnc_vol.system import System, exists
 
-__all__ = ["SHIFT", "Subfiles", "by_file", "subfile_path"]
+__all__ = ["SHIFT", "Subfiles", "by_file", "names_set", "subfile_path"]
 
 SHIFT = 48
 """Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
@@ -39,6 +40,11 @@ def subfile_path(path: str, number: int) -> str:
     'out.nc.0003'
     """
     return f"{path}.{number:04d}"
+
+
+def names_set(system: System, path: str) -> bool:
+    """Whether a path is that of a set of subfiles: nothing stands there, but the first subfile does."""
+    return not exists(system, path) and exists(system, subfile_path(path, 0))
 
 
 class Subfiles(Wrapper):

@@ -57,3 +57,33 @@ def test_wrong_uses_of_replay(folder: Path, verb: Any, arguments: tuple[str, ...
     assert told in done.err
     assert done.err.count("\n") == 1
     assert not Path("out.nc").exists()
+
+
+def test_verbs_show_a_set_as_the_file_that_it_stands_for(folder: Path, verb: Any) -> None:
+    for name in ("full", "open"):
+        ours, one = f"{name}.nc", f"{name}.one"
+        assert verb("ls", "-rv", ours, code=0).out == verb("ls", "-rv", one, code=0).out
+        assert "20000" in verb("ls", f"{ours}/g/x", code=0).out
+        assert not verb("diff", ours, one, code=0).out
+        assert verb("dump", ours, code=0).out == verb("dump", one, code=0).out
+        assert "float64" in verb("ls", f"{ours}.0000/g/x", code=0).out
+    assert verb("diff", "full.nc", "open.nc").code == 1
+    verb("convert", "open.nc", "open.h5", "-q", code=0)
+    assert not verb("diff", "open.h5", "open.one", code=0).out
+    for name in ("ls", "dump", "check"):
+        assert "there is no such file" in verb(name, "none.nc").err
+
+
+def test_check_looks_at_each_subfile_and_each_map(folder: Path, verb: Any) -> None:
+    assert "full.nc: valid, 0 errors, 0 warnings" in verb("check", "full.nc", code=0).out
+    out = verb("check", "open.nc", code=0).out
+    assert "warning: D1: 1 elements of '/g/x' (20000) and 0 more are in no blob" in out
+    content = bytearray(Path("full.nc.0000").read_bytes())
+    at = content.index(b"blob_count")
+    assert at > 0
+    with pnc_vol.File("full.nc.0000") as f:
+        begin = next(v.begin for v in f.id.handle.session.file_set.files.headers[0].vars if v.name == "D1.blob_count")
+    content[begin + 7] ^= 1
+    Path("full.nc.0000").write_bytes(bytes(content))
+    out = verb("check", "full.nc", code=1).out
+    assert f"full.nc: error: byte {begin}: blob_count[0]: full.nc.0000: D1.blob_count[0] is 20001" in out
