@@ -107,8 +107,6 @@ def test_it_is_not_changed_once_it_is_written(tmp_path: Path, mode: str) -> None
 
 
 def test_what_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the layout 'hdf5blob' is several files, and the driver 'memory' keeps"):
-        pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", driver="memory")
     with pytest.raises(DefinitionError, match="cannot have a burst-buffer log"):
         pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", burst_buf=True)
     with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob") as f:
@@ -165,7 +163,7 @@ def test_a_subfile_that_is_missing_or_of_another_set_is_named(c_set: Path, tmp_p
         pnc_vol.File(c_set)
     write(tmp_path / "other.h5")
     shutil.copy(tmp_path / "other.h5.0000", second)
-    with pytest.raises(FormatError, match=f"{HDF5_BLOBS[1]}: it does not belong to this set of subfiles"):
+    with pytest.raises(FormatError, match="it does not belong to this set of subfiles"):
         pnc_vol.File(c_set)
     second.write_bytes(content(NETCDF_BLOBS[1]))
     with pytest.raises(FormatError, match="h5py cannot read this as an HDF5 blob file"):
