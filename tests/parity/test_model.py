@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import modelling as m
@@ -43,6 +43,9 @@ ALSO: dict[tuple[str, type, type], str] = {
 class Files(RuleBasedStateMachine):
     """Two files that are told the same."""
 
+    options: ClassVar[dict[str, Any]] = {}
+    """Of a new file of pnc_vol."""
+
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
@@ -54,7 +57,7 @@ class Files(RuleBasedStateMachine):
             with module.File(folder / "other.h5", "w") as other:
                 other["x"], other["g/y"] = np.arange(4.0), "text"
                 other["x"].attrs["of"] = "the other file"
-            self.files.append(module.File(folder / "main.h5", "w"))
+            self.files.append(module.File(folder / "main.h5", "w", **(self.options if module is pnc_vol else {})))
 
     def teardown(self) -> None:
         for file in getattr(self, "files", ()):
@@ -404,3 +407,13 @@ Files.TestCase.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestFiles = Files.TestCase
+
+
+class FilesInSubfiles(Files):
+    """The same with a set of subfiles."""
+
+    options: ClassVar[dict[str, Any]] = {"layout": "blob"}
+
+
+FilesInSubfiles.TestCase.settings = Files.TestCase.settings
+TestFilesInSubfiles = FilesInSubfiles.TestCase
