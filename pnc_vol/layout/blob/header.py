@@ -292,10 +292,8 @@ class _Reader:
         most = len(self.header.vars) // len(MAP_VARIABLES)
         if not 0 <= nmaps <= most:
             self.wrong(f"attribute {_OF_FILE[1]!r}", nmaps, f"there are variables for 0 to {most} maps")
-        if nprocs < 1:
-            self.wrong(f"attribute {_OF_FILE[0]!r}", nprocs, "it must be at least 1")
         if not 1 <= subfiles <= nprocs:
-            self.wrong(f"attribute {_OF_FILE[2]!r}", subfiles, f"it can be 1 to {nprocs}, the processes that wrote")
+            self.wrong(f"attribute {_OF_FILE[2]!r}", subfiles, f"it can be 1 to {_OF_FILE[0]}, which is {nprocs}")
         maps = tuple(self.map(k) for k in range(1, nmaps + 1))
         variables: list[Var] = []
         assigned: list[int] = []
