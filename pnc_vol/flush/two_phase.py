@@ -9,7 +9,8 @@ each aggregator writes its stripe by one call.
 Rules
 -----
 1. A stripe begins as what the file holds, so bytes that nobody gave stay. Nobody else writes meanwhile: no stripe is
-   read before all ranks are there, and none goes on before all stripes are written.
+   read before all ranks are there, and none goes on before all stripes are written. What drivers hold back of the
+   windows, in any rank's cache, is brought to the file before.
 2. If a stripe cannot be read or written, all ranks that gave something get an error; who gave what to it is not known
    there. They then write what is theirs by themselves, and find out.
 3. Where the pieces are too far apart for this, all ranks write by themselves.
@@ -128,6 +129,10 @@ class TwoPhase:
             windows = work.agree()
             if windows == []:
                 return
+            if windows and self.driver.capabilities.holds_back:
+                # What ranks hold of the windows has to be in the file before a stripe is read.
+                work.attempt(lambda: self._drain(windows))
+                self.comm.exchange("flush stripes")
             if windows is None:
                 work.attempt(lambda: self.driver.write(extents, memory))
             else:
@@ -139,6 +144,13 @@ class TwoPhase:
             failure = work.end()
         if failure is not None:
             raise failure
+
+    def _drain(self, windows: list[_Part]) -> None:
+        """Bring what this rank holds to the file if some of it is in a window."""
+        held = self.driver.unsynced()
+        ends = held.offset + held.length
+        if any(len(extents_between(held, ends, one.first, one.last).offset) for one in windows):
+            self.driver.drain()
 
     def _memory(self, nbytes: int) -> Bytes | None:
         """Memory that all ranks see, of this size at least; None if they cannot have any."""
