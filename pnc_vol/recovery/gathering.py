@@ -161,7 +161,7 @@ def copy(
                 room = budget // 4 - _nbytes(order)
             orders[key] = order
         offset = of.begin + piece.record * of.step + piece.first * of.width
-        writer.write(offset, _gathered(piece, order, reader))
+        _gather(piece, order, reader, writer.room(offset, piece.nbytes))
         done += piece.nbytes
         note(piece.nbytes, of.name)
     writer.flush()
@@ -192,19 +192,19 @@ def _order_of(source: ElementMap, first: int, count: int) -> _Order:
     return _Order(first + place[heads], counts, index)
 
 
-def _gathered(piece: Piece, order: _Order, reader: _Reader) -> Bytes:
-    """The values of a piece, in the order of the target."""
+def _gather(piece: Piece, order: _Order, reader: _Reader, out: Bytes) -> None:
+    """Read the values of a piece, in the order of the target."""
     of, width = piece.of, piece.of.width
     total = int(order.length.sum())
-    memory = np.empty((total + 1) * width, np.uint8)
+    memory = out if order.taken is None else np.empty((total + 1) * width, np.uint8)
     if total:
         starts = order.first + piece.record * of.elements
         where = of.source.extents(Runs(starts, np.ones_like(starts))).offset
         reader.read(Extents(where, order.length * width, before(order.length) * width), memory, of.name)
-    if order.taken is None:
-        return memory[:-width]
-    memory[-width:] = np.frombuffer(of.fill, np.uint8)
-    return memory.view(f"V{width}").take(order.taken).view(np.uint8)
+    if order.taken is not None:
+        memory[-width:] = np.frombuffer(of.fill, np.uint8)
+        # all are within: "raise" would make a copy first
+        memory.view(f"V{width}").take(order.taken, out=out.view(f"V{width}"), mode="clip")
 
 
 class _Reader:
@@ -270,28 +270,26 @@ class _Writer:
     """Writes what lies together in one call."""
 
     def __init__(self, driver: Driver, room: int) -> None:
-        self.driver, self.room = driver, room
-        self.begin = self.end = 0
-        self.parts: list[Bytes] = []
+        self.driver = driver
+        self.memory = np.empty(room, np.uint8)
+        self.begin = self.used = 0
 
-    def write(self, offset: int, values: Bytes) -> None:
-        """Write values, later."""
-        gap = offset - self.end
-        # Variables are padded to 4 bytes with zeros.
-        if self.parts and not 0 <= gap < 4:
+    def room(self, offset: int, nbytes: int) -> Bytes:
+        """Memory for values that are written later; it is to be filled before the next call."""
+        gap = offset - self.begin - self.used
+        # Variables are padded with zeros, to 8 bytes at most.
+        if self.used and not (0 <= gap < 8 and self.used + gap + nbytes <= self.memory.nbytes):
             self.flush()
-        if not self.parts:
-            self.begin = self.end = offset
-        elif gap:
-            self.parts.append(np.zeros(gap, np.uint8))
-        self.parts.append(values)
-        self.end = offset + values.nbytes
-        if self.end - self.begin >= self.room:
-            self.flush()
+        if not self.used:
+            self.begin, gap = offset, 0
+            if nbytes > self.memory.nbytes:
+                self.memory = np.empty(nbytes, np.uint8)
+        self.memory[self.used : self.used + gap] = 0
+        self.used += gap + nbytes
+        return self.memory[self.used - nbytes : self.used]
 
     def flush(self) -> None:
         """Write what waits."""
-        if self.parts:
-            memory = self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
-            self.driver.write(one_extent(self.begin, memory.nbytes), memory)
-            self.parts = []
+        if self.used:
+            used, self.used = self.used, 0
+            self.driver.write(one_extent(self.begin, used), self.memory[:used])
