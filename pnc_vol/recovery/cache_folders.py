@@ -136,7 +136,11 @@ def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
         parts = [folder for folder in folders if os.path.basename(folder) == job]
         kind = found.own
         with suppress(LogError):
-            caches = [cache for folder in parts for cache in caches_in(system, folder)]
+            try:
+                caches = [cache for folder in parts for cache in caches_in(system, folder)]
+            except FileNotFoundError:
+                # The last process of a job is just removing it.
+                continue
             logs = [cache.log for cache in caches if cache.file]
             if not any(log.ended or log.missing or log.held or log.damage for log in logs):
                 kind = found.done
@@ -294,7 +298,8 @@ def is_cache_folder(system: System, name: str) -> bool:
 def remove_caches(system: System, path: str, folders: Sequence[str]) -> None:
     """Remove caches whose bytes are in the file, and take them out of the note beside it."""
     for folder in folders:
-        remove_folder(system, folder, SUFFIX)
+        with suppress(FileNotFoundError):
+            remove_folder(system, folder, SUFFIX)
         forget_noted(system, path, [folder])
 
 
