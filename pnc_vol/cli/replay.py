@@ -175,7 +175,7 @@ def _blobs(
     if not quiet or not (report.whole or allow):
         for line in blob_lines(report):
             print(line)
-    return report.whole
+    return bool(report.whole)
 
 
 def blob_lines(report: BlobReport) -> Iterator[str]:

@@ -11,15 +11,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.session import Session
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
+from pnc_vol.layout.blob.maps import SizedMap
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
-__all__ = ["PhysicalDefinitions", "PhysicalVariable"]
+__all__ = ["Member", "PhysicalDefinitions", "PhysicalVariable"]
 
 
 class PhysicalVariable(NamedTuple):
@@ -90,3 +92,29 @@ class PhysicalDefinitions(Definitions):
 
     def with_records(self, header: Header, numrecs: int) -> Header:
         return header.with_numrecs(numrecs)
+
+
+class Member:
+    """A subfile that this rank writes, together with the others of its group.
+
+    number : int
+    session : Session, with `PhysicalDefinitions`.
+    nblobs : int, processes that the file has parts of.
+    sizes : list of SizedMap, of each map.
+    """
+
+    def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
+        self.number, self.session, self.nblobs = number, session, nblobs
+        self.sizes: list[SizedMap] = list(sizes)
+        self.work = ""
+        """The file that its data were in at the last flush; see `Location`."""
+
+    @property
+    def defs(self) -> PhysicalDefinitions:
+        assert isinstance(self.session.defs, PhysicalDefinitions)
+        return self.session.defs
+
+    @property
+    def root(self) -> bool:
+        """Whether this rank is the one that writes what the group writes once."""
+        return self.session.comm.rank == 0

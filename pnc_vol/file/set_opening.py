@@ -27,7 +27,7 @@ from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of
 from pnc_vol.file.finding import Found
 from pnc_vol.file.opening import Opened, open_file
-from pnc_vol.file.physical_definitions import PhysicalDefinitions
+from pnc_vol.file.physical_definitions import Member, PhysicalDefinitions
 from pnc_vol.file.session import FileSet
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.file.set_headers import (
@@ -38,7 +38,7 @@ from pnc_vol.file.set_headers import (
     read_headers,
     stored_variables,
 )
-from pnc_vol.file.subfile_set import Member, SubfileSet, told_to_all
+from pnc_vol.file.subfile_set import SubfileSet, told_to_all
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import (

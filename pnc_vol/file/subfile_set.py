@@ -27,7 +27,7 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape
-from pnc_vol.file.physical_definitions import PhysicalDefinitions
+from pnc_vol.file.physical_definitions import Member
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.file.set_headers import (
@@ -45,46 +45,18 @@ from pnc_vol.format.sizes import record_dim
 from pnc_vol.layout.blob.header import MAP_VARIABLES, Described, physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
-from pnc_vol.layout.blob.maps import SizedMap, content
+from pnc_vol.layout.blob.maps import content
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["Member", "SubfileSet", "told_to_all"]
+__all__ = ["SubfileSet", "told_to_all"]
 
 _HELD = (
     "what is read may be among flushed data that ranks of another subfile still have in their caches, and the file "
     "does not have yet. Call f.sync() or read inside 'with ds.collective:', on all ranks"
 )
-
-
-class Member:
-    """A subfile that this rank writes, together with the others of its group.
-
-    number : int
-    session : Session, with `PhysicalDefinitions`.
-    nblobs : int, processes that the file has parts of.
-    sizes : list of SizedMap, of each map.
-    """
-
-    def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
-        self.number, self.session, self.nblobs = number, session, nblobs
-        self.sizes: list[SizedMap] = list(sizes)
-        self.work = ""
-        """The file that its data were in at the last flush; see `Location`."""
-        self.work = ""
-        """The file that its data were in at the last flush; see `Location`."""
-
-    @property
-    def defs(self) -> PhysicalDefinitions:
-        assert isinstance(self.session.defs, PhysicalDefinitions)
-        return self.session.defs
-
-    @property
-    def root(self) -> bool:
-        """Whether this rank is the one that writes what the group writes once."""
-        return self.session.comm.rank == 0
 
 
 class SubfileSet:

@@ -129,7 +129,8 @@ def _of_set(path: str, system: System) -> list[Finding]:
         warnings.simplefilter("always", PncVolWarning)
         try:
             with File(path, "r", system=system) as f:
-                known, tree = f.id.handle.session.file_set, f.id.node.tree
+                known: Any = f.id.handle.session.file_set
+                tree = f.id.node.tree
                 if f.id.handle.session.disk.layout.name == "blob":
                     for number in range(known.count):
                         name = subfile_path(path, number)

@@ -4,11 +4,11 @@ Knows: headers, sizes of maps. Does not know: runs, bytes, files, ranks.
 
 Rules
 -----
-1. The header of a subfile is a pure function of the canonical header, of the sizes of the maps and of which variable
-   has which map. It is the one that E3SM-IO writes: the canonical dimensions first, with the same numbers, then those
-   of the blobs; the five variables of each map first, then the canonical variables in their order.
-2. What E3SM-IO does not know stands behind what it knows: the dimension of a map that has another number of blobs than
-   the others, and the *supplements*, variables that hold the elements that a map leaves open.
+1. The header of a subfile follows from the canonical header, the sizes of the maps and which variable has which map.
+   It is the one that E3SM-IO writes: the canonical dimensions first, with the same numbers, then those of the blobs;
+   the five variables of each map first, then the canonical variables in their order.
+2. What E3SM-IO does not know stands behind what it knows: the dimension of a map with another number of blobs, and the
+   *supplements*, variables that hold the elements that a map leaves open.
 3. A map is of the dimensions that a user sees. Those of one element, such as the characters of a string, stay.
 4. A name that the subfile needs for itself cannot be used in the canonical header; `physical_header` says so.
 """
@@ -42,8 +42,7 @@ _DESCRIPTIONS = (
 )
 _OF_FILE = ("global_nprocs", "num_decompositions", "num_subfiles")
 _MAP, _DIMIDS, _SUPPLEMENT = "decomposition_ID", "global_dimids", "supplement_of"
-_NBLOBS = "nblobs"
-_NO_SUPPLEMENTS: Mapping[int, int] = {}
+_NBLOBS, _NO_SUPPLEMENTS = "nblobs", dict[int, int]()
 
 
 def _ints(name: str, values: Iterable[int]) -> Attr:
