@@ -235,7 +235,9 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     epochs, reports = session.epochs, [b""]
     holds = session.disk.driver.capabilities.holds_back
     if holds:
-        reports = [epochs.report(spans_of(batches, layout.maps) if epochs.holding and comm.size > 1 else NO_SPANS)]
+        reports = [
+            epochs.report(spans_of(batches, layout.maps, new=True) if epochs.holding and comm.size > 1 else NO_SPANS)
+        ]
     if comm.size > 1:
         definitions = digest(flat.header)
         mine, reports = agree(comm, operation, mine, definitions, lambda: described(defs.tree, flat), reports[0])

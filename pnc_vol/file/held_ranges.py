@@ -5,7 +5,8 @@ Knows: runs that are posted, places, ranges of bytes. Does not know: what is hel
 Two ranks may write the same element in two epochs: the later epoch wins. Each rank keeps the order of its own writes,
 but knows nothing of another one's. So each tells at a flush which ranges it is about to write, one for each variable,
 and all remember them until the epoch is in the file. Where a range of one rank meets an earlier one of another rank,
-the flush waits for the earlier data.
+the flush waits for the earlier data. Ranks that write for others write whole stripes, gaps included: such an epoch is
+met by all that is written after it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["NO_SPANS", "HeldRanges", "Spans", "spans_of"]
+__all__ = ["NO_SPANS", "HeldRanges", "Spans", "span_of", "spans_of"]
 
 Spans = npt.NDArray[np.int64]
 """int64[n, 2]: first byte, and the byte behind the last one."""
@@ -31,21 +32,35 @@ _MOST = 64
 _ALL: Spans = np.array([[0, 1 << 62]], np.int64)
 
 
-def spans_of(batches: Sequence[Batch], maps: Mapping[int, ElementMap]) -> Spans:
-    """A range for each variable in which all that is posted lies; variables that have no place yet have none."""
+def spans_of(batches: Sequence[Batch], maps: Mapping[int, ElementMap], *, new: bool = False) -> Spans:
+    """A range for each variable in which all that is posted lies.
+
+    new : bool, variables without a place are written as well: they may lie anywhere.
+    """
     found: list[tuple[int, int]] = []
     for batch in batches:
         for uid in batch.uids():
             at = maps.get(uid)
+            if at is None and not new:
+                continue
             rows = batch.rows(uid)
-            if at is None or not len(rows):
+            if not len(rows):
                 continue
             if not isinstance(at, Place):
                 return _ALL
-            ends = np.array([rows[:, 1].min(), (rows[:, 1] + rows[:, 2]).max() - 1])
-            first, last = at.extents(Runs(ends, np.ones(2, np.int64))).offset.tolist()
-            found.append((first, last + at.itemsize))
+            found.append(_between(at, int(rows[:, 1].min()), int((rows[:, 1] + rows[:, 2]).max()) - 1))
     return _joined(np.array(found, np.int64).reshape(-1, 2))
+
+
+def span_of(at: ElementMap, nelems: int) -> Spans:
+    """A range in which all of the first `nelems` elements of a variable lie."""
+    return np.array([_between(at, 0, nelems - 1)], np.int64) if isinstance(at, Place) and nelems else _ALL
+
+
+def _between(at: Place, first: int, last: int) -> tuple[int, int]:
+    """From the beginning of an element to the end of a later one."""
+    low, high = at.extents(Runs(np.array([first, last]), np.ones(2, np.int64))).offset.tolist()
+    return low, high + at.itemsize
 
 
 def _joined(spans: Spans) -> Spans:
@@ -91,7 +106,7 @@ class HeldRanges:
     def meets_others(self, spans: Spans) -> bool:
         """Whether another rank may hold earlier data of these ranges."""
         for told, together in self._epochs.values():
-            if any((together or rank != self._rank) and _meet(spans, one) for rank, one in enumerate(told)):
+            if together or any(rank != self._rank and _meet(spans, one) for rank, one in enumerate(told)):
                 return True
         return False
 
@@ -109,10 +124,12 @@ class HeldRanges:
         together : bool, ranks write for others, so that a rank may meet its own data in another one's cache.
         """
         for earlier, mixed in self._epochs.values():
+            if mixed and any(map(len, told)):
+                return True
             for rank, spans in enumerate(told):
                 if not len(spans):
                     continue
-                if any((together or mixed or other != rank) and _meet(spans, one) for other, one in enumerate(earlier)):
+                if any((together or other != rank) and _meet(spans, one) for other, one in enumerate(earlier)):
                     return True
         return False
 

@@ -26,6 +26,7 @@ from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
+from pnc_vol.file.held_ranges import span_of
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format.convert import to_file
@@ -144,7 +145,7 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     if session.options.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
         _check_all(session, node, selection, values)
     at = session.disk.layout.writable(node.tree, [node.uid]).get(node.uid)
-    if at is not None and not queue.has(node.uid) and _disjoint(selection):
+    if at is not None and not queue.has(node.uid) and _disjoint(selection) and _alone(session, node, at):
         _stream(session, node, at, selection, values)
         return
     quarter = queue.budget // 4
@@ -162,6 +163,17 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
         with suppress(FlushError):
             # It stays posted, and the next flush says so.
             session.drain()
+
+
+def _alone(session: Session, node: DatasetNode, at: ElementMap) -> bool:
+    """Whether this rank may write a dataset between two flushes: no other one holds earlier data of it back."""
+    if not session.epochs.holding or session.comm.size == 1:
+        return True
+    ranges, spans = session.epochs.ranges, span_of(at, math.prod(node.shape or ()))
+    if ranges.meets_others(spans):
+        return False
+    ranges.note_alone(spans)
+    return True
 
 
 def _disjoint(selection: Selection) -> bool:

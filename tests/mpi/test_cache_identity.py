@@ -23,7 +23,7 @@ CHOSEN = [
     (1, 1, "enable", 4, AT_CLOSE, ["mpio", "posix"]),
     (2, 2, "coherent", 4, IMMEDIATE, ["mpio", "posix"]),
     (4, 2, "coherent", 1, IMMEDIATE, ["mpio-aggregate", "posix"]),
-    (4, 4, "enable", 4, IMMEDIATE, ["mpio", "posix-ordered"]),
+    (4, 4, "enable", 4, AT_CLOSE, ["mpio", "posix-ordered"]),
 ]
 """Ranks, nodes, mode, threads, when data are carried, variants."""
 PLACES = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (4, 4)]
