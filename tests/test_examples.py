@@ -341,6 +341,28 @@ def test_a_store_that_compresses(tmp_path: Path) -> None:
     assert "in the file: [0.0, 1.0, 2.0]" in out
 
 
+@needs_mpi
+@pytest.mark.parametrize(("ranks", "subfiles"), [(1, 1), (4, 2)])
+def test_blobs_of_a_mesh(ranks: int, subfiles: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.chdir(tmp_path)
+    out = run_mpi(ranks, EXAMPLES / "10_blobs.py", "ocean.nc", subfiles).stdout
+    assert "heat (4, 5, 3000), mean of the last record 10.779" in out
+    assert "whole.nc: 3 variables, complete: True" in out
+    assert len(list(tmp_path.glob("ocean.nc.*"))) == subfiles
+    lon, lat = np.random.default_rng(0).uniform([0, -90], [360, 90], (3000, 2)).T
+    with netCDF4.Dataset(tmp_path / "whole.nc") as data:
+        np.testing.assert_array_equal(data["lon"][:], lon)
+        heat = 20 * np.cos(np.radians(lat)) - 4 + np.sin(np.radians(lon + 40))
+        np.testing.assert_allclose(data["heat"][1, 4], heat, rtol=1e-5, atol=1e-5)
+    assert_valid(tmp_path / "whole.nc")
+    import matplotlib.image
+
+    pixels = matplotlib.image.imread(str(tmp_path / "ocean.png"))
+    # yellow: the warm cells at the equator
+    assert ((pixels[..., 0] > 0.9) & (pixels[..., 1] > 0.8) & (pixels[..., 2] < 0.3)).sum() > 500
+
+
 def test_the_table_of_examples_is_whole() -> None:
     table = (EXAMPLES / "README.md").read_text()
     for path in EXAMPLES.iterdir():

@@ -1,4 +1,4 @@
-"""Kinds of index that few programs use: h5py's `MultiBlockSlice`, and region references.
+"""Kinds of index that few programs use: h5py's `MultiBlockSlice`, region references, and decompositions.
 
 Knows: integers, the JSON of a region. Does not know: datasets.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionValueError
+from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.selection import Selection, many, select
 from pnc_vol.mapping.references import RegionReference
 
@@ -121,7 +122,7 @@ def _axis(said: Any, n: int) -> Any:
 
 
 def other_selection(shape: tuple[int, ...], args: Any) -> Selection | None:
-    """The selection of a region reference, or of an index with block slices in it; None for any other index.
+    """The selection of a region reference, of a decomposition, or of block slices; None for any other index.
 
     Raises
     ------
@@ -130,5 +131,8 @@ def other_selection(shape: tuple[int, ...], args: Any) -> Selection | None:
     """
     if isinstance(args, RegionReference):
         return region_selection(shape, args)
+    parts = Decomposition.of_index(shape, args)
+    if parts is not None:
+        return parts
     other = _expanded(args, shape)
     return None if other is args else select(shape, other)

@@ -589,3 +589,22 @@ def test_text_is_no_index(both: Any) -> None:
         d['x'] = 1
         d[b'x'] = 1
     """)
+
+
+def test_a_decomposition_is_an_index(tmp_path: pathlib.Path) -> None:
+    owned = pnc_vol.Decomposition.from_runs([1, 4], [2, 1], shape=(6,))
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        x = f.create_dataset("x", (6,), "i4", decomposition=owned)
+        r = f.create_dataset("r", (2, 6), "i4", maxshape=(None, 6))
+        x[owned] = [1, 2, 3]
+        r[1, owned] = [7, 8, 9]
+        assert x[...].tolist() == [0, 1, 2, 0, 3, 0]
+        assert r[1].tolist() == [0, 7, 8, 0, 9, 0]
+        assert x[owned].tolist() == [1, 2, 3]
+        assert r[1, owned].tolist() == [7, 8, 9]
+        with pytest.raises(ValueError, match="outside|out of range|6"):
+            f.create_dataset("y", (5, 2), "i4", decomposition=owned)
+        assert "y" not in f
+        with pytest.raises(TypeError, match="a pnc_vol.Decomposition is needed"):
+            f.create_dataset("z", (5,), "i4", decomposition=[1, 2])
+        assert "z" not in f

@@ -77,6 +77,8 @@ def test_a_large_file_takes_no_memory() -> None:
     assert sum(len(piece) for _, piece in pieces) < 4096
 
 
+# With `nightly`: HDF5's programs come with no package that the tests install.
+@pytest.mark.nightly
 def test_h5dump_reads_it(tmp_path: Path) -> None:
     program = shutil.which("h5dump")
     if program is None:
