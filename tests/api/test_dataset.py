@@ -602,9 +602,9 @@ def test_a_decomposition_is_an_index(tmp_path: pathlib.Path) -> None:
         assert r[1].tolist() == [0, 7, 8, 0, 9, 0]
         assert x[owned].tolist() == [1, 2, 3]
         assert r[1, owned].tolist() == [7, 8, 9]
-        with pytest.raises(ValueError, match="outside|out of range|6"):
+        with pytest.raises(ValueError, match=r"\(6,\)"):
             f.create_dataset("y", (5, 2), "i4", decomposition=owned)
         assert "y" not in f
-        with pytest.raises(TypeError, match="a pnc_vol.Decomposition is needed"):
+        with pytest.raises(TypeError, match=r"a pnc_vol\.Decomposition is needed"):
             f.create_dataset("z", (5,), "i4", decomposition=[1, 2])
         assert "z" not in f
