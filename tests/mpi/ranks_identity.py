@@ -43,6 +43,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cache-ordered": {"driver": "posix", "ordered": True, "hints": CACHE},
 }
 SMALL = 96 << 10
+SUBFILES = "pnc_layout" in os.environ.get("PNC_VOL_HINTS", "")
+"""The layout is one of subfiles, by the environment: data move and are drained in another way."""
 
 
 @contextmanager
@@ -246,7 +248,7 @@ def moving(open_file: Open, r: Ranks) -> Model:
                     dx[row, r.part(40)] = 2 * x[row, r.part(40)]
                     x[row] *= 2
             f.flush()
-        assert r.size > 1 or f.statistics()["moves"] > 1, f.statistics()
+        assert SUBFILES or r.size > 1 or f.statistics()["moves"] > 1, f.statistics()
     return {"x": x, "t": t, "new3": np.full(5, 3), "new9": np.full(5, 9)}
 
 
@@ -271,7 +273,7 @@ def drains(open_file: Open, r: Ranks) -> Model:
         used = f.statistics()
         ordered = "ordered" in open_file.variant  # type: ignore[attr-defined]
         assert used["bytes_spilled"], used
-        assert ordered or used["drains"], used
+        assert SUBFILES or ordered or used["drains"], used
         f.flush()
         dx[r.part(512)] = x[r.part(512)] + 1
         f.create_dataset("after", data=np.arange(3))
