@@ -22,6 +22,7 @@ from pnc_vol.errors import PncVolWarning
 from pnc_vol.format.check import check
 from pnc_vol.format.model import Finding
 from pnc_vol.interop.checking import with_header
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.system import REAL, System, exists
 from pnc_vol.testing.crash.disk import Disk
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, read
@@ -173,8 +174,8 @@ def examine_state(
             look.at_state(found.disk, recording.real, found.torn)
             if again and not look.free:
                 look.at_recoveries()
-            elif validator is not None and not look.free and exists(REAL, look.path):
-                validator(look.path)
+            elif validator is not None and not look.free and exists(REAL, look.file):
+                validator(look.file)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         told = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error} ({where.name})"
@@ -197,6 +198,11 @@ class _Look:
         self.recovered, _ = promised(recording, kind, found.at, recovered=True)
         options = {**recording.options, **recording.scenario.recovery}
         self.options = {name: value for name, value in options.items() if name != "publish"}
+
+    @property
+    def file(self) -> str:
+        """The file that is there: the path, or the first subfile of a set."""
+        return self.path if exists(REAL, self.path) else subfile_path(self.path, 0)
 
     def at_state(self, disk: Disk, numbers: Mapping[int, int], torn: bool) -> None:
         """Read, recover, change, and read again."""
@@ -228,7 +234,7 @@ class _Look:
         wanted = Contents(recovered.datasets, {**recovered.attrs, "@after the crash": 1}, recovered.groups)
         if wrong := broken(again, [wanted], torn=False, all_known=True):
             raise Broken(f"changed after the crash: {wrong}")
-        if errors := [finding for finding in _findings(self.path) if finding.severity == "error"]:
+        if errors := [finding for finding in _findings(self.file) if finding.severity == "error"]:
             raise Broken(f"after recovery it is no valid file: {errors[0]}")
 
     def at_recoveries(self) -> None:
@@ -256,7 +262,7 @@ class _Look:
 
     def read(self, system: System) -> Contents | None:
         """What a reader sees; None if the file need not be readable and is not."""
-        if not exists(REAL, self.path):
+        if not exists(REAL, self.file):
             return NO_FILE
         try:
             with pnc_vol.File(self.path, "r", system=system) as f:

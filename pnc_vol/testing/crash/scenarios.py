@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -264,7 +265,72 @@ def drained(*durable: bool) -> Callable[[Run], None]:
     return program
 
 
+# ------------------------------------------------------------------------------------------- subfiles
+
+
+def start_in_blobs(run: Run) -> Contents:
+    """As `start`, in a set of blobs; half of a dataset is in its map."""
+    with run.open("w", layout="blob") as f:
+        fill_start(f)
+        f.create_dataset("half", (20, 10), "i4")[2:12] = 5
+    return START.having({"half": _half()})
+
+
+def _half() -> Any:
+    made = np.zeros((20, 10), "i4")
+    made[2:12] = 5
+    return made
+
+
+def in_blobs(*names: str) -> Scenario:
+    """`changes` of a set of blobs, and posts in and outside of a map."""
+    made = changes(*names)
+
+    def program(run: Run) -> None:
+        f = run.open("r+")
+        contents, half = START.having({"half": _half()}), _half()
+        for i, name in enumerate(names):
+            act, firm = ACTS[name.rstrip("!")], name.endswith("!")
+            half = half.copy()
+            half[2 + i, 3], half[15 + i, :4] = 100 + i, 200 + i
+            contents = act.then(contents).having({"half": half})
+            with run.step(contents, kind_of(firm)):
+                act.do(f)
+                f["half"][2 + i, 3] = 100 + i
+                f["half"][15 + i, :4] = 200 + i
+                f.flush(durable=firm)
+        with run.step(contents):
+            f.close()
+
+    return replace(made, name=f"blob: {made.name}", program=program, before=start_in_blobs)
+
+
+def new_blobs(*durable: bool) -> Callable[[Run], None]:
+    """A new set: each flush brings a dataset of which a part is posted, then the rest of the one before."""
+
+    def program(run: Run) -> None:
+        contents = Contents()
+        with run.step(contents):
+            f = run.open("w", layout="blob")
+        for i, firm in enumerate(durable):
+            part = np.zeros_like(FIXED)
+            part[i : i + 9, 2:7] = i + 1
+            contents = contents.having({f"x{i}": part} | ({f"x{i - 1}": FIXED} if i else {}))
+            with run.step(contents, kind_of(firm)):
+                f.create_dataset(f"x{i}", FIXED.shape, "f8")[i : i + 9, 2:7] = i + 1
+                if i:
+                    f[f"x{i - 1}"][...] = FIXED
+                f.flush(durable=firm)
+        f.close()
+
+    return program
+
+
 def _scenarios() -> Iterator[Scenario]:
+    yield Scenario("new blobs", new_blobs(False, False, False))
+    yield Scenario("new blobs!", new_blobs(True, True, True))
+    yield in_blobs("append", "data!")
+    yield in_blobs("attribute!", "append", "define")
     yield Scenario("create", create(False, False))
     yield Scenario("create!", create(True, True))
     yield Scenario("create, durable flush, plain flush", create(True, False))
