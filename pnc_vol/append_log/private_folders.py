@@ -297,7 +297,8 @@ def _lock_note(system: System, note: str) -> int:
         try:
             fd = system.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             system.flock(fd, exclusive=True)
-            if os.path.samestat(system.fstat(fd), system.lstat(note)):
+            mine, there = system.fstat(fd), system.lstat(note)
+            if (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
                 return fd
         except BlockingIOError:
             time.sleep(_NAP)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.decomposition import Recent
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.model import MOST_AXES, Runs
 from pnc_vol.extents.one_run import Run, few_runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, select
@@ -133,7 +133,7 @@ class Posted:
         if found is None:
             return 0
         start, nelems, result, number, step = found
-        if not nelems:
+        if not nelems or len(result) > MOST_AXES:
             return 0
         if type(values) is not np.ndarray or values.dtype != element.dtype or values.shape != result:
             values = own_type(values, element.dtype, result, nelems * number)

@@ -53,6 +53,7 @@ __all__ = [
     "Sorted",
     "cache_text",
     "caches_in",
+    "empty_logs",
     "find_caches",
     "forget_noted",
     "has_caches",
@@ -295,12 +296,29 @@ def is_cache_folder(system: System, name: str) -> bool:
     return is_folder(system, name) and any(one.endswith(SUFFIX) for one in system.listdir(name))
 
 
+def empty_logs(system: System, folders: Sequence[str]) -> None:
+    """Let logs tell of nothing any more: all that they told of is in the file."""
+    for folder in folders:
+        for name in system.listdir(folder):
+            if name.endswith(SUFFIX):
+                fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    system.ftruncate(fd, 0)
+                finally:
+                    system.close(fd)
+
+
 def remove_caches(system: System, path: str, folders: Sequence[str]) -> None:
-    """Remove caches whose bytes are in the file, and take them out of the note beside it."""
+    """Remove caches whose bytes are in the file, and take them out of the note beside it.
+
+    The note comes first: what it names and is not there is taken for lost.
+    """
     for folder in folders:
         with suppress(FileNotFoundError):
-            remove_folder(system, folder, SUFFIX)
+            empty_logs(system, [folder])
         forget_noted(system, path, [folder])
+        with suppress(FileNotFoundError):
+            remove_folder(system, folder, SUFFIX)
 
 
 def forget_noted(system: System, path: str, lines: Sequence[str]) -> None:

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.drivers.cache.cache_file import DATA, grow_file, write_extents
-from pnc_vol.drivers.cache.extent_log import SUFFIX
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.blocks import rounds
@@ -30,6 +29,7 @@ from pnc_vol.options import Options
 from pnc_vol.recovery.cache_folders import (
     Cache,
     caches_in,
+    empty_logs,
     find_caches,
     forget_noted,
     has_caches,
@@ -185,7 +185,7 @@ def replay_caches(
     system, flags = options.system, {"salvage": salvage, "partial": partial, "any_file": any_file}
     if names is not None:
         report = carry_caches(path, names, options=options, **flags)
-        _mark_done(system, names)
+        empty_logs(system, names)
         return report
     found = find_caches(system, path, options)
     if found.alive and not found.gone:
@@ -211,18 +211,6 @@ def replay_caches(
         report.messages += [f"given up: {line}" for line in missing]
         forget_noted(system, path, missing)
     return report
-
-
-def _mark_done(system: System, folders: Sequence[str]) -> None:
-    """Let logs tell of nothing any more: all that they told of is in the file."""
-    for folder in folders:
-        for name in system.listdir(folder):
-            if name.endswith(SUFFIX):
-                fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    system.ftruncate(fd, 0)
-                finally:
-                    system.close(fd)
 
 
 def look_after_caches(path: str, options: Options, *, writable: bool, replaced: bool) -> None:

@@ -191,12 +191,13 @@ class LocalStore:
             return
         with suppress(OSError):
             if all(self._ended(name) for name in system.listdir(self.folder)):
+                # Before: what the note names and is not there is taken for lost.
+                forget_folder(system, note_of(self._subject.path), self.folder)
                 # Processes that end at the same time all come here.
                 for name in system.listdir(self.folder):
                     with suppress(FileNotFoundError):
                         system.unlink(os.path.join(self.folder, name))
                 system.rmdir(self.folder)
-                forget_folder(system, note_of(self._subject.path), self.folder)
 
     def _ended(self, name: str) -> bool:
         """Whether a file of the folder is an empty log."""
