@@ -35,7 +35,6 @@ from pnc_vol.file.session import Session, WriteData
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import record_dim
 from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.maps import SubfileMap, coalesced
@@ -227,10 +226,7 @@ class Hdf5Set:
         files.elsewhere = {}
         nodes = session.defs.tree.datasets
         canonical, uids = layout.header, layout.uids
-        record = record_dim(canonical)
-        ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
-        dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
-        decided = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
+        decided = self._agreement.agree(canonical, uids, nodes, batches, session.defs.decompositions)
         maps = [decided.maps[k] for k in sorted(decided.maps)]
         told, planned = b"", None
         error: Exception | None = None
@@ -260,7 +256,7 @@ class Hdf5Set:
         rest: dict[int, int] = {}
         if own.number == 0:
             rest = {
-                i: int(files.lookup(files.assigned[uid]).index.holes().length.sum())
+                i: files.lookup(files.assigned[uid]).index.coverage().none
                 for i, uid in enumerate(uids)
                 if uid in decided.supplements
             }

@@ -26,6 +26,8 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import record_dim
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import SubfileMap, coalesced, derived, split_rows
@@ -112,24 +114,25 @@ class MapAgreement:
 
     def agree(
         self,
+        header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
         batches: Sequence[Batch],
-        dimids: Mapping[int, Any],
         given: Mapping[int, Decomposition],
     ) -> Agreed:
         """Decide for all variables, from what all ranks posted (collective).
 
         Parameters
         ----------
-        uids : sequence of int, of the variables of the next header.
+        header : Header, the next canonical one.
+        uids : sequence of int, of its variables.
         nodes : mapping of uid to DatasetNode
         batches : what this rank posted.
-        dimids : mapping of uid to the numbers of its dimensions that a map covers.
         given : mapping of uid to Decomposition, those that datasets were created with.
         """
         self.given = given
         self._compares.clear()
+        self._digests.clear()
         self._afar = False
         files, told = self.files, _Told()
         for gone in files.assigned.keys() - set(uids):
@@ -157,7 +160,7 @@ class MapAgreement:
             else:
                 told.copies[at[uid]] = _records(node, batches, uid)
         told.afar = self._afar or bool(told.copies) or any(proposal[4] for proposal in told.maps.values())
-        agreed = self._decided(uids, nodes, told.exchanged(self.comm), mine, dimids)
+        agreed = self._decided(header, uids, nodes, told.exchanged(self.comm), mine)
         if self._strays:
             hit = [at[u] for u in self._strays & posted if self._misses(u, nodes[u], batches, known)]
             everyone = self.comm.exchange("flush strays", json.dumps(hit).encode())
@@ -208,11 +211,11 @@ class MapAgreement:
 
     def _decided(
         self,
+        header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
         told: list[_Told],
         mine: Mapping[int, Runs],
-        dimids: Mapping[int, Any],
     ) -> Agreed:
         files, agreed = self.files, Agreed()
         self._strays: set[int] = set()
@@ -251,7 +254,11 @@ class MapAgreement:
             self._numbers[key] = len(files.dims)
             first = new[key][0]
             agreed.maps[len(files.dims)], overlaps = self._made(
-                first, key, mine, dimids, all_ranks=key in shared, derive=first not in self.given
+                key,
+                _dimids(header, uids.index(first), len(key[0])),
+                mine.get(first, _NO_RUNS),
+                all_ranks=key in shared,
+                derive=first not in self.given,
             )
             agreed.overlaps |= overlaps
         for key, members in new.items():
@@ -261,10 +268,9 @@ class MapAgreement:
 
     def _made(
         self,
-        uid: int,
         key: Any,
-        mine: Mapping[int, Runs],
-        dimids: Mapping[int, Any],
+        dimids: tuple[int, ...],
+        own: Runs,
         *,
         all_ranks: bool,
         derive: bool,
@@ -275,7 +281,6 @@ class MapAgreement:
         has more of them than fit in memory.
         """
         k, dims, rank = self._numbers[key], key[0], self.comm.rank
-        own = mine.get(uid, _NO_RUNS)
         posted = lists = _of_all(self.comm, own) if all_ranks else _of_group(self.comm, own, self.subfile_of)
         if derive:
             lists = derived(lists)
@@ -286,7 +291,13 @@ class MapAgreement:
         before = sum(int(lists[r].length.sum()) for r in ours if r < rank)
         self.files.own[k] = lists[rank], subfile, before
         overlaps = derive and sum(int(one.length.sum()) for one in posted) > sum(int(one.length.sum()) for one in lists)
-        return SubfileMap(dims, dimids[uid], tuple(split_rows(lists[r], dims[-1]) for r in ours)), overlaps
+        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in ours)), overlaps
+
+
+def _dimids(header: Header, number: int, ndims: int) -> tuple[int, ...]:
+    """The numbers of the dimensions of a variable that a map covers."""
+    record = record_dim(header)
+    return tuple(i for i in header.vars[number].dims if i != record)[:ndims]
 
 
 class _Told:

@@ -26,7 +26,7 @@ from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Runs, one_extent
-from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape
+from pnc_vol.file.map_agreement import Agreed, MapAgreement
 from pnc_vol.file.physical_definitions import Member
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.file.set_driver import SetDriver
@@ -41,7 +41,6 @@ from pnc_vol.file.set_headers import (
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import record_dim
 from pnc_vol.layout.blob.header import MAP_VARIABLES, Described, physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
@@ -181,10 +180,7 @@ class SubfileSet:
         assert isinstance(layout, BlobLayout)
         nodes = session.defs.tree.datasets
         canonical, uids = layout.header, layout.uids
-        record = record_dim(canonical)
-        ids = {uid: tuple(i for i in var.dims if i != record) for uid, var in zip(uids, canonical.vars, strict=True)}
-        dimids = {uid: ids[uid][: len(inner_shape(nodes[uid]))] for uid in uids}
-        new = self._agreement.agree(uids, nodes, batches, dimids, session.defs.decompositions)
+        new = self._agreement.agree(canonical, uids, nodes, batches, session.defs.decompositions)
         decided = self._decided = self._decided.followed_by(new, uids)
         if new.afar:
             # What is written without the cache of the ranks of a subfile must not meet older data that these hold.
@@ -277,7 +273,11 @@ class SubfileSet:
         rest: dict[int, int] = {}
         if member.number == 0:
             wanted = decided.supplements | files.supplements.keys()
-            rest = {i: self._holes(files.assigned[uid]) for i, uid in enumerate(uids) if uid in wanted}
+            rest = {
+                i: files.lookup(files.assigned[uid]).index.coverage().none
+                for i, uid in enumerate(uids)
+                if uid in wanted
+            }
         header = physical_header(
             canonical,
             member.sizes,
@@ -289,9 +289,6 @@ class SubfileSet:
         )
         supplements = {uids[i]: n for i, n in sorted(rest.items())}
         member.defs.become(header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements))
-
-    def _holes(self, k: int) -> int:
-        return int(self.files.lookup(k).index.holes().length.sum())
 
     def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
         layout = member.session.disk.layout
@@ -305,6 +302,7 @@ class SubfileSet:
         """All ranks learn where variables are in the subfiles of the others (collective)."""
         told: list[Any] = []
         headers = list(self.files.headers) or [Header(5)] * self.count
+        own = {member.number for member in self.members}
         for member in self.members:
             disk, number = member.session.disk, member.number
             work = disk.location.work if disk.location is not None else ""
@@ -315,7 +313,7 @@ class SubfileSet:
         for one in self.comm.exchange("flush headers", json.dumps(told).encode()):
             for number, work, encoded in json.loads(one):
                 self.driver.moved(number, work)
-                if number not in {member.number for member in self.members}:
+                if number not in own:
                     headers[number] = header_of_bytes(bytes.fromhex(encoded))
         rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
         known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
@@ -340,8 +338,10 @@ class SubfileSet:
                 continue
             disk = member.session.disk
             for uid, (first, last) in decided.copies.items():
-                source, target = layout.maps[uid], disk.layout.maps[member.defs.uid((uid, 0)) or 0]
-                n = source.inner or _elements(member.defs.tree.datasets[member.defs.uid((uid, 0)) or 0])
+                inner = member.defs.uid((uid, 0))
+                assert inner is not None
+                source, target = layout.maps[uid], disk.layout.maps[inner]
+                n = source.inner or _elements(member.defs.tree.datasets[inner])
                 for at in range(first, last):
                     run = Runs(np.array([at * n]), np.array([n]))
                     memory = np.zeros(n * source.itemsize, np.uint8)
