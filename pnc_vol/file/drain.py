@@ -48,13 +48,9 @@ def write_out(session: Session) -> None:
     held = {u for batch in batches if not batch.drains for u in batch.uids()}
     uids = sorted({u for batch in batches for u in batch.uids()} - held)
     places = layout.writable(tree, uids)
-    epochs = session.epochs
-    if places and epochs.holding and session.comm.size > 1:
-        spans = spans_of(batches, places)
-        if epochs.ranges.meets_others(spans):
-            # Another rank may hold earlier data of these elements: the next flush waits for them.
-            return
-        epochs.ranges.note_alone(spans)
+    if places and not session.epochs.may_write_alone(lambda: spans_of(batches, places)):
+        # Another rank may hold earlier data of these elements: the next flush waits for them.
+        return
     if places:
         done = session.transport.execute(session.disk.driver, batches, places, affine=layout.affine)
         layout.note_written(tree, list(places))

@@ -20,7 +20,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
 
@@ -124,6 +124,21 @@ class Epochs:
     def must_wait(self, *, together: bool) -> bool:
         """Whether this flush would write what another rank may hold of an earlier epoch; the same on all ranks."""
         return self._comm.size > 1 and self.holding and self.ranges.any_meets(self._told, together=together)
+
+    def may_write_alone(self, spans: Callable[[], Spans]) -> bool:
+        """Whether this rank may write between two flushes, as no other one holds earlier data back there.
+
+        It is taken to do so then.
+
+        spans : callable, says where; it is called if drivers of several ranks hold anything back.
+        """
+        if not self.holding or self._comm.size == 1:
+            return True
+        where = spans()
+        if self.ranges.meets_others(where):
+            return False
+        self.ranges.note_alone(where)
+        return True
 
     # ----------------------------------------------------------------------------------- in an epoch
 

@@ -145,9 +145,11 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     if session.options.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
         _check_all(session, node, selection, values)
     at = session.disk.layout.writable(node.tree, [node.uid]).get(node.uid)
-    if at is not None and not queue.has(node.uid) and _disjoint(selection) and _alone(session, node, at):
-        _stream(session, node, at, selection, values)
-        return
+    if at is not None and not queue.has(node.uid) and _disjoint(selection):
+        nelems = math.prod(node.shape or ())
+        if session.epochs.may_write_alone(lambda: span_of(at, nelems)):
+            _stream(session, node, at, selection, values)
+            return
     quarter = queue.budget // 4
     elements, most_runs = max(1, quarter // element.itemsize), max(1, quarter // ROW_COST)
     for found, part in parts(selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs):
@@ -163,17 +165,6 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
         with suppress(FlushError):
             # It stays posted, and the next flush says so.
             session.drain()
-
-
-def _alone(session: Session, node: DatasetNode, at: ElementMap) -> bool:
-    """Whether this rank may write a dataset between two flushes: no other one holds earlier data of it back."""
-    if not session.epochs.holding or session.comm.size == 1:
-        return True
-    ranges, spans = session.epochs.ranges, span_of(at, math.prod(node.shape or ()))
-    if ranges.meets_others(spans):
-        return False
-    ranges.note_alone(spans)
-    return True
 
 
 def _disjoint(selection: Selection) -> bool:
