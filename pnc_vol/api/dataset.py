@@ -173,14 +173,15 @@ class Dataset(Storage, Posting, Converting):
                 return found if found.shape else found[()]
         return self._read(args, new_dtype)
 
-    def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = ()) -> Any:
+    def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = (), out: Any = None) -> Any:
+        """What ``self[args]`` is, as `dtype`; `out`: an array that it may be read into, if it has the shape for it."""
         try:
-            return self._read_selected(args, dtype, fields)
+            return self._read_selected(args, dtype, fields, out)
         except SelectionError as error:
             self._name_in(error)
             raise
 
-    def _read_selected(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...]) -> Any:
+    def _read_selected(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...], out: Any) -> Any:
         session = self._id.check()
         with session.lock:
             node: DatasetNode = self._id.node
@@ -197,7 +198,11 @@ class Dataset(Storage, Posting, Converting):
             collective = bool(self._id.handle.collective) and self._id.handle.collective.get(node.uid, 0) > 0
             with session.comm.errors_shared() if collective else nullcontext():
                 selection = source(shape or (), args)
-            array = session.read(node, selection, collective=collective, fields=fields)
+            if out is not None and out.shape != selection.result_shape:
+                out = None
+            array = session.read(node, selection, collective=collective, fields=fields, out=out)
+            if array is out:
+                return out
         if dtype is not None:
             array = views().cast(array, dtype)
         if array.shape == () and (shape or (args is not Ellipsis and args != (Ellipsis,))):

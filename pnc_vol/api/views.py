@@ -210,7 +210,13 @@ def read_into(dset: Dataset, dest: npt.NDArray[Any], source_sel: Any, dest_sel: 
     where = select(dest.shape, () if dest_sel is None else dest_sel)
     if not (isinstance(dest, np.ndarray) and dest.flags.writeable):
         raise TypeError("Array must be writable")
-    values = np.asarray(dset._read(() if source_sel is None else source_sel, None))
+    # A part that numpy has as a view can be read into; any other index makes a copy. Masked arrays keep their masks.
+    view = dest[elements(where)] if type(dest) is np.ndarray and where.index is None and where.listed is None else None
+    part = view if isinstance(view, np.ndarray) else None
+    found = dset._read(() if source_sel is None else source_sel, None, out=part)
+    if part is not None and found is part:
+        return
+    values = np.asarray(found)
     fitted = values.reshape(where.broadcast(values.shape))
     dest[elements(where)] = cast(fitted, dest.dtype)
 

@@ -81,7 +81,13 @@ class OpenFile(Session):
             resizing.resize(self, node, shape)
 
     def read(
-        self, node: DatasetNode, selection: Selection, *, collective: bool = False, fields: tuple[str, ...] = ()
+        self,
+        node: DatasetNode,
+        selection: Selection,
+        *,
+        collective: bool = False,
+        fields: tuple[str, ...] = (),
+        out: Any = None,
     ) -> Any:
         """The values of a selection, own posts included. See `fetch.read`."""
         if node.element.kind == "composite":
@@ -90,7 +96,7 @@ class OpenFile(Session):
             return composite_values.read(self, node, selection, fields)
         # Alone too, where data are held back: a collective read brings them to the file.
         together = collective and (self.comm.size > 1 or self.epochs.holding)
-        return fetch.read(self, node, selection, collective=together)
+        return fetch.read(self, node, selection, collective=together, out=out)
 
     def read_run(self, node: DatasetNode, args: Any) -> Any:
         """``node[args]`` if that is one run of numbers in the file that nobody posted to; else None."""

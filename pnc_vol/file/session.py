@@ -201,7 +201,13 @@ class Session(ABC):
 
     @abstractmethod
     def read(
-        self, node: DatasetNode, selection: Selection, *, collective: bool = False, fields: tuple[str, ...] = ()
+        self,
+        node: DatasetNode,
+        selection: Selection,
+        *,
+        collective: bool = False,
+        fields: tuple[str, ...] = (),
+        out: Any = None,
     ) -> Any:
         """The values of a selection, own posts included."""
 

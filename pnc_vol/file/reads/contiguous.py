@@ -104,17 +104,30 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
 
 
 def read_run(
-    session: Session, node: DatasetNode, facts: Facts, start: int, nelems: int, shape: tuple[int, ...]
+    session: Session,
+    node: DatasetNode,
+    facts: Facts,
+    start: int,
+    nelems: int,
+    shape: tuple[int, ...],
+    out: Array | None = None,
 ) -> Array | None:
-    """`nelems` elements from `start` on, as an array of `shape`; None if the file does not hold them in one piece."""
+    """`nelems` elements from `start` on, as an array of `shape`; None if the file does not hold them in one piece.
+
+    out : ndarray of `shape`, C-contiguous, of the variable's numbers in either byte order; a new one by default.
+    """
     offset = facts.at.offset_of_run(start, nelems) if nelems else -1
     if offset < 0 or (facts.grows and start >= session.disk.layout.elements_stored(node, facts.at)):
         return None
-    out: Array = np.empty(shape, facts.dtype)
+    swaps = facts.swaps
+    if out is None:
+        out = np.empty(shape, facts.dtype)
+    elif out.dtype != facts.dtype:
+        swaps = not swaps
     if out.nbytes <= BLOCK:
         if session.disk.driver.read_one(out, offset) < out.nbytes:
             return None
-        if facts.swaps:
+        if swaps:
             out.byteswap(inplace=True)
         return out
     whole = read_numbers(session.disk.driver, facts, one_extent(offset, out.nbytes), out.reshape(-1))

@@ -52,8 +52,14 @@ _LATEST = 1 << 62
 _Spots = list[tuple[int, int, "ElementMap | None"]]
 
 
-def read(session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False) -> Array:
+def read(
+    session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False, out: Array | None = None
+) -> Array:
     """The values of a selection, in the element's dtype and the selection's shape.
+
+    out : ndarray of that shape, optional
+        Where numbers of its type, in either byte order, are read to if that is possible without memory besides; the
+        values are there if it is what is returned. What it holds otherwise, or after an error, is not known.
 
     Raises
     ------
@@ -69,15 +75,19 @@ def read(session: Session, node: DatasetNode, selection: Selection, *, collectiv
         check_width(session, node)
     if len(shape) > MOST_AXES:
         refuse_axes(len(shape))
+    if out is not None and not (
+        element.kind == "number" and out.flags.c_contiguous and out.dtype in (element.dtype, element.file_dtype)
+    ):
+        out = None
     if not collective and not session.posted.queue.has(node.uid):
         facts = facts_of(session, node)
         one = selection.single_run() if facts is not None else None
         if facts is not None and one is not None:
-            got = read_run(session, node, facts, *one, shape)
+            got = read_run(session, node, facts, *one, shape, out)
             if got is not None:
                 return got
         if selection.listed is None and shape and selection.nelems > 1:
-            found_whole = _hyperslab(session, node, selection)
+            found_whole = _hyperslab(session, node, selection, out)
             if found_whole is not None:
                 return found_whole if element.kind == "number" else decode(found_whole.view(np.uint8), element, shape)
     with session.comm.errors_shared() if collective else nullcontext():
@@ -139,18 +149,21 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
 # ------------------------------------------------------------------------------------- from the file
 
 
-def _hyperslab(session: Session, node: DatasetNode, selection: Selection) -> Array | None:
-    """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional."""
+def _hyperslab(session: Session, node: DatasetNode, selection: Selection, out: Array | None) -> Array | None:
+    """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional.
+
+    out : where numbers go; a new array by default.
+    """
     layout, element = session.disk.layout, node.element
     at = layout.places.get(node.uid)
     if at is None or layout.stored_map(node) is None or at.itemsize != element.itemsize:
         return None
     if at.inner and selection.start[0] + reach(selection, 0) >= layout.stored_records(node):
         return None
-    if element.kind == "number":
-        out = np.empty(selection.result_shape, element.dtype)
-    else:
+    if element.kind != "number":
         out = np.empty(selection.nelems, element.file_dtype)
+    elif out is None:
+        out = np.empty(selection.result_shape, element.dtype)
     whole = read_hyperslab(session.disk.driver, at.grid(selection.shape), selection, element.file_dtype, out)
     return out if whole else None
 
