@@ -30,10 +30,13 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
+from pnc_vol.format.model import Attr
+from pnc_vol.format.source import Hints
+from pnc_vol.format.widths import WIDTHS
 from pnc_vol.full_io import read_at
 from pnc_vol.system import System
 
-__all__ = ["ATTEMPTS", "Existing", "header_of", "open_existing", "replaced_too_often"]
+__all__ = ["ATTEMPTS", "Existing", "header_of", "open_existing", "replaced_too_often", "unchanged"]
 
 ATTEMPTS = 100
 """Looks at a file that another process changes, until it is said that it cannot be opened."""
@@ -68,6 +71,7 @@ def open_existing(
     *,
     writable: bool = False,
     hold: Callable[[int], object] | None = None,
+    like: Existing | None = None,
 ) -> Existing:
     """Open a file and read its header; a replacement of the header that was cut short is completed.
 
@@ -80,6 +84,8 @@ def open_existing(
         Open for writing as well, and put a header that only the journal has in its place.
     hold : callable, optional
         Called with a descriptor that is open for writing, before the file is looked at: where it is locked.
+    like : Existing, optional
+        A file whose header probably has the same attributes: that of another subfile.
 
     Raises
     ------
@@ -88,7 +94,7 @@ def open_existing(
     OSError
         It cannot be read; `errno.EBUSY` if other processes replace it all the time.
     """
-    look = _as_writer if writable else _as_reader
+    look = _as_writer if writable else partial(_as_reader, like=like)
     with naming(path, real):
         for attempt in range(ATTEMPTS):
             if attempt >= _AT_ONCE:
@@ -105,6 +111,23 @@ def open_existing(
                 return found
             system.close(fd)
     raise replaced_too_often(path)
+
+
+def unchanged(system: System, path: str, known: Existing) -> bool:
+    """Whether the name still stands for a file that was read, with the same header in it; False if that is not sure."""
+    real = system.realpath(path)
+    try:
+        fd = system.open(real, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        there = system.fstat(fd)
+        raw = bytearray(len(known.content))
+        del raw[read_at(system, fd, memoryview(raw), 0) :]
+    finally:
+        system.close(fd)
+    same = (there.st_dev, there.st_ino) == known.key and there.st_size == known.size and raw == known.content
+    return same and recover(system, path, writable=False, target=real) is None
 
 
 def replaced_too_often(path: str) -> OSError:
@@ -125,7 +148,7 @@ def _as_writer(system: System, fd: int, path: str, real: str) -> Existing | None
     return Existing(fd, key, there.st_size, decoded, content)
 
 
-def _as_reader(system: System, fd: int, path: str, real: str) -> Existing | None:
+def _as_reader(system: System, fd: int, path: str, real: str, like: Existing | None = None) -> Existing | None:
     """The file, if the name still stands for it and its header stood still."""
     there = system.fstat(fd)
     key, size = (there.st_dev, there.st_ino), there.st_size
@@ -134,7 +157,7 @@ def _as_reader(system: System, fd: int, path: str, real: str) -> Existing | None
     for look in range(ATTEMPTS):
         if look >= _AT_ONCE:
             time.sleep(_PAUSE)
-        raw, outcome = _parsed(path, size, read, instead)
+        raw, outcome = _parsed(path, size, read, instead, like)
         journal = recover(system, path, writable=False, target=real)
         try:
             now = system.stat(real)
@@ -184,13 +207,16 @@ def _good(outcome: tuple[Decoded, bytes] | FormatError) -> tuple[Decoded, bytes]
 
 
 def _parsed(
-    path: str, size: int, read: Read, instead: bytes | None
+    path: str, size: int, read: Read, instead: bytes | None, like: Existing | None = None
 ) -> tuple[bytes, tuple[Decoded, bytes] | FormatError]:
     """What the file begins with, and what that says: the header and its bytes, or an error.
 
     instead : bytes or None, the header where the file's own was not replaced in full.
     """
-    wanted = min(size, _FIRST_READ)
+    wanted, first = min(size, _FIRST_READ), True
+    known = () if like is None else _attributes(like)
+    if like is not None:
+        wanted = min(size, max(wanted, len(like.content) + _FIRST_READ))
     while True:
         data = bytearray(wanted)
         del data[read(memoryview(data), 0) :]
@@ -198,10 +224,10 @@ def _parsed(
         if instead is not None:
             data[: len(instead)] = instead
         try:
-            decoded = decode(data, file_size=size)
+            decoded = decode(data, file_size=size, hints=Hints(known, part=first))
         except NeedBytes as need:
             # Reading costs less than decoding anew what is known already.
-            wanted = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES)))
+            wanted, first = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES))), False
             continue
         except NotCDFError as error:
             text = f"{path}: {says_what(kind_by(read, size)) or error}"
@@ -210,6 +236,22 @@ def _parsed(
             text = f"{path}: {error}"
             return raw, type(error)(text, offset=error.offset, field=error.field, value=error.value)
         return raw[: decoded.nbytes], (decoded, bytes(data[: decoded.nbytes]))
+
+
+def _attributes(of: Existing) -> list[tuple[bytes, tuple[Attr, ...]]]:
+    """For each variable the bytes of its attributes, and what these say; none of a header with findings.
+
+    Headers of files that belong together differ in sizes and begins, and most of the time goes into attributes.
+    """
+    header, found = of.decoded.header, list[tuple[bytes, tuple[Attr, ...]]]()
+    if of.decoded.findings:
+        return found
+    w = WIDTHS[header.version]
+    for var, at, after in zip(header.vars, of.decoded.var_at, of.decoded.var_at[1:], strict=False):
+        name = w.number.unpack_from(of.content, at)[0]
+        first = at + w.width + ((name + 3) & -4) + w.width * (1 + len(var.dims))
+        found.append((of.content[first : after - w.tail.size], var.attrs))
+    return found
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
+from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often, unchanged
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import check_place
 from pnc_vol.disk.publish import Location
@@ -49,12 +49,14 @@ class Mine:
     decoded : Decoded or None, of a file that was there.
     held, key : the descriptor of the file, or None of what is no file.
     location : Location or None, if the driver keeps a file.
+    subfile : Existing or None, the first subfile of a set, which is closed again.
     """
 
     decoded: Decoded | None = None
     held: Held | None = None
     key: Key = (0, 0)
     location: Location | None = None
+    subfile: Existing | None = None
 
     @property
     def fd(self) -> int:
@@ -76,6 +78,7 @@ class Found:
     size : int, bytes of the file.
     inode : int, of a file that was opened; 0 of a new one.
     header : bytes; of subfiles that are HDF5 files the signature of these.
+    subfile : Existing or None, on rank 0: see `Mine`.
     """
 
     way: str
@@ -85,6 +88,7 @@ class Found:
     size: int = 0
     inode: int = 0
     header: bytes = b""
+    subfile: Existing | None = None
 
     @property
     def hdf5(self) -> bool:
@@ -124,7 +128,7 @@ def find(
         there: os.stat_result | None = None
         if root is None and path is not None:
             path, there = _standing(options, asked or path, mode)
-            base, first = _set_of(options, asked or path, path, mode, there)
+            base, first = _set_of(options, asked or path, path, mode, there, mine)
             if base is not None and path != subfile_path(base, 0):
                 path, there = subfile_path(base, 0), None
                 with suppress(FileNotFoundError):
@@ -137,7 +141,7 @@ def find(
             if joins:
                 return Found("join", token).packed()
         if base is not None:
-            return _found_set(base, first, mode, there, token, claim, options).packed()
+            return _found_set(base, first, mode, there, token, claim, options, mine).packed()
         way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
             existing = header_of(root, path or "")
@@ -209,7 +213,7 @@ def _several_files(options: Options) -> bool:
 
 
 def _set_of(
-    options: Options, asked: str, path: str, mode: str, there: os.stat_result | None
+    options: Options, asked: str, path: str, mode: str, there: os.stat_result | None, mine: Mine
 ) -> tuple[str | None, bytes]:
     """The name of the set of subfiles that is meant, or None; and the header of its first subfile, if there is one.
 
@@ -236,6 +240,7 @@ def _set_of(
     except FileNotFoundError:
         found = _header_in(options.system, path)
     if is_blob_set(found.decoded.header):
+        mine.subfile = found
         return base, found.content
     if path == first == subfile_path(asked, 0):
         # The user named a set. What is missing is told; as an ordinary file it would show other values.
@@ -266,6 +271,7 @@ def _found_set(
     token: str,
     claim: OpenAttempt | None,
     options: Options,
+    mine: Mine,
 ) -> Found:
     """A set of subfiles that is there, or is to be made."""
     plain: os.stat_result | None = None
@@ -289,7 +295,10 @@ def _found_set(
             claim.look_after(subfile_path(base, number), options, writable=mode != "r", replaced=replaced)
         if first and first != HDF5_SIGNATURE:
             # What was recovered may have brought another header.
-            first = _header_in(options.system, subfile_path(base, 0)).content
+            name = subfile_path(base, 0)
+            if mine.subfile is None or not unchanged(options.system, name, mine.subfile):
+                mine.subfile = _header_in(options.system, name)
+            first = mine.subfile.content
     inode = there.st_ino if there is not None else 0
     return Found("set", token, base, "", len(first), inode, first)
 

@@ -148,7 +148,7 @@ def open_file(
         if found.way == "join":
             return None
         if found.way == "set":
-            return found
+            return replace(found, subfile=mine.subfile)
         if sets:
             # what is there is one file, and stays one
             options, sets = replace(options, layout=""), False

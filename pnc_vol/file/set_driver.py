@@ -25,7 +25,7 @@ from pnc_vol.errors import FormatError, NotSyncedError
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import MAP_VARIABLES, runs_of
+from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex, index_of
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, from_content
@@ -134,7 +134,7 @@ class SetDriver(Driver):
             They contradict each other.
         """
         dims = files.dims[k - 1]
-        most = sum(runs_of(header, k) for header in files.headers)
+        most = sum(_runs_of(header, k) for header in files.headers)
 
         def maps() -> Iterator[tuple[int, SubfileMap]]:
             return ((s, self._map(s, header, dims, k)) for s, header in enumerate(files.headers))
@@ -168,3 +168,9 @@ class SetDriver(Driver):
         j = MAP_VARIABLES.index(which)
         offset = variables[j].begin + int(blob) * columns[j][0].nbytes
         return FormatError(f"{error} (byte {offset})", offset=offset, field=error.field, value=error.value)
+
+
+def _runs_of(physical: Header, k: int) -> int:
+    """Runs that a subfile has at most of a map: a row for each blob, as long as the longest."""
+    offsets = physical.vars[(k - 1) * len(MAP_VARIABLES) + MAP_VARIABLES.index("offsets")]
+    return math.prod(physical.dims[i].size for i in offsets.dims)

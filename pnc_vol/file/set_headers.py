@@ -16,7 +16,7 @@ import json
 from collections.abc import Hashable, Mapping, Sequence
 
 from pnc_vol.comm import Comm, on_root
-from pnc_vol.disk.existing import open_existing
+from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError, FormatWarning
 from pnc_vol.file.map_agreement import inner_shape
@@ -56,10 +56,13 @@ def header_of_bytes(encoded: bytes) -> Header:
     return decode(encoded, file_size=_ANY_SIZE).header
 
 
-def read_headers(path: str, options: Options, comm: Comm, location: Location) -> list[Header]:
+def read_headers(
+    path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
+) -> list[Header]:
     """The headers of all subfiles of a set that is only read, which rank 0 reads (collective).
 
     location : Location, of subfile 0; rank 0 notes which file it is.
+    first : Existing, optional, subfile 0, where rank 0 has read it already.
 
     Raises
     ------
@@ -67,20 +70,24 @@ def read_headers(path: str, options: Options, comm: Comm, location: Location) ->
         A subfile is missing, or ends before its data.
     """
 
+    known: list[Header] = []
+
     def read() -> bytes:
-        found: list[str] = []
-        count = 1
+        found: list[tuple[str, int]] = []
+        count, like = 1, first
         while len(found) < count:
             name = subfile_path(path, len(found))
             try:
-                existing = open_existing(options.system, name, options.system.realpath(name))
+                if like is None or like is not first or found:
+                    like = open_existing(options.system, name, options.system.realpath(name), like=like)
+                    options.system.close(like.fd)
+                existing = like
             except FileNotFoundError:
                 if not found:
                     raise
                 raise FormatError(
                     f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
                 ) from None
-            options.system.close(existing.fd)
             missing = short_data(existing.decoded.header, existing.size)
             if missing:
                 raise FormatError(
@@ -92,10 +99,12 @@ def read_headers(path: str, options: Options, comm: Comm, location: Location) ->
             if not found:
                 location.key = existing.key
                 count = described(existing.decoded.header, name).subfiles
-            found.append(existing.content.hex())
+            found.append((existing.content.hex() if comm.size > 1 else "", existing.decoded.header.numrecs))
+            known.append(existing.decoded.header)
         return json.dumps(found).encode()
 
-    return [header_of_bytes(bytes.fromhex(text)) for text in json.loads(on_root(comm, "open subfiles", read))]
+    told = json.loads(on_root(comm, "open subfiles", read))
+    return known or [header_of_bytes(bytes.fromhex(text)).with_numrecs(numrecs) for text, numrecs in told]
 
 
 def described_all(path: str, headers: Sequence[Header]) -> list[Described]:

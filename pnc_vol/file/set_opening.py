@@ -85,7 +85,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     Session
     """
     path, system = found.path, options.system
-    first = described(header_of_bytes(found.header), subfile_path(path, 0)) if found.header else None
+    first = described(_first_header(found), subfile_path(path, 0)) if found.header else None
     writable, created = mode != "r", first is None
     dealt = dealt_subfiles(options, comm, None if first is None else first.subfiles)
     count = first.subfiles if first is not None else 1 + max(s for mine in dealt for s in mine)
@@ -107,7 +107,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         if writable:
             headers = _headers_of_opened(count, opened, numbers, comm, new=created)
         else:
-            headers = read_headers(path, options, comm, location)
+            headers = read_headers(path, options, comm, location, found.subfile)
         told = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, told, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
@@ -144,6 +144,10 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
             session.abort(f"{type(error).__name__}: {error}")
             raise
     return session
+
+
+def _first_header(found: Found) -> Header:
+    return header_of_bytes(found.header) if found.subfile is None else found.subfile.decoded.header
 
 
 def _stale(path: str, count: int, system: System) -> list[str]:

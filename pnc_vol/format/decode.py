@@ -17,7 +17,7 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from pnc_vol.errors import CorruptHeaderError, NeedBytes
 from pnc_vol.format import rules
 from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
 from pnc_vol.format.names import MAX_NAME
-from pnc_vol.format.source import NUL, Source, Where
+from pnc_vol.format.source import NUL, Guess, Hints, Source, Where
 from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE, Widths
 
 __all__ = ["MAX_HEADER_BYTES", "Decoded", "Reader", "decode"]
@@ -66,6 +66,7 @@ def decode(
     max_header_bytes: int = MAX_HEADER_BYTES,
     tolerant_order: bool = False,
     max_name: int = MAX_NAME,
+    hints: Hints | None = None,
 ) -> Decoded:
     """Decode the header of a file.
 
@@ -81,6 +82,7 @@ def decode(
         Accept variables that lie in another order than they are defined in. They must still not overlap.
     max_name : int
         Bytes of the longest name that is accepted.
+    hints : Hints, what makes it faster.
 
     Raises
     ------
@@ -95,8 +97,9 @@ def decode(
     Header(version=1, numrecs=0, dims=(), attrs=(), vars=())
     """
     parsed, found = examine(
-        data, file_size=file_size, max_header_bytes=max_header_bytes, tolerant_order=tolerant_order, max_name=max_name
-    )
+        data, file_size=file_size, max_header_bytes=max_header_bytes, tolerant_order=tolerant_order, max_name=max_name,
+        hints=hints,
+    )  # fmt: skip
     for finding in found:
         if finding.severity == "error":
             raise CorruptHeaderError(finding.message, offset=finding.offset, field=finding.field, value=finding.value)
@@ -110,28 +113,19 @@ def examine(
     max_header_bytes: int = MAX_HEADER_BYTES,
     tolerant_order: bool = False,
     max_name: int = MAX_NAME,
+    hints: Hints | None = None,
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Decode like `decode`, but return contradictions between fields as findings with severity ``"error"``."""
     # A view may be of a whole file: no more of it is copied than a header may have.
     held = data if isinstance(data, bytes) else bytes(memoryview(data)[:max_header_bytes])
     source = Reader(held, file_size, max_header_bytes, max_name)
+    source.hints = hints or source.hints
     header, inner, nbytes, var_at = source.header()
     header, layout = rules.judge(
         header, inner, var_at, nbytes=nbytes, file_size=file_size, tolerant_order=tolerant_order
     )
     findings = (*source.findings, *layout)
     return Decoded(header, nbytes, findings, tuple(var_at)), findings
-
-
-class _Guess(NamedTuple):
-    """What the next variable's attribute at the same place may look like: all of it, or its name and type."""
-
-    whole: bytes
-    attr: Attr
-    head: bytes
-    name: str
-    code: int
-    size: int
 
 
 class Reader(Source):
@@ -142,7 +136,7 @@ class Reader(Source):
         if len(data) > self.end:
             self.data = data[: self.end]
         # The attributes of the last variable that had some, each at its place, or the first of them.
-        self.guesses: list[_Guess] = []
+        self.guesses: list[Guess] = []
         # By the bytes of ndims and dimids: (indices, elements without the record dimension).
         self.shapes: dict[bytes, tuple[tuple[int, ...], int]] = {}
         self.sizes: list[int] = []
@@ -226,25 +220,13 @@ class Reader(Source):
             attr = tuple.__new__(Attr, (name, code, nelems, data[q:stop]))
             attrs.append(attr)
             if len(self.findings) == known:
-                guesses[i : i + 1 if not fresh else None] = [_Guess(data[at:p], attr, head, name, code, size)]
+                guesses[i : i + 1 if not fresh else None] = [Guess(data[at:p], attr, head, name, code, size)]
             else:
                 # What is worth a warning is read again next time, to be warned of in its own place.
                 del guesses[i:]
         if fresh and len({attr[0] for attr in attrs}) != n:
             self.same_name(attrs, p, owner)
         return tuple(attrs), p
-
-    def attribute_head(self, p: int, where: Where) -> _Guess:
-        """Read the name and the type of an attribute."""
-        w, data = self.w, self.data
-        name, q = self.name(p, where)
-        if q + 4 > self.end:
-            self.short(q + 4, q, (*where, "type"))
-        code = int.from_bytes(data[q : q + 4], w.order)
-        size = w.sizes.get(code)
-        if size is None:
-            self.bad_type(code, q, (*where, "type"))
-        return _Guess(b"", Attr(name, code, 0, b""), data[p : q + 4], name, code, size)
 
     def shape(self, p: int, var: int, dims: list[Dim]) -> tuple[tuple[int, ...], int, int]:
         """Read ndims and the dimids of variable `var`: (indices, elements of one record or of all, next byte)."""
@@ -298,6 +280,8 @@ class Reader(Source):
         block, elements = b"", 1
         indices: tuple[int, ...] = ()
         attrs: tuple[Attr, ...] = ()
+        # Where the bytes at hand are looked at: if they will not do, that is known before most of them are decoded.
+        look = _SAMPLE if self.hints.part and end < min(self.file_size, self.limit) else -1
         # Variables in a row that were like the one before them, and how many make it worth to look at many at once.
         row, enough, length = 0, _ROW, 0
         while (i := len(found)) < n:
@@ -307,6 +291,10 @@ class Reader(Source):
                 enough = _ROW if p > after else 2 * enough
                 continue
             var_at.append(p)
+            if i == look:
+                look *= 4
+                if var_at[0] + (p - var_at[0]) // i * n > end:
+                    self.short(end + 1, p, ("var", i))
             at_first = len(self.findings)
             # As `Source.name`, for what most names are.
             q = p + width
@@ -351,9 +339,6 @@ class Reader(Source):
             self.same_name(found, p, ("var",))
         return found
 
-    def too_large(self, p: int, var: int, size: int) -> NoReturn:
-        self.corrupt(p, ("var", var, "vsize"), size, f"should be {size}; no variable has more than {MAX_BYTES} bytes")
-
     def shape_and_attributes(
         self, p: int, var: int, dims: list[Dim]
     ) -> tuple[tuple[int, ...], int, tuple[Attr, ...], int]:
@@ -368,6 +353,10 @@ class Reader(Source):
         else:
             indices, elements = known
             q = p + len(key)
+        if var < len(self.hints.like):
+            whole, attrs = self.hints.like[var]
+            if data.startswith(whole, q):
+                return indices, elements, attrs, q + len(whole)
         attrs, p = self.attributes(q, var)
         return indices, elements, attrs, p
 

@@ -7,14 +7,14 @@ the order of a header's parts; `decode` does. Its rules hold here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pnc_vol.errors import CorruptHeaderError, LimitError, NeedBytes, NotCDFError, TruncatedHeaderError
 from pnc_vol.format.model import Attr, Finding, Var
 from pnc_vol.format.names import MAX_NAME, is_legal_name
-from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, MAX_COUNT, VARIABLE, WIDTHS, Widths
+from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_COUNT, VARIABLE, WIDTHS, Widths
 
-__all__ = ["NUL", "Source", "Where", "text_of"]
+__all__ = ["NUL", "Guess", "Hints", "Source", "Where", "text_of"]
 
 Where = tuple[Any, ...]
 """A place in a header, spelled only when it is needed: see `text_of`."""
@@ -23,6 +23,29 @@ NUL = (b"", b"\0", b"\0\0", b"\0\0\0")
 """Padding by its length."""
 
 _TAGS = {DIMENSION: "NC_DIMENSION (10)", VARIABLE: "NC_VARIABLE (11)", ATTRIBUTE: "NC_ATTRIBUTE (12)"}
+
+
+class Hints(NamedTuple):
+    """What makes decoding faster, and changes nothing of what is found.
+
+    like : sequence of (bytes, tuple of Attr)
+        Of each variable the bytes of its attributes, and what these say, in a header that probably has the same ones.
+    part : bool, the bytes may end inside the header; then that is told as soon as it can be estimated.
+    """
+
+    like: Sequence[tuple[bytes, tuple[Attr, ...]]] = ()
+    part: bool = False
+
+
+class Guess(NamedTuple):
+    """What the next variable's attribute at the same place may look like: all of it, or its name and type."""
+
+    whole: bytes
+    attr: Attr
+    head: bytes
+    name: str
+    code: int
+    size: int
 
 
 class Source:
@@ -35,6 +58,7 @@ class Source:
     file_size, limit : int, bytes.
     max_name : int, bytes.
     findings : list of Finding
+    hints : Hints
     w : Widths, of the version that the bytes begin with, unless others are given.
     """
 
@@ -45,6 +69,7 @@ class Source:
         self.end = min(len(data), file_size, limit)
         self.max_name = max_name
         self.findings: list[Finding] = []
+        self.hints = Hints()
         version = _version(data, file_size)
         self.w: Widths = widths or WIDTHS[version]
 
@@ -80,6 +105,21 @@ class Source:
     def warn(self, at: int, where: Where, value: object, message: str) -> None:
         field = text_of(where)
         self.findings.append(Finding("warning", at, field, value, f"{field} at byte {at} {message}."))
+
+    def attribute_head(self, p: int, where: Where) -> Guess:
+        """Read the name and the type of an attribute."""
+        w, data = self.w, self.data
+        name, q = self.name(p, where)
+        if q + 4 > self.end:
+            self.short(q + 4, q, (*where, "type"))
+        code = int.from_bytes(data[q : q + 4], w.order)
+        size = w.sizes.get(code)
+        if size is None:
+            self.bad_type(code, q, (*where, "type"))
+        return Guess(b"", Attr(name, code, 0, b""), data[p : q + 4], name, code, size)
+
+    def too_large(self, p: int, var: int, size: int) -> NoReturn:
+        self.corrupt(p, ("var", var, "vsize"), size, f"should be {size}; no variable has more than {MAX_BYTES} bytes")
 
     def count(self, n: int, at: int, start: int, smallest: int, where: Where) -> None:
         """Check a count of entries of at least `smallest` bytes each that lie from `start` on."""

@@ -15,7 +15,6 @@ Rules
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -28,7 +27,7 @@ from pnc_vol.format.sizes import record_dim
 from pnc_vol.format.types import CHAR, INT, INT64, attr_values
 from pnc_vol.layout.blob.maps import SizedMap, wide_offsets
 
-__all__ = ["MAP_VARIABLES", "Described", "MapVariables", "described", "is_blob_set", "physical_header", "runs_of"]
+__all__ = ["MAP_VARIABLES", "Described", "MapVariables", "described", "is_blob_set", "physical_header"]
 
 MAP_VARIABLES = ("nreqs", "blob_start", "blob_count", "offsets", "lengths")
 """The variables of each map, in their order; in the file ``Dk.`` stands before each."""
@@ -231,12 +230,6 @@ class Described(NamedTuple):
     subfiles: int
 
 
-def runs_of(physical: Header, k: int) -> int:
-    """Runs that a subfile has at most of a map: a row for each blob, as long as the longest."""
-    offsets = physical.vars[(k - 1) * len(MAP_VARIABLES) + MAP_VARIABLES.index("offsets")]
-    return math.prod(physical.dims[i].size for i in offsets.dims)
-
-
 def is_blob_set(header: Header) -> bool:
     """Whether this is the header of a subfile: it has the attributes and the dimension that E3SM-IO gives one."""
     return {attr.name for attr in header.attrs}.issuperset(_OF_FILE) and any(dim.name == _NBLOBS for dim in header.dims)
@@ -264,7 +257,9 @@ def described(physical: Header, path: str) -> Described:
     >>> found.canonical == header, found.assigned, found.variables
     (True, (1,), (5,))
     """
-    return _Reader(physical, path).described()
+    known: Described = physical.derived.get("described") or _Reader(physical, path).described()
+    physical.derived["described"] = known
+    return known._replace(canonical=known.canonical.with_numrecs(physical.numrecs))
 
 
 class _Reader:
@@ -281,6 +276,7 @@ class _Reader:
         self.record = record_dim(physical)
         if self.record is not None and self.record > self.canonical:
             self.wrong(f"dimension {names[self.record]!r}", 0, "it belongs to the blobs and cannot grow")
+        self.mapped: dict[tuple[Attr | tuple[int, ...], ...], tuple[tuple[int, ...], int]] = {}
 
     def wrong(self, what: str, value: object, why: str, *, absent: bool = False) -> NoReturn:
         said = f"there is no {what}" if absent else f"{what} is {value}"
@@ -365,6 +361,10 @@ class _Reader:
 
     def variable(self, var: Var, maps: Sequence[MapVariables]) -> tuple[Var, int]:
         """The canonical variable, and the number of its map."""
+        # Hundreds of variables have the same map, and say so in their first attributes.
+        key = (*var.attrs[:2], var.dims)
+        if key in self.mapped:
+            return Var(var.name, self.mapped[key][0], var.attrs[2:], var.type), self.mapped[key][1]
         if all(attr.name != _MAP for attr in var.attrs):
             if any(i >= self.canonical for i in var.dims):
                 shape = [self.header.dims[i].name for i in var.dims]
@@ -384,6 +384,8 @@ class _Reader:
             shape, names = ([self.header.dims[i].name for i in dims] for dims in (var.dims, expected))
             self.wrong(f"the shape of the variable {var.name!r}", shape, f"{names} is expected")
         attrs = tuple(attr for attr in var.attrs if attr.name not in (_MAP, _DIMIDS))
+        if attrs == var.attrs[2:]:
+            self.mapped[key] = ids, k
         return Var(var.name, ids, attrs, var.type), k
 
     def check_supplement(
