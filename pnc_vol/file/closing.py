@@ -63,7 +63,7 @@ def _read_last(session: Session) -> OSError | None:
         try:
             complete_posted(session)
         except OSError as error:
-            session.posted.forget_reads({read.id for read in session.posted.reads})
+            session.posted.forget_reads(session.posted.reads.values())
             return error
     return None
 

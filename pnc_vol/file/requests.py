@@ -6,7 +6,7 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from pnc_vol.extents.decomposition import Recent
 from pnc_vol.extents.model import MOST_AXES, Runs
 from pnc_vol.extents.one_run import Run, few_runs
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection, select
+from pnc_vol.extents.selection import Selection, listed
 from pnc_vol.flush.execute import Executed
 from pnc_vol.format.own_type import own_type
 from pnc_vol.mapping.tree import DatasetNode
@@ -36,40 +36,61 @@ _FEW = 64
 class PostedRead(Request):
     """A read that waits: the handle that the user has, with what there is to be read.
 
-    wanted : Selection, or the dataset's shape and the index, which may take more than the read to make one of.
-    run : first element, elements and shape, if it is known to be one run.
+    node : DatasetNode
+    wanted : Run or Selection
+        First element, elements and shape, if it is known to be one run.
+    held : (values, first) or None
+        Where the values are when it is done: in memory that it shares with other reads, from element `first` on. They
+        go to an array of their own when that is asked for.
     """
 
+    held: tuple[Array, int] | None = None
+
     def __init__(
-        self,
-        session: Any,
-        number: int,
-        nbytes: int,
-        out: Array,
-        node: DatasetNode,
-        wanted: Selection | tuple[Any, Any],
-        run: Run | None = None,
+        self, session: Any, number: int, nbytes: int, out: Array | None, node: DatasetNode, wanted: Selection | Run
     ) -> None:
         # As in `Request`: a call more would take a tenth of the post.
         self._session, self.id, self.kind, self.nbytes, self._array = session, number, "read", nbytes, out
-        self.node, self.wanted, self.run = node, wanted, run
+        self.node, self.wanted = node, wanted
 
     @property
-    def out(self) -> Array:
-        """The array to fill, of the selection's shape."""
-        assert self._array is not None
-        return self._array
+    def array(self) -> Array:
+        """The array to fill, of the selection's shape; made when it is first asked for, unless the user gave one."""
+        made = self._array
+        if made is None:
+            held = self.held
+            wanted = self.wanted
+            shape = wanted.result_shape if isinstance(wanted, Selection) else wanted[2]
+            if held is None:
+                made = np.empty(shape, self.node.element.dtype)
+            else:
+                values, first = held
+                made = values[first : first + math.prod(shape)].reshape(shape).copy()
+            self._array, self.held = made, None
+        return made
+
+    def complete_with(self, values: Array, first: int) -> None:
+        """The values are those from element `first` on, which nobody changes."""
+        self.status, self.error = "done", None
+        if self._array is None:
+            self.held = values, first
+        else:
+            out = self._array
+            out[...] = values[first : first + out.size].reshape(out.shape)
 
     @property
     def found(self) -> Runs:
         """The runs of the selection."""
-        wanted = self.wanted if isinstance(self.wanted, Selection) else select(*self.wanted)
+        wanted = self.wanted
+        if not isinstance(wanted, Selection):
+            one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
+            wanted = listed(self.node.shape or (), one, wanted[1])
         return runs(wanted, record=self.node.is_record)
 
     @property
-    def single_run(self) -> tuple[int, ...] | None:
-        """First element and elements, if it is one run."""
-        return self.wanted.single_run() if isinstance(self.wanted, Selection) else None
+    def run(self) -> tuple[int, ...] | None:
+        """First element, elements and perhaps more, if it is one run."""
+        return self.wanted.single_run() if isinstance(self.wanted, Selection) else self.wanted
 
 
 class Posted:
@@ -80,8 +101,8 @@ class Posted:
     queue : Queue, the posted writes.
     decompositions : Recent, lists of runs that were posted lately.
     next_number, first_number : int, of the next request, and of the first one since the last flush.
-    reads : list of PostedRead
-    handles : dict of int to Request, those that are not complete.
+    reads : dict of int to PostedRead, those that are not complete, by number.
+    handles : dict of int to Request, the same of writes.
     kept : set of int
         Requests that hold stored values and cannot be cancelled.
     ragged : dict of uid to DatasetNode
@@ -110,7 +131,7 @@ class Posted:
         self.queue = queue
         self.decompositions = Recent(list_bytes)
         self.next_number = self.first_number = 1
-        self.reads: list[PostedRead] = []
+        self.reads: dict[int, PostedRead] = {}
         self.handles: dict[int, Request] = {}
         self.kept: set[int] = set()
         self.at_once = False
@@ -172,7 +193,7 @@ class Posted:
     @property
     def waiting(self) -> dict[int, Request]:
         """The handles that are not complete, by number."""
-        return dict(self.handles)
+        return dict(sorted((self.handles | self.reads).items()))
 
     def take_number(self, count: int = 1) -> int:
         """The number of a new request, or the first of several."""
@@ -196,14 +217,14 @@ class Posted:
             for number, handle in list(self.handles.items()):
                 if number in failed:
                     handle._fail(failed[number])
-                elif handle.kind == "write" and number not in waiting:
+                elif number not in waiting:
                     self.handles.pop(number)._complete()
 
     def note_kept(self) -> None:
         """What is posted stays here until the close, copied: its handles are complete."""
-        for number, handle in list(self.handles.items()):
-            if handle.kind == "write":
-                self.handles.pop(number)._complete()
+        for handle in self.handles.values():
+            handle._complete()
+        self.handles.clear()
 
     def note_flush(self, report: dict[str, Any]) -> None:
         """A flush was done; keep the report of it."""
@@ -231,22 +252,21 @@ class Posted:
         else:
             waiting = posted(self.queue.batches())
             self.kept &= waiting
-            numbers = (waiting | self.handles.keys()) - self.kept
+            numbers = (waiting | self.handles.keys() | self.reads.keys()) - self.kept
         self.queue.cancel(numbers)
-        self.reads = [read for read in self.reads if read.id not in numbers]
-        for number in numbers & self.handles.keys():
-            self.handles.pop(number).status = "cancelled"
+        waiting_handles: tuple[dict[int, Any], ...] = self.handles, self.reads
+        for handles in waiting_handles:
+            for number in numbers & handles.keys():
+                handles.pop(number).status = "cancelled"
 
     def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
         """What `cancel` gives back to arrays of varying length from now on."""
         self.rows_before = rows
 
-    def forget_reads(self, numbers: set[int]) -> None:
+    def forget_reads(self, reads: Collection[PostedRead]) -> None:
         """Drop posted reads."""
-        if len(numbers) == len(self.reads) and numbers == self.handles.keys():
-            self.reads = []
-            self.handles.clear()
+        if len(reads) == len(self.reads):
+            self.reads.clear()
             return
-        self.reads = [read for read in self.reads if read.id not in numbers]
-        for number in numbers:
-            self.handles.pop(number, None)
+        for read in reads:
+            self.reads.pop(read.id, None)

@@ -75,7 +75,7 @@ class Request:
         """
         if not self.test():
             self._session.wait([self])
-        return self._array
+        return self.array
 
     def test(self) -> bool:
         """True once the request is done or cancelled; never waits."""

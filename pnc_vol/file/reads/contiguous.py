@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups, rounds
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
-from pnc_vol.extents.one_run import few_runs, one_run
+from pnc_vol.extents.one_run import few_runs
 from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
@@ -34,12 +34,14 @@ from pnc_vol.queue.request import Request, as_out
 
 __all__ = [
     "Facts",
+    "complete_one",
     "complete_runs",
     "facts_of",
     "iget_run",
     "read_in_place",
     "read_run",
     "read_simply",
+    "worth_alone",
 ]
 
 Array = npt.NDArray[Any]
@@ -206,22 +208,27 @@ def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> b
 # ------------------------------------------------------------------------------------------- posted reads
 
 
-def iget_run(session: Session, node: DatasetNode, index: Any, out: Any = None) -> Request | None:
-    """Post the reading of one run of numbers; None if `index`, which is what the user said, is something else.
+def iget_run(session: Session, node: DatasetNode, args: Any, out: Any = None) -> Request | None:
+    """Post the reading of one run of numbers; None if `args`, which is what the user said, is something else.
 
-    See `Session.iget`.
+    See `OpenFile.iget`.
     """
-    run = one_run(node.shape, index) if node.shape and node.element.kind == "number" else None
-    if run is None or not run[1]:
+    element, shape = node.element, node.shape
+    found = few_runs(shape, args) if shape and element.kind == "number" else None
+    if found is None or found[3] > 1 or not found[1] or len(found[2]) > MOST_AXES:
         return None
-    element = node.element
-    array = as_out(out, run[2], element.dtype)
+    if out is not None:
+        as_out(out, found[2], element.dtype)
     posted = session.posted
-    number = posted.take_number()
-    nbytes = run[1] * element.file_dtype.itemsize
-    request = posted.handles[number] = PostedRead(session, number, nbytes, array, node, (node.shape, index), run)
-    posted.reads.append(request)
-    return request
+    number = posted.next_number
+    posted.next_number = number + 1
+    made = posted.reads[number] = PostedRead(session, number, found[1] * element.itemsize, out, node, found)
+    return made
+
+
+def worth_alone(driver: Driver) -> int:
+    """Bytes of a posted read from which on it is read by itself, where it belongs."""
+    return _ALONE * driver.capabilities.call_cost
 
 
 def read_in_place(session: Session, posted: PostedRead) -> bool:
@@ -234,9 +241,9 @@ def read_in_place(session: Session, posted: PostedRead) -> bool:
     OSError
         The file could not be read.
     """
-    node, out, driver = posted.node, posted.out, session.disk.driver
+    node, out, driver = posted.node, posted.array, session.disk.driver
     cost = driver.capabilities.call_cost
-    if out.nbytes < _ALONE * cost or not out.flags.c_contiguous:
+    if not out.flags.c_contiguous:
         return False
     facts = facts_of(session, node)
     if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.posted.queue.has(node.uid):
@@ -253,6 +260,25 @@ def read_in_place(session: Session, posted: PostedRead) -> bool:
     return True
 
 
+def complete_one(session: Session, posted: PostedRead) -> bool:
+    """Read what one posted read asks for as ``ds[...]`` does; False if that is to be done in another way.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    """
+    node, run = posted.node, posted.run
+    facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
+    if facts is None or run is None or session.posted.queue.has(node.uid):
+        return False
+    got = read_run(session, node, facts, run[0], run[1], (run[1],))
+    if got is None:
+        return False
+    posted.complete_with(got, 0)
+    return True
+
+
 def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
     """Fill the arrays of those reads that are one run each of numbers in the file; return the others.
 
@@ -263,24 +289,32 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
     """
     left: list[PostedRead] = []
     by_variable: dict[int, list[PostedRead]] = {}
+    uid, mine = -1, left
     for posted in reads:
-        by_variable.setdefault(posted.node.uid, []).append(posted)
+        if posted.node.uid != uid:
+            uid = posted.node.uid
+            mine = by_variable.setdefault(uid, [])
+        mine.append(posted)
     for uid, mine in by_variable.items():
         facts = facts_of(session, mine[0].node)
         if facts is None or session.posted.queue.has(uid):
             left += mine
             continue
-        found = [posted.run or posted.single_run for posted in mine]
-        starts = np.array([-1 if one is None else one[0] for one in found], np.int64)
-        counts = np.array([0 if one is None else one[1] for one in found], np.int64)
+        found = [posted.run or _NO_RUN for posted in mine]
+        starts = np.array([one[0] for one in found], np.int64)
+        counts = np.array([one[1] for one in found], np.int64)
         offsets = facts.at.offsets_of_runs(starts, counts)
         offsets[(counts == 0) | (starts >= session.disk.layout.elements_stored(mine[0].node, facts.at))] = -1
-        able = (offsets >= 0).tolist()
-        left += [posted for posted, can in zip(mine, able, strict=True) if not can]
-        simple = [posted for posted, can in zip(mine, able, strict=True) if can]
-        kept = np.flatnonzero(offsets >= 0)
-        left += _in_groups(session, facts, simple, offsets[kept], counts[kept])
+        able = offsets >= 0
+        if not able.all():
+            left += [posted for posted, can in zip(mine, able.tolist(), strict=True) if not can]
+            mine = [posted for posted, can in zip(mine, able.tolist(), strict=True) if can]
+            offsets, counts = offsets[able], counts[able]
+        left += _in_groups(session, facts, mine, offsets, counts)
     return left
+
+
+_NO_RUN = (-1, 0)
 
 
 def _in_groups(
@@ -292,20 +326,15 @@ def _in_groups(
     left: list[PostedRead] = []
     for first, last in groups(ends - nbytes, ends, max(_GROUP, block_of(driver))):
         group, mine = reads[first:last], slice(first, last)
-        base, total = int(ends[first] - nbytes[first]), int(nbytes[mine].sum())
+        place = ends[mine] - nbytes[mine] - int(ends[first] - nbytes[first])
+        total = int(nbytes[mine].sum())
         memory = np.empty(total, np.uint8)
-        extents = Extents(offsets[mine], nbytes[mine], ends[mine] - nbytes[mine] - base)
-        if driver.read(extents, memory) < total:
+        if driver.read(Extents(offsets[mine], nbytes[mine], place), memory) < total:
             left += group
             continue
         values = memory.view(facts.dtype)
         if facts.swaps:
             values.byteswap(inplace=True)
-        at = 0
-        for posted, n in zip(group, counts[mine].tolist(), strict=True):
-            out = posted.out
-            part = values[at : at + n]
-            out[...] = part if out.ndim == 1 else part.reshape(out.shape)
-            posted.status, posted.error = "done", None
-            at += n
+        for posted, at in zip(group, (place // facts.itemsize).tolist(), strict=True):
+            posted.complete_with(values, at)
     return left

@@ -28,10 +28,12 @@ from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.post import whole_extents
 from pnc_vol.file.reads.contiguous import (
+    complete_one,
     complete_runs,
     facts_of,
     read_in_place,
     read_run,
+    worth_alone,
 )
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
@@ -116,7 +118,10 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     if not reads:
         return
     try:
-        small = [posted for posted in reads if not read_in_place(session, posted)]
+        if len(reads) == 1 and complete_one(session, reads[0]):
+            return
+        worth = worth_alone(session.disk.driver)
+        small = [posted for posted in reads if posted.nbytes < worth or not read_in_place(session, posted)]
         reads = complete_runs(session, small)
         raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
     except OSError as error:
@@ -126,7 +131,7 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         raise
     for posted, raw in zip(reads, raws, strict=True):
         _lay_over(session, posted.node, posted.found, raw, posted.id)
-        posted.out[...] = decode(raw, posted.node.element, posted.out.shape)
+        posted.array[...] = decode(raw, posted.node.element, posted.array.shape)
         posted._complete()
 
 
@@ -138,12 +143,18 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
     OSError
         The file could not be read; they stay posted.
     """
-    wanted = None if requests is None else {request.id for request in requests}
-    mine = [read for read in session.posted.reads if wanted is None or read.id in wanted]
+    posted = session.posted.reads
+    if requests is None:
+        mine = list(posted.values())
+    else:
+        # each once, in the order of posting
+        mine = [posted[number] for number in sorted({request.id for request in requests} & posted.keys())]
     try:
         complete(session, mine)
-    finally:
-        session.posted.forget_reads({read.id for read in mine if read.test()})
+    except OSError:
+        session.posted.forget_reads([read for read in mine if read.test()])
+        raise
+    session.posted.forget_reads(mine)
 
 
 # ------------------------------------------------------------------------------------- from the file
