@@ -170,7 +170,7 @@ class Dataset(Storage, Posting, Converting):
             with session.lock:
                 found = session.read_run(self._id.node, args)
             if found is not None:
-                return found if found.shape else found[()]
+                return found if found.ndim else found[()]
         return self._read(args, new_dtype)
 
     def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = (), out: Any = None) -> Any:

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-import numpy.typing as npt
-
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.errors import ClosedFileError, ReadOnlyError, SyncError
 from pnc_vol.extents.model import Extents
@@ -66,27 +64,6 @@ class Root(Driver):
                 self._counts["read_calls"] += 1
                 self._counts["read_bytes"] += nbytes
         return seen
-
-    def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
-        # As `read` but for the locks, which cost as much as a small read.
-        use = self._use
-        with use.lock:
-            able = not use.closed
-            use.inside += able
-        got = -1
-        try:
-            if able:
-                got = self._read_one(array, offset)
-        finally:
-            with use.lock:
-                use.inside -= able
-                if got == array.nbytes:
-                    self._counts["read_calls"] += 1
-                    self._counts["read_bytes"] += got
-                if use.closed:
-                    use.idle.notify_all()
-        # What went wrong here goes wrong there again, and is told there.
-        return got if got == array.nbytes else super().read_one(array, offset)
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         with self._use:
@@ -136,10 +113,6 @@ class Root(Driver):
     @abc.abstractmethod
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         """Bytes read, calls made."""
-
-    def _read_one(self, array: npt.NDArray[Any], offset: int) -> int:
-        """Bytes read by one call; fewer than the array has, or less than 0, where it is to be read in another way."""
-        return -1
 
     def _look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
         """Whether `use` saw the file; see `look`."""

@@ -99,10 +99,10 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
     """What ``ds[args]`` is, if that is a run of numbers in the file that nobody posted to."""
     # What most variables have is looked up here: the calls of a small read cost as much as the system's.
     facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
-    if facts is None or session.posted.queue.has(node.uid) or node.shape is None:
+    if facts is None or session.posted.queue.has(node.uid):
         return None
-    found = few_runs(node.shape, args)
-    return None if found is None or found[3] > 1 else read_run(session, node, facts, *found[:3])
+    found = few_runs(node.shape or (), args)
+    return None if found is None or found[3] > 1 else read_run(session, node, facts, found[0], found[1], found[2])
 
 
 def read_run(
@@ -118,19 +118,23 @@ def read_run(
 
     out : ndarray of `shape`, C-contiguous, of the variable's numbers in either byte order; a new one by default.
     """
-    offset = facts.at.offset_of_run(start, nelems) if nelems else -1
-    if offset < 0 or (facts.grows and start >= session.disk.layout.elements_stored(node, facts.at)):
-        return None
-    swaps = facts.swaps
+    at, itemsize, grows, dtype, swaps, _ = facts
+    if not grows and nelems:
+        offset = at.begin + start * itemsize
+    else:
+        offset = at.offset_of_run(start, nelems) if nelems else -1
+        if offset < 0 or start >= session.disk.layout.elements_stored(node, at):
+            return None
     if out is None:
-        out = np.empty(shape, facts.dtype)
-    elif out.dtype != facts.dtype:
+        out = np.empty(shape, dtype)
+    elif out.dtype != dtype:
         swaps = not swaps
-    if out.nbytes <= BLOCK:
-        if session.disk.driver.read_one(out, offset) < out.nbytes:
+    nbytes = nelems * itemsize
+    if nbytes <= BLOCK:
+        if session.disk.driver.read_one(out, offset) < nbytes:
             return None
         if swaps:
-            out.byteswap(inplace=True)
+            out.byteswap(True)
         return out
     whole = read_numbers(session.disk.driver, facts, one_extent(offset, out.nbytes), out.reshape(-1))
     return out if whole else None
