@@ -1,48 +1,72 @@
 """The communicator: one process, or the ranks of an MPI communicator.
 
-Knows: ranks, what they exchange. Does not know: files, variables, what is being agreed on; how a rank waits for the
-others (`mpi_wait`).
+Knows: ranks, what they agree on. Does not know: files, variables; how ranks of MPI do it (`mpi_comm`), how a rank waits
+for the others (`mpi_wait`).
 Together with `drivers.mpio` and what stands under it this is the only module that imports mpi4py.
 
 Rules
 -----
-1. There is one collective, `exchange`: every rank gives its operation, an error or None, and some bytes;
-   every rank gets the bytes of all. A file's open, flush, close and collective reads begin with one.
-2. If any rank gave an error, every rank raises it, whatever the operations are: what a rank meets between two exchanges
+1. Every collective call begins with one reduction, in which the ranks compare the operation and learn whether a rank
+   failed. Mostly it is the whole call: `agree` (nothing more), `reduce` (maxima and sums), `from_root` (a few bytes of
+   rank 0), `combine` (something that is the same on all ranks, or merged in a tree if it is not).
+2. If any rank gave an error, every rank raises it, whatever the operations are: what a rank meets between two calls
    (`errors_shared`) ends the others' call at the next one. If ranks gave different operations, every rank raises
    `CollectiveMismatchError`. If a rank does not come in time, those that came raise `CollectiveTimeout`.
 3. A rank that leaves a file by an exception says so (`abandon`) and how many calls it completed; a rank that waits for
    it raises at once, and what it took part in before is complete on all ranks, however late they are.
-4. What an exchange needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
-5. Nothing is pickled.
+4. What a call needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
+5. Nothing is pickled. No call gives each rank the words of every other one.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import os
-import struct
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol import errors
-from pnc_vol.mpi_wait import TimedWait, patiently
-from pnc_vol.rank_errors import pack_error, ranks_text, unpack_error
+from pnc_vol.rank_errors import ranks_text
+from pnc_vol.rank_places import Nodes, cores
 
-__all__ = ["Comm", "MpiComm", "on_root", "over", "ranks_text", "serial"]
+__all__ = ["Comm", "Join", "Traffic", "on_root", "ranks_text", "serial"]
 
 _Error = TypeVar("_Error", bound=BaseException)
 
-_RECORD = struct.Struct("<24sqqq")
-_RECORD_BYTES = 256
-_INLINE = _RECORD_BYTES - _RECORD.size
-_ROOM = 64 << 10
-"""Bytes of all ranks' payloads together for which there is always room."""
+Join = Callable[[bytes, bytes], bytes]
+"""Two parts of what ranks know become one: that of the lower ranks comes first. Associative; equal parts stay."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What the calls of one communicator cost this rank.
+
+    Collectives of the MPI library count as the algorithms that fit their sizes: a reduction as recursive doubling, a
+    broadcast as a binomial tree.
+
+    reductions : int, reductions of the fixed small vector.
+    rounds : int, times that this rank waited for others.
+    messages : int, messages that this rank sent.
+    bytes_sent : int, bytes of these.
+    largest_buffer : int, bytes of the largest buffer for what others send.
+    """
+
+    reductions: int = 0
+    rounds: int = 0
+    messages: int = 0
+    bytes_sent: int = 0
+    largest_buffer: int = 0
+
+    def sent(self, messages: int, nbytes: int) -> None:
+        """This rank sends messages of `nbytes` each."""
+        self.messages += messages
+        self.bytes_sent += messages * nbytes
+
+    def received(self, nbytes: int) -> None:
+        """This rank has a buffer for what others send."""
+        self.largest_buffer = max(self.largest_buffer, nbytes)
 
 
 class Comm:
@@ -53,10 +77,72 @@ class Comm:
     mpi: Any = None
     """The mpi4py communicator, or None."""
 
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
     @property
     def timeout(self) -> float | None:
         """Seconds to wait for the other ranks in one collective call; None: without end."""
         return None
+
+    def agree(self, operation: str, *, error: BaseException | None = None) -> None:
+        """All ranks are here, and none has failed: one reduction (collective).
+
+        Parameters
+        ----------
+        operation : str, the same on all ranks.
+        error : Exception, optional
+            What went wrong on this rank; it is raised on all.
+
+        Raises
+        ------
+        Exception
+            The first failing rank's error, of the same class on all ranks.
+        CollectiveMismatchError, CollectiveTimeout, RankError
+            See the rules of this module.
+        """
+        if error is not None:
+            raise error
+
+    def reduce(
+        self,
+        operation: str,
+        most: Sequence[int] = (),
+        total: Sequence[int] = (),
+        *,
+        error: BaseException | None = None,
+    ) -> tuple[list[int], list[int]]:
+        """The largest of each of these numbers of all ranks, and the sums of others (collective).
+
+        Parameters
+        ----------
+        operation, error : see `agree`.
+        most : sequence of int, at most 40 of 64 bits. ``~`` of the largest ``~x`` is the smallest ``x``.
+        total : sequence of int, at most 8 of 64 bits; the same number of them on all ranks.
+
+        Returns
+        -------
+        maxima, sums : lists of int
+        """
+        if error is not None:
+            raise error
+        return list(most), list(total)
+
+    def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
+        """What all ranks know together, by merging parts in a tree (collective).
+
+        It is one reduction if all ranks give the same.
+
+        Parameters
+        ----------
+        operation, error : see `agree`.
+        mine : bytes, b"" for nothing.
+        join : callable
+            Merges two parts that are not empty.
+        """
+        if error is not None:
+            raise error
+        return mine
 
     def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
         """Give `payload` to all ranks and get theirs.
@@ -84,21 +170,30 @@ class Comm:
             raise error
         return [payload]
 
-    def errors_shared(self) -> AbstractContextManager[None]:
-        """What fails inside on one rank is raised on all, at the exchange that the others come to next.
-
-        Inside stands a part of a collective call after which every rank comes to an exchange. An error that all ranks
-        raise already passes through.
-        """
-        return nullcontext()
-
     def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Give an array of uint8 to each rank, and get those that each rank gives to this one, by rank (collective)."""
         return parcels
 
+    def errors_shared(self) -> AbstractContextManager[None]:
+        """What fails inside on one rank is raised on all, at the call that the others come to next.
+
+        Inside stands a part of a collective call after which every rank comes to another one. An error that all ranks
+        raise already passes through.
+        """
+        return nullcontext()
+
+    def deliver(self, operation: str, parcels: Mapping[int, npt.NDArray[np.uint8]]) -> dict[int, npt.NDArray[np.uint8]]:
+        """Give arrays to some ranks, and get those that others give to this one, by rank in order (collective).
+
+        Messages go only between ranks that have something for each other. What arrives begins at a multiple of 8.
+        """
+        return dict(parcels)
+
     def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
-        """Bytes of rank 0, on all ranks; an error of any rank is raised on all."""
-        return self.exchange(operation, payload, error=error)[0]
+        """Bytes of rank 0, on all ranks (collective); an error of any rank is raised on all."""
+        if error is not None:
+            raise error
+        return payload
 
     def in_step(self, error: BaseException) -> bool:
         """Whether every rank raised this error, out of the same call, so that all may go on together."""
@@ -111,12 +206,12 @@ class Comm:
     def node(self) -> tuple[int, int, int]:
         """This rank's number among the ranks of its node, how many these are, and their lowest rank (collective)."""
         nodes = self.nodes()
-        ours = [rank for rank, (lowest, _) in enumerate(nodes) if lowest == nodes[self.rank][0]]
+        ours = nodes.ranks(nodes.of(self.rank))
         return ours.index(self.rank), len(ours), ours[0]
 
-    def nodes(self) -> list[tuple[int, int]]:
-        """Of each rank the lowest rank of its node, and the cores that it may use (collective)."""
-        return [(0, cores())]
+    def nodes(self) -> Nodes:
+        """Where the ranks are (collective when it is asked first)."""
+        return Nodes((0,), (cores(),), (0,), (0,), 1)
 
     def group(self, number: int) -> Comm:
         """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
@@ -140,44 +235,6 @@ def serial() -> Comm:
     return Comm()
 
 
-def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
-    """A private communicator over the ranks of `mpi` (collective).
-
-    Parameters
-    ----------
-    mpi : mpi4py.MPI.Comm
-    timeout : float or None, seconds to wait for the other ranks in one collective call.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `mpi` is no intracommunicator of mpi4py, or the null communicator.
-    OperationError
-        MPI is not initialized yet, or has ended.
-    CollectiveTimeout
-        Not all ranks came in time.
-    """
-    from mpi4py import MPI
-
-    if not isinstance(mpi, MPI.Intracomm):
-        raise TypeError(f"comm={mpi!r}: an mpi4py intracommunicator (such as MPI.COMM_WORLD) is needed")
-    if not MPI.Is_initialized() or MPI.Is_finalized():
-        # Any other call of MPI would abort the process.
-        ended = MPI.Is_finalized()
-        text = "has ended; open files before MPI.Finalize()" if ended else "is not initialized; call MPI.Init() first"
-        raise errors.OperationError(f"no file can be opened with comm=: MPI {text}")
-    if mpi == MPI.COMM_NULL:
-        raise errors.DefinitionError("comm= is MPI.COMM_NULL; open the file only on the ranks of a communicator")
-    private, request = mpi.Idup()
-    for _ in patiently(timeout):
-        if request.Test():
-            return MpiComm(private, timeout=timeout, origin=mpi)
-    raise errors.CollectiveTimeout(
-        f"open: not all {mpi.Get_size()} ranks opened it within {timeout:g} s; every rank must open the file "
-        "(collective_timeout= sets the time limit)"
-    )
-
-
 def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
     """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
     result, error = b"", None
@@ -187,174 +244,3 @@ def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
         except Exception as reason:
             error = reason
     return comm.from_root(operation, result, error=error)
-
-
-class MpiComm(Comm):
-    """The ranks of an MPI communicator, which this object owns."""
-
-    def __init__(self, mpi: Any, *, timeout: float | None, origin: Any = None) -> None:
-        from mpi4py import MPI
-
-        self._MPI = MPI
-        self.mpi = mpi
-        self._origin = origin
-        self._nodes: list[tuple[int, int]] | None = None
-        self.rank = mpi.Get_rank()
-        self.size = mpi.Get_size()
-        self._calls = TimedWait(mpi, MPI, timeout)
-        # A failed allocation in the middle of an exchange would leave the others waiting.
-        self._record = bytearray(_RECORD_BYTES)
-        self._everyone = bytearray(_RECORD_BYTES * self.size)
-        self._room = bytearray(_ROOM)
-        self._told: BaseException | None = None
-        # The last error of a collective call here, for who finds the ranks out of step afterwards.
-        self._met: BaseException | None = None
-
-    def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
-        body = payload if error is None else pack_error(error)
-        number = self._calls.begin(operation)
-        inline = body[:_INLINE]
-        _RECORD.pack_into(self._record, 0, operation.encode()[:24], number, int(error is not None), len(body))
-        self._record[_RECORD.size : _RECORD.size + len(inline)] = inline
-        everyone = self._everyone
-        self._calls.wait(operation, self.mpi.Iallgather(self._record, everyone), (self._record, everyone))
-        self._calls.completed()
-        heads = [_RECORD.unpack_from(everyone, r * _RECORD_BYTES) for r in range(self.size)]
-        failed = [r for r, head in enumerate(heads) if head[2]]
-        if len({head[1 if failed else slice(0, 2)] for head in heads}) > 1:
-            raise self._mismatch(heads) from error or self._met
-        # Of an error nobody needs more than the first rank's words.
-        lengths = [head[3] if not failed or r == failed[0] else 0 for r, head in enumerate(heads)]
-        if max(lengths) > _INLINE:
-            bodies = self._exchange_long(operation, body if lengths[self.rank] else b"", lengths)
-        else:
-            starts = [r * _RECORD_BYTES + _RECORD.size for r in range(self.size)]
-            bodies = [bytes(everyone[at : at + n]) for at, n in zip(starts, lengths, strict=True)]
-        if failed:
-            if error is not None and self.size == 1:
-                raise self.on_all(error)
-            raise self.on_all(unpack_error(bodies[failed[0]], failed, self.size)) from error
-        self._met = None
-        return bodies
-
-    def observe(self, note: Callable[[str, float], None]) -> None:
-        self._calls.note = note
-
-    @contextmanager
-    def errors_shared(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self._met = error
-            if not self.in_step(error) and not isinstance(error, errors.RankError):
-                self.exchange("failed", error=error)
-            raise
-
-    def in_step(self, error: BaseException) -> bool:
-        return error is self._told
-
-    def on_all(self, error: _Error) -> _Error:
-        self._told = error
-        return error
-
-    def _exchange_long(self, operation: str, body: bytes, lengths: list[int]) -> list[bytes]:
-        total = sum(lengths)
-        got = self._room
-        if total > len(got):
-            lack: Exception | None = None
-            try:
-                got = bytearray(total)
-            except MemoryError as error:
-                lack = error
-            self.exchange(operation, error=lack)
-        request = self.mpi.Iallgatherv([body, self._MPI.BYTE], [got, lengths, self._MPI.BYTE])
-        self._calls.wait(operation, request, (body, got))
-        ends = list(itertools.accumulate(lengths))
-        return [bytes(got[end - n : end]) for end, n in zip(ends, lengths, strict=True)]
-
-    def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        sizes = np.array([parcel.nbytes for parcel in parcels], np.int64)
-        sent: Any = [np.concatenate(parcels), sizes.tolist(), self._MPI.BYTE]
-        # The sizes come by `exchange`, which finds out whether all ranks do the same.
-        told = self.exchange(operation, sizes.tobytes())
-        lack: Exception | None = None
-        coming, first, got = [0], [0], sizes
-        try:
-            coming = [int(np.frombuffer(one, np.int64)[self.rank]) for one in told]
-            # Each begins at a multiple of 8, so that numbers in it can be looked at where they are.
-            first = [0, *itertools.accumulate(-(-n // 8) * 8 for n in coming)]
-            got = np.empty(first[-1], np.uint8)
-        except Exception as error:
-            lack = error
-        self.exchange(operation, error=lack)
-        request = self.mpi.Ialltoallv(sent, [got, (coming, first[:-1]), self._MPI.BYTE])
-        self._calls.wait(operation, request, (sent, got))
-        return [got[at : at + n] for at, n in zip(first[:-1], coming, strict=True)]
-
-    def _mismatch(self, heads: list[Any]) -> errors.CollectiveMismatchError:
-        by_name: dict[str, list[int]] = {}
-        for r, head in enumerate(heads):
-            by_name.setdefault(head[0].rstrip(b"\0").decode(), []).append(r)
-        what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in by_name.items())
-        return errors.CollectiveMismatchError(
-            f"ranks called different collective operations ({what}); "
-            "open, flush, close and collective reads must be called by all ranks in the same order",
-            [r for ranks in list(by_name.values())[1:] for r in ranks],
-        )
-
-    def nodes(self) -> list[tuple[int, int]]:
-        if self._nodes is None:
-            # Kept by the communicator that this is a copy of, as programs open many files by one.
-            there = self._origin is not None and self._origin != self._MPI.COMM_NULL
-            kept = self._origin.Get_attr(_nodes_key()) if there else None
-            self._nodes = kept or self._find_nodes()
-            if kept is None and there:
-                self._origin.Set_attr(_nodes_key(), self._nodes)
-        return self._nodes
-
-    def _find_nodes(self) -> list[tuple[int, int]]:
-        with self.errors_shared():
-            mine, told = np.array([self.rank, cores()], np.int64), np.empty((self.size, 2), np.int64)
-        # From here on to the end nobody waits with a time limit.
-        self.exchange("nodes")
-        ours = self.mpi.Split_type(self._MPI.COMM_TYPE_SHARED)
-        try:
-            # Splitting keeps the order of ranks, so the first of a node is its lowest.
-            ours.Bcast(mine, 0)
-        finally:
-            ours.Free()
-        self.mpi.Allgather(mine, told)
-        return [(int(lowest), int(number)) for lowest, number in told]
-
-    def group(self, number: int) -> Comm:
-        # From here on to the end nobody waits with a time limit.
-        self.exchange("group")
-        return MpiComm(self.mpi.Split(number, self.rank), timeout=self.timeout)
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds to wait for the other ranks in one call."""
-        return self._calls.timeout
-
-    def limit(self, timeout: float | None) -> None:
-        self._calls.timeout = timeout
-
-    def abandon(self, reason: str) -> None:
-        self._calls.leave(reason)
-
-    def close(self) -> None:
-        self._calls.free()
-        self.mpi = None
-
-
-@functools.cache
-def _nodes_key() -> int:
-    """Under which a communicator keeps what `nodes` says."""
-    from mpi4py import MPI
-
-    return int(MPI.Comm.Create_keyval())
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -16,15 +16,15 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pnc_vol import errors
 from pnc_vol.rank_errors import ranks_text
 
-__all__ = ["TimedWait", "patiently"]
+__all__ = ["Arrival", "Consensus", "TimedWait", "patiently"]
 
-_LAST_CALL = struct.Struct("<q")
+_LAST_CALL = _SIZE = struct.Struct("<q")
 # Ranks in step meet within some turns; the shortest sleep takes 50 microseconds, as long as the whole exchange.
 _QUICK_TURNS = 200
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -188,3 +188,58 @@ class TimedWait:
                 if other != self.mpi.rank:
                     request = self.mpi.Isend([note, self.module.BYTE], other, _TAG_LEFT)
                     self._given_up.append((request, note))
+
+
+class Arrival:
+    """A message of one rank that may have any length, taken when it comes."""
+
+    def __init__(self, mpi: Any, module: Any, source: int, tag: int) -> None:
+        self._mpi, self._module, self._source, self._tag = mpi, module, source, tag
+        self.taken: bytes | BaseException = b""
+        self._request: Any = None
+        self._memory: bytearray = bytearray()
+
+    def Test(self) -> bool:
+        """Whether it is here."""
+        MPI, mpi = self._module, self._mpi
+        if self._request is None:
+            status = MPI.Status()
+            if not mpi.Iprobe(self._source, self._tag, status):
+                return False
+            try:
+                self._memory = bytearray(status.Get_count(MPI.BYTE))
+            except MemoryError as error:
+                # The message stays where it is: no later call has its tag for a long time.
+                self.taken = error
+                return True
+            self._request = mpi.Irecv([self._memory, MPI.BYTE], self._source, self._tag)
+        if not self._request.Test():
+            return False
+        self.taken = bytes(self._memory)
+        return True
+
+
+class Consensus:
+    """Sizes to some ranks, and from those that have something for this one: complete when nothing is under way."""
+
+    def __init__(self, mpi: Any, module: Any, tag: int, sizes: Mapping[int, int]) -> None:
+        self._mpi, self._module, self._tag = mpi, module, tag
+        self._memory = [bytearray(_SIZE.pack(size)) for size in sizes.values()]
+        pairs = zip(self._memory, sizes, strict=True)
+        self._sends = [mpi.Issend([one, module.BYTE], rank, tag) for one, rank in pairs]
+        self._barrier: Any = None
+        self._status = module.Status()
+        self.coming: dict[int, int] = {}
+
+    def Test(self) -> bool:
+        """Whether all sizes of all ranks have arrived."""
+        MPI, mpi = self._module, self._mpi
+        while mpi.Iprobe(MPI.ANY_SOURCE, self._tag, self._status):
+            source, got = self._status.Get_source(), bytearray(_SIZE.size)
+            mpi.Recv([got, MPI.BYTE], source, self._tag)
+            (self.coming[source],) = _SIZE.unpack(got)
+        if self._barrier is None:
+            self._sends = [one for one in self._sends if not one.Test()]
+            if not self._sends:
+                self._barrier = mpi.Ibarrier()
+        return self._barrier is not None and bool(self._barrier.Test())

@@ -1,17 +1,21 @@
-"""Errors of one rank in a form that all ranks can raise.
+"""Errors of one rank in a form that all ranks can raise, and what many ranks did in a few words.
 
-Knows: exceptions. Does not know: communicators, files.
+Knows: exceptions, sets of ranks. Does not know: communicators, files.
 """
 
 from __future__ import annotations
 
 import builtins
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from pnc_vol import errors
 
-__all__ = ["pack_error", "ranks_text", "unpack_error"]
+__all__ = ["Outcome", "Ranks", "pack_error", "ranks_text", "unpack_error"]
+
+_MOST_RANGES = 256
+_LONGEST_TEXT = 4000
 
 
 def ranks_text(ranks: list[int]) -> str:
@@ -35,7 +39,7 @@ def pack_error(error: BaseException) -> bytes:
             "type": next(
                 (c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None), "RankError"
             ),
-            "text": getattr(error, "strerror", None) or str(error) or type(error).__name__,
+            "text": (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:_LONGEST_TEXT],
             "errno": getattr(error, "errno", None) or 0,
             "filename": _text_or_none(getattr(error, "filename", None)),
             "plain": {k: getattr(error, k) for k in ("offset", "field") if hasattr(error, k)},
@@ -67,3 +71,68 @@ def unpack_error(packed: bytes, failed: list[int], size: int) -> Exception:
     if issubclass(cls, UnicodeError):
         return ValueError(text)
     return cls(text)
+
+
+@dataclass(slots=True)
+class Ranks:
+    """A set of ranks as ranges, in order; of very scattered ones only the first ranges.
+
+    ranges : list of (first, last)
+    number : int, how many ranks it has.
+    """
+
+    ranges: list[list[int]] = field(default_factory=list)
+    number: int = 0
+
+    def joined(self, higher: Ranks) -> Ranks:
+        """These, and ranks that are all higher."""
+        ranges = [list(one) for one in self.ranges]
+        for first, last in higher.ranges:
+            if ranges and ranges[-1][1] + 1 == first:
+                ranges[-1][1] = last
+            elif len(ranges) < _MOST_RANGES:
+                ranges.append([first, last])
+        return Ranks(ranges, self.number + higher.number)
+
+    def all(self) -> list[int]:
+        """Each of them, as far as known."""
+        return [rank for first, last in self.ranges for rank in range(first, last + 1)]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What ranks did in one collective call.
+
+    operations : dict, which ranks called what.
+    failed : Ranks
+    first : bytes, the error of the lowest rank that failed, see `pack_error`; b"" if none did.
+    """
+
+    operations: dict[str, Ranks]
+    failed: Ranks
+    first: bytes
+
+    @classmethod
+    def of(cls, rank: int, operation: str, error: BaseException | None) -> Outcome:
+        """What one rank did."""
+        me = Ranks([[rank, rank]], 1)
+        return cls({operation: me}, Ranks() if error is None else me, b"" if error is None else pack_error(error))
+
+    def packed(self) -> bytes:
+        """As bytes."""
+        operations = {name: [ranks.ranges, ranks.number] for name, ranks in self.operations.items()}
+        return json.dumps([operations, self.failed.ranges, self.failed.number, self.first.decode()]).encode()
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Outcome:
+        """From what `packed` returned."""
+        operations, ranges, number, first = json.loads(packed)
+        return cls({name: Ranks(*ranks) for name, ranks in operations.items()}, Ranks(ranges, number), first.encode())
+
+    @classmethod
+    def join(cls, lower: bytes, higher: bytes) -> bytes:
+        """What ranks did and what higher ones did, as one."""
+        one, other = cls.unpacked(lower), cls.unpacked(higher)
+        for name, ranks in other.operations.items():
+            one.operations[name] = one.operations.get(name, Ranks()).joined(ranks)
+        return cls(one.operations, one.failed.joined(other.failed), one.first or other.first).packed()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pnc_vol import errors
-from pnc_vol.comm import Comm, over, serial
+from pnc_vol.comm import Comm, serial
+from pnc_vol.mpi_comm import over
 from pnc_vol.rank_errors import pack_error, ranks_text, unpack_error
 
 

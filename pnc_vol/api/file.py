@@ -277,9 +277,9 @@ def _opening(comm: Any = None, **given: Any) -> Any:
     except ImportError as error:
         # The other ranks wait in the exchange that begins an open: they are told.
         if comm is not None:
-            from pnc_vol import comm as communicators
             from pnc_vol import options
+            from pnc_vol.mpi_comm import over
 
-            communicators.over(comm, timeout=options.collective_timeout(**given)).exchange("open", error=error)
+            over(comm, timeout=options.collective_timeout(**given)).agree("open", error=error)
         raise
     return opening

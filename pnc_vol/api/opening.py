@@ -20,6 +20,7 @@ from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.forgotten import watch
 from pnc_vol.file.joining import open_shared
+from pnc_vol.mpi_comm import over
 from pnc_vol.recovery.leftovers import look_after_leftovers
 from pnc_vol.warn import held_warnings, warn_outside
 
@@ -69,7 +70,7 @@ def _opened_by_ranks(given: Given) -> Handle:
             failure = error
     timeout = given.collective_timeout if checked is None else checked.options.collective_timeout
     try:
-        ranks = communicators.over(given.comm, timeout=timeout)
+        ranks = over(given.comm, timeout=timeout)
     except (TypeError, PncVolError):
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]

@@ -15,6 +15,7 @@ from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.log.folders import remove_logs
+from pnc_vol.mpi_comm import over
 from pnc_vol.options import Options, resolve
 from pnc_vol.recovery.blobs import BlobReport, Progress, replay_blobs
 from pnc_vol.recovery.cache_folders import is_cache_folder
@@ -159,7 +160,7 @@ def replay(
         raise TypeError("replay() takes variables, overwrite, remove and progress with output= alone")
     real = resolved.system.realpath(os.path.abspath(target))
     refuse_open(real, target)
-    ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=resolved.collective_timeout)
+    ranks = communicators.serial() if comm is None else over(comm, timeout=resolved.collective_timeout)
     given = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs or ())
     names = [os.fspath(name) for name in given]
     cache_folders = [name for name in names if is_cache_folder(resolved.system, name)]
@@ -208,7 +209,7 @@ def _blobs(base: str, output: str, options: Options, comm: Any, **how: Any) -> B
     for name in (base, subfile_path(base, 0)):
         refuse_open(options.system.realpath(os.path.abspath(name)), base)
     refuse_open(options.system.realpath(os.path.abspath(output)), output, replaced=True)
-    ranks = communicators.serial() if comm is None else communicators.over(comm, timeout=options.collective_timeout)
+    ranks = communicators.serial() if comm is None else over(comm, timeout=options.collective_timeout)
     return replay_blobs(base, output, options=options, comm=ranks, **how)
 
 

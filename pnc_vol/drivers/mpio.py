@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.comm import Comm, MpiComm
+from pnc_vol.comm import Comm, serial
 from pnc_vol.drivers.base import Memory, OpenContext
 from pnc_vol.drivers.byte_copy import (
     check,
@@ -168,7 +168,7 @@ class MpioDriver(Root):
         version = MPI.Get_library_version()
         if derived_types is None:
             derived_types = not types_are_broken(version)
-        ranks = comm if isinstance(comm, Comm) else MpiComm(mpi, timeout=None)
+        ranks = comm if isinstance(comm, Comm) else serial()
         found: Descriptor | None = None
         if direct and one_node(comm, mpi):
             found = Descriptor.of(path, ranks, writable=context.writable, system=context.system)

@@ -220,18 +220,14 @@ def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[Sequ
     if options.subfiles or count is not None:
         n = min(size, count or options.subfiles)
         if count is not None and not options.subfiles:
-            lowest = [low for low, _ in comm.nodes()]
-            if len(set(lowest)) == count:
-                return _by_node(lowest)
+            nodes = comm.nodes()
+            if len(nodes.lowest) == count:
+                return [[nodes.of(rank)] for rank in range(size)]
         return [[rank * n // size] for rank in range(size)]
     if options.ranks_per_subfile:
         return [[rank // options.ranks_per_subfile] for rank in range(size)]
-    return _by_node([low for low, _ in comm.nodes()])
-
-
-def _by_node(lowest: Sequence[int]) -> list[Sequence[int]]:
-    order = sorted(set(lowest))
-    return [[order.index(low)] for low in lowest]
+    nodes = comm.nodes()
+    return [[nodes.of(rank)] for rank in range(size)]
 
 
 def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.comm import Comm, on_root, over, serial
+from pnc_vol.comm import Comm, on_root, serial
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs, before
 from pnc_vol.extents.subarrays import join_runs
 from pnc_vol.interop.hdf5 import open_either
+from pnc_vol.mpi_comm import over
 
 __all__ = ["Map", "dealt", "in_rows", "read_decompositions", "read_maps"]
 

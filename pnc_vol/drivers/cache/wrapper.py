@@ -28,7 +28,7 @@ from weakref import WeakSet
 
 import numpy.typing as npt
 
-from pnc_vol.comm import Comm, over
+from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.byte_copy import check
 from pnc_vol.drivers.cache.cache_file import JobCaches
@@ -41,6 +41,7 @@ from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.holding import Phase, Unwritten
 from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError
 from pnc_vol.extents.model import Extents
+from pnc_vol.mpi_comm import over
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ class CacheDriver(Wrapper):
                     f"once (flush_immediate), not as {asked.flush} says: ranks would wait for each other for ever"
                 )
             asked = replace(asked, flush="flush_immediate")
-        nodes = [lowest for lowest, _ in ranks.nodes()]
-        mates = (rank for rank, node in enumerate(nodes) if node == nodes[comm.rank] and rank != comm.rank)
+        nodes = ranks.nodes()
+        mates = (rank for rank in nodes.ranks(nodes.of(comm.rank)) if rank != comm.rank)
         tokens, hosts, directories = zip(*(os.fsdecode(one).split("\0") for one in told), strict=True)
         return cls(inner, asked, context, JobCaches(tokens[0], comm.rank, hosts, directories, tuple(mates)))
 

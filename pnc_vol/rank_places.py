@@ -1,0 +1,95 @@
+"""Which ranks share a node.
+
+Knows: ranks, a communicator of MPI. Does not know: files, what ranks of a node do together.
+
+A job has its ranks in blocks on the nodes, or in turn. Where they are is kept as runs of consecutive ranks on one node:
+with blocks a few numbers for each node.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Nodes", "cores", "find_nodes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Where the ranks of a communicator are. Nodes have numbers, in the order of their lowest ranks.
+
+    lowest : tuple of int, the lowest rank of each node.
+    cores : tuple of int, cores of each node that its lowest rank may use.
+    starts : tuple of int, the first rank of each run of consecutive ranks on one node.
+    nodes : tuple of int, the node of each run.
+    size : int, all ranks.
+    """
+
+    lowest: tuple[int, ...]
+    cores: tuple[int, ...]
+    starts: tuple[int, ...]
+    nodes: tuple[int, ...]
+    size: int
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Of each rank the lowest rank of its node, and the cores that this one may use."""
+        ends = (*self.starts[1:], self.size)
+        for start, end, node in zip(self.starts, ends, self.nodes, strict=True):
+            for _ in range(start, end):
+                yield self.lowest[node], self.cores[node]
+
+    @property
+    def single(self) -> bool:
+        """Whether all ranks are on one node."""
+        return len(self.lowest) == 1
+
+    def of(self, rank: int) -> int:
+        """The node of a rank."""
+        return self.nodes[bisect_right(self.starts, rank) - 1]
+
+    def ranks(self, node: int) -> list[int]:
+        """The ranks of a node, in order."""
+        ends = (*self.starts[1:], self.size)
+        runs = zip(self.starts, ends, self.nodes, strict=True)
+        return [rank for start, end, at in runs if at == node for rank in range(start, end)]
+
+
+def find_nodes(mpi: Any, module: Any) -> Nodes:
+    """Where the ranks of `mpi` are (collective, without a time limit)."""
+    rank, size = mpi.Get_rank(), mpi.Get_size()
+    here = mpi.Split_type(module.COMM_TYPE_SHARED)
+    # Splitting keeps the order of ranks, so the first of a node is its lowest.
+    first = here.Get_rank() == 0
+    leaders = mpi.Split(0 if first else module.UNDEFINED, rank)
+    mine = np.empty(here.Get_size(), np.int64)
+    here.Allgather(np.array([rank], np.int64), mine)
+    counts = np.empty(3, np.int64)
+    table = np.empty(0, np.int64)
+    if first:
+        begins = mine[np.flatnonzero(np.diff(mine, prepend=-2) != 1)]
+        number, told = leaders.Get_rank(), np.empty((leaders.Get_size(), 3), np.int64)
+        leaders.Allgather(np.array([rank, cores(), len(begins)], np.int64), told)
+        runs = np.empty((int(told[:, 2].sum()), 2), np.int64)
+        own = np.column_stack((begins, np.full(len(begins), number)))
+        leaders.Allgatherv(own, [runs, (2 * told[:, 2]).tolist()])
+        leaders.Free()
+        runs = runs[np.argsort(runs[:, 0])]
+        table = np.concatenate((told[:, 0], told[:, 1], runs[:, 0], runs[:, 1]))
+        counts[:2] = len(told), len(runs)
+    here.Bcast(counts, 0)
+    n, m = counts[:2].tolist()
+    table = table if first else np.empty(2 * n + 2 * m, np.int64)
+    here.Bcast(table, 0)
+    here.Free()
+    lowest, at, starts, nodes = (tuple(part.tolist()) for part in np.split(table, [n, 2 * n, 2 * n + m]))
+    return Nodes(lowest, at, starts, nodes, size)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
