@@ -35,6 +35,8 @@ __all__ = ["Comm", "Join", "Traffic", "on_root", "ranks_text", "serial"]
 
 _Error = TypeVar("_Error", bound=BaseException)
 
+_NOTHING = np.empty(0, np.uint8)
+
 Join = Callable[[bytes, bytes], bytes]
 """Two parts of what ranks know become one: that of the lower ranks comes first. Associative; equal parts stay."""
 
@@ -172,7 +174,8 @@ class Comm:
 
     def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Give an array of uint8 to each rank, and get those that each rank gives to this one, by rank (collective)."""
-        return parcels
+        found = self.deliver(operation, dict(enumerate(parcels)))
+        return [found.get(rank, _NOTHING) for rank in range(self.size)]
 
     def errors_shared(self) -> AbstractContextManager[None]:
         """What fails inside on one rank is raised on all, at the call that the others come to next.

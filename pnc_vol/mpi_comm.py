@@ -30,7 +30,7 @@ import numpy.typing as npt
 from pnc_vol import errors
 from pnc_vol.comm import Comm, Join
 from pnc_vol.mpi_wait import Arrival, Consensus, TimedWait, patiently
-from pnc_vol.rank_errors import Outcome, ranks_text, unpack_error
+from pnc_vol.rank_errors import Outcome, unpack_error
 from pnc_vol.rank_places import Nodes, find_nodes
 
 __all__ = ["MpiComm", "over"]
@@ -212,19 +212,10 @@ class MpiComm(Comm):
         mine = Outcome.of(self.rank, operation, error).packed()
         told = Outcome.unpacked(self._tree(operation, mine, Outcome.join))
         if not failed:
-            raise self._mismatch(told) from error or self._met
+            raise told.mismatch() from error or self._met
         if error is not None and self.size == 1:
             raise self.on_all(error)
         raise self.on_all(unpack_error(told.first, told.failed.all(), self.size)) from error
-
-    @staticmethod
-    def _mismatch(told: Outcome) -> errors.CollectiveMismatchError:
-        what = "; ".join(f"{name}: {ranks_text(ranks.all())}" for name, ranks in told.operations.items())
-        return errors.CollectiveMismatchError(
-            f"ranks called different collective operations ({what}); "
-            "open, flush, close and collective reads must be called by all ranks in the same order",
-            [rank for ranks in list(told.operations.values())[1:] for rank in ranks.all()],
-        )
 
     # --------------------------------------------------------------------------------------- trees, messages
 
@@ -338,10 +329,6 @@ class MpiComm(Comm):
         self._wait(operation, self.mpi.Iallgatherv([payload, BYTE], [room, every, BYTE]), (payload, room))
         ends = list(itertools.accumulate(every))
         return [bytes(room[end - n : end]) for end, n in zip(ends, every, strict=True)]
-
-    def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        found = self.deliver(operation, {rank: one for rank, one in enumerate(parcels) if one.nbytes})
-        return [found.get(rank, np.empty(0, np.uint8)) for rank in range(self.size)]
 
     def nodes(self) -> Nodes:
         if self._nodes is None:

@@ -129,6 +129,15 @@ class Outcome:
         operations, ranges, number, first = json.loads(packed)
         return cls({name: Ranks(*ranks) for name, ranks in operations.items()}, Ranks(ranges, number), first.encode())
 
+    def mismatch(self) -> errors.CollectiveMismatchError:
+        """The error of different operations; its ranks are those that did not do what the lowest rank did."""
+        what = "; ".join(f"{name}: {ranks_text(ranks.all())}" for name, ranks in self.operations.items())
+        return errors.CollectiveMismatchError(
+            f"ranks called different collective operations ({what}); "
+            "open, flush, close and collective reads must be called by all ranks in the same order",
+            [rank for ranks in list(self.operations.values())[1:] for rank in ranks.all()],
+        )
+
     @classmethod
     def join(cls, lower: bytes, higher: bytes) -> bytes:
         """What ranks did and what higher ones did, as one."""
