@@ -29,7 +29,7 @@ from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex, index_of
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, from_content
-from pnc_vol.layout.subfiles import by_file, subfile_path
+from pnc_vol.layout.subfiles import OFFSET, SHIFT, by_file, subfile_path
 
 __all__ = ["SetDriver"]
 
@@ -90,10 +90,22 @@ class SetDriver(Driver):
         got = 0
         for number, part in by_file(extents):
             if len(part.offset):
-                if self.held and number not in self._own:
-                    raise NotSyncedError(self.held)
+                self._check_settled(number)
                 got += self._file(number).read(part, memory)
         return got
+
+    def read_one(self, array: Any, offset: int) -> int:
+        self._check_settled(offset >> SHIFT)
+        return self._file(offset >> SHIFT).read_one(array, offset & OFFSET)
+
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
+        """As of every driver; `end` is an address, and `use` is given the subfile."""
+        self._check_settled(end >> SHIFT)
+        return self._file(end >> SHIFT).look(end & OFFSET, nbytes, use)
+
+    def _check_settled(self, number: int) -> None:
+        if self.held and number not in self._own:
+            raise NotSyncedError(self.held)
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         for number, part in by_file(extents):

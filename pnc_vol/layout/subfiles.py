@@ -23,12 +23,13 @@ from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import System, exists
 
-__all__ = ["SHIFT", "Subfiles", "by_file", "names_set", "subfile_path"]
+__all__ = ["OFFSET", "SHIFT", "Subfiles", "by_file", "names_set", "subfile_path"]
 
 SHIFT = 48
 """Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
 
-_OFFSET = (1 << SHIFT) - 1
+OFFSET = (1 << SHIFT) - 1
+"""The bits of an address that are the offset."""
 
 
 def subfile_path(path: str, number: int) -> str:
@@ -145,8 +146,8 @@ def by_file(extents: Extents, *, always: bool = False) -> Iterator[tuple[int, Ex
     if first == last:
         if first and always:
             yield 0, Extents(extents.offset[:0], extents.length[:0], extents.place[:0])
-        yield first, Extents(extents.offset & _OFFSET, extents.length, extents.place)
+        yield first, Extents(extents.offset & OFFSET, extents.length, extents.place)
         return
     for n in np.unique(np.append(number, 0) if always else number).tolist():
         mine = np.flatnonzero(number == n)
-        yield n, Extents(extents.offset[mine] & _OFFSET, extents.length[mine], extents.place[mine])
+        yield n, Extents(extents.offset[mine] & OFFSET, extents.length[mine], extents.place[mine])

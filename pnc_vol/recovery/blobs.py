@@ -27,6 +27,7 @@ from pnc_vol.errors import NotCDFError, NotFoundError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.hdf5_set import Hdf5Set
 from pnc_vol.file.joining import open_session
+from pnc_vol.file.reads.gathered import pattern_of
 from pnc_vol.file.session import Session
 from pnc_vol.file.subfile_set import SubfileSet
 from pnc_vol.format import sizes
@@ -35,7 +36,6 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
-from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
 from pnc_vol.recovery.gathering import Piece, Variable, copy, pieces, share
 from pnc_vol.recovery.new_file import NewFile
@@ -173,11 +173,10 @@ def _replay(
     if not isinstance(files, SubfileSet | Hdf5Set):
         raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
     on_root(comm, "replay target", lambda: _check_target(target, view.disk.path, files.count, options))
-    tree = from_header(view.disk.header)
-    tree.separator = options.separator
+    # nobody else has this session
+    tree = view.defs.tree
     _keep_only(tree, names)
-    defs = Definitions(tree, options.version)
-    header, uids = _placed(defs, options)
+    header, uids = _placed(view, tree, options, chosen=names is not None)
     wanted = _variables(view, tree, header, uids)
     report = BlobReport(
         target,
@@ -253,13 +252,19 @@ def _keep_only(tree: Tree, names: Sequence[str] | None) -> None:
             tree.remove(gone)
 
 
-def _placed(defs: Definitions, options: Options) -> tuple[Header, tuple[int, ...]]:
-    """The header of the file, with begins, and the dataset of each variable."""
-    flat = defs.make_header()
+def _placed(view: Session, tree: Tree, options: Options, *, chosen: bool) -> tuple[Header, tuple[int, ...]]:
+    """The header of the file, with begins, and the dataset of each variable.
+
+    chosen : bool, `tree` does not have all that the set has.
+    """
+    header, uids = view.disk.header, tuple(tree.datasets)
+    if chosen or options.version != header.version:
+        flat = Definitions(tree, options.version).make_header()
+        header, uids = flat.header, flat.uids
     alignment = Alignment(var_align=options.var_align, record_align=options.record_align)
     # As in a file that was not flushed before it was closed; whether these were, subfiles do not tell.
-    extent = header_size(flat.header) + (options.header_reserve or 0)
-    return place(flat.header, alignment, header_extent=extent), flat.uids
+    extent = header_size(header) + (options.header_reserve or 0)
+    return place(header, alignment, header_extent=extent), uids
 
 
 def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -> list[Variable]:
@@ -285,7 +290,7 @@ def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -
                 header.numrecs if i in growing else 1,
                 header.vars[i].begin,
                 step if i in growing else 0,
-                (node.fillvalue or b"").ljust(width, b"\0")[:width],
+                pattern_of(node, width),
             )
         )
     return made

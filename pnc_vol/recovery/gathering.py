@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
-from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
+from pnc_vol.extents.model import Extents, one_extent
+from pnc_vol.file.reads.gathered import Order, order_of, put, ranges
 from pnc_vol.layout.places import ElementMap
 
 __all__ = ["Piece", "Variable", "copy", "pieces", "share"]
@@ -31,8 +32,8 @@ __all__ = ["Piece", "Variable", "copy", "pieces", "share"]
 Bytes = npt.NDArray[np.uint8]
 
 _LEAST_STRETCH = 1 << 12
-_BLOCK, _LEAST_BLOCK = 4 << 20, 64 << 10
-"""Bytes that are read or written at a time."""
+_BLOCK, _LEAST_BLOCK = 1 << 20, 64 << 10
+"""Bytes that are read or written at a time: what is read is still in a processor's cache when it is put in order."""
 _RANGES = 256
 """More ranges than this are read in one call."""
 
@@ -73,20 +74,6 @@ class Piece(NamedTuple):
     @property
     def nbytes(self) -> int:
         return self.elements * self.of.width
-
-
-class _Order(NamedTuple):
-    """How a stretch is made of what is read.
-
-    first : int64[n], an element of each range, the first one in the order of the blobs; elements of a record.
-    length : int64[n], elements of each range.
-    taken : intp[elements] or None
-        Where each element is among those of all ranges; behind their end: nowhere. None: in the same order.
-    """
-
-    first: Int64
-    length: Int64
-    taken: npt.NDArray[np.intp] | None
 
 
 def pieces(variables: Sequence[Variable], budget: int) -> list[Piece]:
@@ -148,17 +135,17 @@ def copy(
     """
     # a quarter each: what is read ahead, what is to be written, the orders, and the stretch at hand
     reader, writer = _Reader(source, budget // 4), _Writer(target, min(_BLOCK, max(_LEAST_BLOCK, budget // 4)))
-    orders, room, done = dict[Hashable, _Order](), budget // 4, 0
+    orders, room, done = dict[Hashable, Order](), budget // 4, 0
     for piece in wanted:
         of = piece.of
         key = (of.same, of.elements, piece.first, piece.elements)
         order = orders.get(key)
         if order is None:
-            order = _order_of(of.source, piece.first, piece.elements)
-            room -= _nbytes(order)
+            order = order_of(of.source, piece.first, piece.elements)
+            room -= order.nbytes
             if room < 0:
                 orders.clear()
-                room = budget // 4 - _nbytes(order)
+                room = budget // 4 - order.nbytes
             orders[key] = order
         offset = of.begin + piece.record * of.step + piece.first * of.width
         _gather(piece, order, reader, writer.room(offset, piece.nbytes))
@@ -168,43 +155,20 @@ def copy(
     return done
 
 
-def _nbytes(order: _Order) -> int:
-    return order.first.nbytes + order.length.nbytes + (0 if order.taken is None else order.taken.nbytes)
-
-
-def _order_of(source: ElementMap, first: int, count: int) -> _Order:
-    """How `count` elements of a record from `first` on are made of what is read."""
-    width = source.itemsize
-    found = source.extents(Runs(np.array([first]), np.array([count])))
-    offset, length, place = found.offset, found.length // width, found.place // width
-    if bool((offset[1:] < offset[:-1]).any()):
-        by_offset = np.argsort(offset, kind="stable")
-        offset, length, place = offset[by_offset], length[by_offset], place[by_offset]
-    heads = np.flatnonzero(np.concatenate(([True], offset[1:] != offset[:-1] + length[:-1] * width)))[: offset.size]
-    at = before(length)
-    total = int(length.sum())
-    counts = np.diff(np.append(at[heads], total))
-    index: npt.NDArray[np.intp] | None = None
-    if total < count or bool((place != at).any()):
-        index = np.full(count, total, np.intp)
-        run, step = spread(length)
-        index[place[run] + step] = np.arange(total)
-    return _Order(first + place[heads], counts, index)
-
-
-def _gather(piece: Piece, order: _Order, reader: _Reader, out: Bytes) -> None:
+def _gather(piece: Piece, order: Order, reader: _Reader, out: Bytes) -> None:
     """Read the values of a piece, in the order of the target."""
     of, width = piece.of, piece.of.width
-    total = int(order.length.sum())
-    memory = out if order.taken is None else np.empty((total + 1) * width, np.uint8)
-    if total:
-        starts = order.first + piece.record * of.elements
-        where = of.source.extents(Runs(starts, np.ones_like(starts))).offset
-        reader.read(Extents(where, order.length * width, before(order.length) * width), memory, of.name)
-    if order.taken is not None:
-        memory[-width:] = np.frombuffer(of.fill, np.uint8)
-        # all are within: "raise" would make a copy first
-        memory.view(f"V{width}").take(order.taken, out=out.view(f"V{width}"), mode="clip")
+    wanted = ranges(of.source, order, piece.record)
+    if order.taken is None:
+        memory = out
+        reader.read(wanted, memory, of.name)
+        return
+    if order.length.size == 1 and not order.holes:
+        memory = reader.view(int(wanted.offset[0]), out.nbytes, of.name)
+    else:
+        memory = np.empty((order.total + order.holes) * width, np.uint8)
+        reader.read(wanted, memory, of.name)
+    put(order, memory, width, of.fill, out)
 
 
 class _Reader:
@@ -224,16 +188,33 @@ class _Reader:
             A file ends before one.
         """
         offset, length, place = extents
+        if not offset.size:
+            return
         if offset.size > min(_RANGES, self.most // 2) or int(length.max()) >= _BLOCK:
             self.complete(self.driver.read(extents, memory), extents.nbytes, name)
             return
-        if self.step == _LEAST_BLOCK:
-            # As many blocks as ranges are read by turns, and some more.
-            fit = self.room // (4 * int(offset.size))
-            self.step = max(_LEAST_BLOCK, min(_BLOCK, 1 << max(0, fit.bit_length() - 1)))
-            self.most = max(1, self.room // self.step)
+        self.sized(int(offset.size))
         for low, n, at in zip(offset.tolist(), length.tolist(), place.tolist(), strict=True):
             self.range(low, memory[at : at + n], name)
+
+    def view(self, offset: int, nbytes: int, name: str) -> Bytes:
+        """One range, not to be changed: of a block that is kept if it lies in one."""
+        self.sized(1)
+        number, skip = divmod(offset, self.step)
+        if skip + nbytes <= self.step:
+            found = self.block(number)[skip : skip + nbytes]
+            self.complete(found.nbytes, nbytes, name)
+            return found
+        memory = np.empty(nbytes, np.uint8)
+        self.read(one_extent(offset, nbytes), memory, name)
+        return memory
+
+    def sized(self, count: int) -> None:
+        """Choose the size of a block, if that was not done: as many as ranges are read by turns, and some more."""
+        if self.step == _LEAST_BLOCK:
+            fit = self.room // (4 * count)
+            self.step = max(_LEAST_BLOCK, min(_BLOCK, 1 << max(0, fit.bit_length() - 1)))
+            self.most = max(1, self.room // self.step)
 
     def range(self, offset: int, memory: Bytes, name: str) -> None:
         """Read one range."""

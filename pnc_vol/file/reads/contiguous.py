@@ -25,6 +25,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups, rounds
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
 from pnc_vol.extents.one_run import few_runs
+from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
@@ -99,10 +100,14 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
     """What ``ds[args]`` is, if that is a run of numbers in the file that nobody posted to."""
     # What most variables have is looked up here: the calls of a small read cost as much as the system's.
     facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
-    if facts is None or session.posted.queue.has(node.uid):
+    if session.posted.queue.has(node.uid) or (facts is None and session.file_set is None):
         return None
     found = few_runs(node.shape or (), args)
-    return None if found is None or found[3] > 1 else read_run(session, node, facts, found[0], found[1], found[2])
+    if found is None or found[3] > 1:
+        return None
+    if facts is None:
+        return read_gathered(session, node, found[0], found[1], found[2])
+    return read_run(session, node, facts, found[0], found[1], found[2])
 
 
 def read_run(

@@ -35,6 +35,7 @@ from pnc_vol.file.reads.contiguous import (
     read_run,
     worth_alone,
 )
+from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.requests import PostedRead
@@ -88,6 +89,11 @@ def read(
             got = read_run(session, node, facts, *one, shape, out)
             if got is not None:
                 return got
+        if facts is None and session.file_set is not None:
+            one = selection.single_run()
+            gathered = None if one is None else read_gathered(session, node, *one, shape)
+            if gathered is not None:
+                return gathered
         if selection.listed is None and shape and selection.nelems > 1:
             found_whole = _hyperslab(session, node, selection, out)
             if found_whole is not None:

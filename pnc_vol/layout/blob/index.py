@@ -23,11 +23,10 @@ import numpy.typing as npt
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Int64, Runs, before, spread
 from pnc_vol.layout.blob.maps import SubfileMap, coalesced
-from pnc_vol.layout.subfiles import SHIFT
+from pnc_vol.layout.subfiles import OFFSET, SHIFT
 
 __all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
 
-_POSITION = (1 << SHIFT) - 1
 _MOST_NAMED = 10
 _MOST_RUNS = 1 << 21
 """Runs in a window: at most 64 MiB of index, and 220 MiB while it is made."""
@@ -106,7 +105,7 @@ class _Gathered:
 
     def blob(self, home: int) -> str:
         """What a blob is called in messages."""
-        subfile, position = home >> SHIFT, home & _POSITION
+        subfile, position = home >> SHIFT, home & OFFSET
         number = int(np.searchsorted(self.first_of[subfile], position, side="right")) - 1
         return f"{self.name}: subfile {subfile:04d}, blob {number}"
 
@@ -246,7 +245,7 @@ class ElementIndex:
         home = self._home[piece]
         # Homes in no blob are negative: shifted they are -1.
         subfile = home >> SHIFT
-        position = np.where(home < 0, ~home, home & _POSITION) + (low - self._start[piece])
+        position = np.where(home < 0, ~home, home & OFFSET) + (low - self._start[piece])
         return Pieces(low, high - low, low - start[run] + before(length)[run], subfile, position, run)
 
     def holes(self) -> Runs:

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,11 @@ class MapLookup:
     own : (Runs, int, int), optional
         The runs of this rank's blob, sorted and disjoint, its subfile, and its first element's position there.
 
+    Attributes
+    ----------
+    orders : dict
+        What `file.reads.gathered` keeps of it.
+
     Examples
     --------
     >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
@@ -48,7 +54,7 @@ class MapLookup:
     [43]
     """
 
-    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "own")
+    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "orders", "own")
 
     def __init__(
         self, nelems: int, index: Callable[[], ElementIndex], own: tuple[Runs, int, int] | None = None
@@ -59,6 +65,7 @@ class MapLookup:
         self._mine: ElementIndex | None = None
         self._before = None if own is None else before(own[0].length)
         self._known: dict[int, tuple[Runs, int]] = {}
+        self.orders: dict[Any, Any] = {}
 
     def own_record(self, runs: Runs) -> int:
         """The record of which runs are all that this rank owns, in the order of its blob; -1 if they are not that.
@@ -147,7 +154,7 @@ class BlobPlace:
     [204, 100]
     """
 
-    __slots__ = ("_base", "_steps", "inner", "itemsize", "lookup", "supplement")
+    __slots__ = ("_base", "_begins", "_steps", "inner", "itemsize", "lookup", "supplement")
 
     def __init__(
         self,
@@ -161,10 +168,41 @@ class BlobPlace:
     ) -> None:
         self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
         self.inner = lookup.nelems if record else 0
-        # What is in no blob has the subfile -1: the last entry.
-        last = supplement or Place(0, itemsize, 0, 0)
-        self._base = np.append(begins + (np.arange(len(begins)) << SHIFT), last.begin)
-        self._steps = np.append(record_sizes, last.record_size)
+        self._begins, self._steps = begins, record_sizes
+        self._base: Int64 | None = None
+
+    def _where(self) -> tuple[Int64, Int64]:
+        """Where it begins in each subfile, as addresses, and record sizes; found when first asked for."""
+        if self._base is None:
+            # What is in no blob has the subfile -1: the last entry.
+            last = self.supplement or Place(0, self.itemsize, 0, 0)
+            n = len(self._begins)
+            base, steps = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+            base[:n], base[n] = np.arange(n) << SHIFT, last.begin
+            base[:n] += self._begins
+            steps[:n], steps[n] = self._steps, last.record_size
+            self._base, self._steps = base, steps
+        return self._base, self._steps
+
+    @property
+    def orders(self) -> dict[Any, Any]:
+        """What is kept of the map by those that read its variables."""
+        return self.lookup.orders
+
+    @property
+    def elements(self) -> int:
+        """Elements of a record, or of all."""
+        return self.lookup.nelems
+
+    def heads(self, elements: Int64) -> Pieces:
+        """Where elements of a record are, for `addresses` of any variable of the map."""
+        return self.lookup.locate(Runs(elements, np.ones_like(elements)))
+
+    def addresses(self, heads: Pieces, record: int) -> Int64:
+        """Where these elements of a record begin."""
+        base, steps = self._where()
+        where = base[heads.subfile] + heads.position * self.itemsize
+        return where + record * steps[heads.subfile] if record else where
 
     def joined(self, runs: Runs) -> Extents:
         """As `extents`, but what lies behind one another in file and memory may be one extent; see `places.Joining`."""
@@ -173,7 +211,8 @@ class BlobPlace:
         if record < 0 or own is None or (record and not self.inner):
             return self.extents(runs)
         _, subfile, position = own
-        offset = self._base[subfile] + position * self.itemsize + record * self._steps[subfile]
+        base, steps = self._where()
+        offset = base[subfile] + position * self.itemsize + record * steps[subfile]
         return one_extent(int(offset), int(own[0].length.sum()) * self.itemsize)
 
     def extents(self, runs: Runs) -> Extents:
@@ -187,9 +226,10 @@ class BlobPlace:
             else:
                 record = None
         found = self.lookup.locate(Runs(start, length))
-        offset = self._base[found.subfile] + found.position * self.itemsize
+        base, steps = self._where()
+        offset = base[found.subfile] + found.position * self.itemsize
         if record is not None:
-            offset += record[found.run] * self._steps[found.subfile]
+            offset += record[found.run] * steps[found.subfile]
         nbytes, place = found.length * self.itemsize, found.place * self.itemsize
         if self.supplement is None:
             missing = found.subfile < 0

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -99,6 +100,31 @@ class Hdf5BlobPlace:
             self._steps = np.append(steps, last.record_size)
             self._base = np.append(base, last.begin)
         return self._base
+
+    @property
+    def orders(self) -> dict[Any, Any]:
+        """See `BlobPlace.orders`."""
+        return self.lookup.orders
+
+    @property
+    def elements(self) -> int:
+        """Elements of a record, or of all."""
+        return self.lookup.nelems
+
+    def heads(self, elements: Int64) -> tuple[Int64, Int64]:
+        """See `BlobPlace.heads`: the blob of each element, and elements before it in that blob's part."""
+        found = self.lookup.locate(Runs(elements, np.ones_like(elements)))
+        home = (found.subfile << SHIFT) + found.position
+        blob = np.searchsorted(self._starts, home, side="right") - 1
+        nowhere = found.subfile < 0
+        blob[nowhere] = -1
+        return blob, np.where(nowhere, found.position, home - self._starts[blob])
+
+    def addresses(self, heads: tuple[Int64, Int64], record: int) -> Int64:
+        """See `BlobPlace.addresses`."""
+        blob, within = heads
+        where: Int64 = self._begins()[blob] + within * self.itemsize + record * self._steps[blob]
+        return where
 
     def joined(self, runs: Runs) -> Extents:
         """See `places.Joining`: all that this rank owns is one extent."""
