@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from pnc_vol.comm import Comm
+from pnc_vol.comm import Comm, serial
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError
@@ -99,7 +99,8 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
             if created and comm.rank == 0:
                 stale = _stale(path, count, system)
             for number in numbers:
-                group = comm.group(number) if len(numbers) == 1 else comm.group(comm.rank)
+                # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
+                group = serial() if count > comm.size else comm.group(number)
                 new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
                 # nobody replaces unseen what another one made since
                 how = "r+" if not created else mode if mode == "w" else "x"

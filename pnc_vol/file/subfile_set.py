@@ -44,7 +44,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import MAP_VARIABLES, Described, physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
-from pnc_vol.layout.blob.maps import content
+from pnc_vol.layout.blob.maps import SubfileMap, content
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.options import Options
@@ -188,7 +188,7 @@ class SubfileSet:
         # What variables lost is made good in the subfiles, where it may lie.
         lost, layout.lost_records = layout.lost_records, {}
         for member in self.members:
-            member.sizes += new.maps.values()
+            member.sizes += (self._part(member, made) for made in new.maps.values())
             self._define(member, canonical, uids, nodes, decided)
             self._lose(member, lost)
             if not session.disk.keep_unpublished:
@@ -325,8 +325,13 @@ class SubfileSet:
         header, driver = member.session.disk.layout.header, member.session.disk.driver
         for k, made in decided.maps.items():
             first = (k - 1) * len(MAP_VARIABLES)
-            for var, raw in zip(header.vars[first:], content([made]), strict=False):
+            for var, raw in zip(header.vars[first:], content([self._part(member, made)]), strict=False):
                 driver.write(one_extent(var.begin, raw.nbytes), raw)
+
+    def _part(self, member: Member, made: SubfileMap) -> SubfileMap:
+        """What a subfile has of a new map: a rank that has several has its blob in the first."""
+        none = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
+        return made if member is self.members[0] else SubfileMap(made.dims, made.dimids, (none,))
 
     def _copy_plain(self, layout: BlobLayout, decided: Agreed) -> None:
         """Copy what was posted to variables without a map from subfile 0 to the others (collective)."""

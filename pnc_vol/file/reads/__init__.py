@@ -5,6 +5,7 @@ Knows: selections, the layout in force, the queue, drivers. Does not know: how a
 ==================  ============================================================================================
 `fetch`             any read, and the completion of posted reads: file, fill values, posted writes
 `contiguous`        runs of numbers, straight into the result: single values, rows, large reads, posted reads
+`gathered`          runs of variables that have a map: long ranges, put in order by an index of the map
 `hyperslabs`        regular selections with gaps: what lies between is read too where that is cheaper
 `stored_rows`       rows of varying length; what a header claims is compared with the file first
 `composite_values`  reads and writes of datasets that take several variables
