@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 LIMIT = 42
+FIRST_FILE = 153
+"""Modules of the package that a script loads that writes one dataset, and reads it."""
 
 
 def _modules(statement: str) -> list[str]:
@@ -20,6 +23,23 @@ def test_import_loads_little() -> None:
     ours = [name for name in loaded if name.partition(".")[0] == "pnc_vol"]
     assert len(ours) <= LIMIT, ours
     assert not [name for name in ours if name.split(".")[1:2] in (["cli"], ["bench"], ["interop"], ["testing"])]
+
+
+def test_a_script_of_one_dataset_loads_few_modules(tmp_path: Path) -> None:
+    """What a serial program never needs is loaded late: MPI, caches, logs, recovery, blobs, and what loads OpenSSL."""
+    path = repr(str(tmp_path / "x.nc"))
+    loaded = set(
+        _modules(
+            f"import pnc_vol as h5; f = h5.File({path}, 'w'); f['x'] = [1.0, 2.0]; f.close(); "
+            f"f = h5.File({path}, 'r'); assert f['x'][1] == 2; f.close()"
+        )
+    ) - set(_modules("import numpy"))
+    ours = sorted(name for name in loaded if name.partition(".")[0] == "pnc_vol")
+    assert len(ours) <= FIRST_FILE, ours
+    rare = ("drivers.cache", "recovery.", "log.store", "log.beginning", "layout.blob", "layout.hdf5blob", "mpi_wait")
+    rare += ("flush.two_phase", "queue.spill", "drivers.mpio", "format.check", "hint_files", "api.hints", "interop")
+    assert [name for name in ours if name[8:].startswith(rare)] == ["pnc_vol.recovery.leftovers"]
+    assert not {"hashlib", "logging", "concurrent.futures", "traceback", "tempfile"} & loaded
 
 
 def test_opening_a_file_loads_no_mpi() -> None:

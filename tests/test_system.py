@@ -265,11 +265,24 @@ def test_the_calls_do_what_they_say(tmp_path: Path) -> None:
     assert REAL.getpid() == os.getpid()
     assert len({REAL.token() for _ in range(100)}) == 100
     assert len(REAL.token()) == 16
-    mask = os.umask(0o027)
-    try:
-        assert REAL.umask() == 0o027
-    finally:
-        os.umask(mask)
+    folder = os.path.dirname(os.fspath(a))
+    for path in (
+        b,
+        a,
+        f"{folder}/absent",
+        f"{folder}/absent/too",
+        f"{b}/x",
+        "/",
+        "/..",
+        f"{folder}/.",
+        f"{folder}/../x/",
+    ):
+        assert REAL.realpath(os.fspath(path)) == os.path.realpath(path), path
+    loop, dangling = f"{folder}/loop", f"{folder}/dangling"
+    os.symlink(loop, loop)
+    os.symlink(f"{folder}/absent", dangling)
+    for path in (loop, dangling, f"{dangling}/x"):
+        assert REAL.realpath(path) == os.path.realpath(path), path
 
 
 def test_all_calls_are_listed() -> None:

@@ -19,18 +19,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol import options
-from pnc_vol.api.hdf5_drivers import registered_drivers
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.fileobj import is_file_object
 from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
 from pnc_vol.file.driver_stack import cached
+from pnc_vol.late import late
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
+    from pnc_vol.api import hdf5_drivers
     from pnc_vol.hint_files import HintFile, Match
+else:
+    hdf5_drivers = late("pnc_vol.api.hdf5_drivers")
 
-__all__ = ["Checked", "Given", "check", "refuse_in_memory", "refuse_remote"]
+__all__ = ["Checked", "Given", "check", "is_file_object", "refuse_in_memory", "refuse_remote"]
 
 NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
 """Keywords of `File` that `File.in_memory` does not take."""
@@ -38,6 +40,18 @@ MODES = ("r", "r+", "w", "w-", "x", "a")
 LATEST = "v114"
 _LIBVER = ("earliest", "v108", "v110", "v112", "v114", "latest")
 _H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
+
+
+def is_file_object(thing: Any) -> bool:
+    """Whether `thing` is taken for a file-like object, as h5py does it.
+
+    Examples
+    --------
+    >>> from io import BytesIO
+    >>> is_file_object(BytesIO()), is_file_object("name.nc")
+    (True, False)
+    """
+    return hasattr(thing, "read") and hasattr(thing, "seek")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +244,7 @@ def _driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str
         raise DefinitionError(f"Unknown driver type {driver!r}; a text such as 'posix' or 'trace | posix' is needed")
     # To ask for all names is to read what every installed package says of itself.
     if "|" not in driver and not knows(driver):
-        if driver in registered_drivers():
+        if driver in hdf5_drivers.registered_drivers():
             raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot open a CDF file; use None")
         if driver.isidentifier():
             raise DefinitionError(f"Unknown driver type {driver!r}")

@@ -233,7 +233,7 @@ class File(RequestsOfFile):
         Its attribute ``sources`` says what set each one: ``"default"``, ``"hints="``, ``"info"``, an environment
         variable, a keyword argument, or a line of a hint file.
         """
-        return _opening().hints_in_force(self._check())  # type: ignore[no-any-return]
+        return _opening().hints.hints_in_force(self._check())  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Flush and close (collective with several ranks); every object of the file is false from then on.

@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol import comm as communicators
 from pnc_vol.api.arguments import Checked, Given, check, refuse_in_memory
-from pnc_vol.api.hints import hints_in_force, prepared_from_file, read_hint_file
 from pnc_vol.api.ids import Handle
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.fileobj import FileObjectDriver
-from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.forgotten import watch
 from pnc_vol.file.joining import open_shared
-from pnc_vol.mpi_comm import over
+from pnc_vol.late import late
 from pnc_vol.recovery.leftovers import look_after_leftovers
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
+    from pnc_vol import mpi_comm
+    from pnc_vol.api import hints
+    from pnc_vol.drivers import fileobj, memory
+    from pnc_vol.drivers.memory import MemoryDriver
     from pnc_vol.file.open_file import OpenFile
+else:
+    # most programs open files by their path, without a hint file
+    hints, fileobj, memory = late("pnc_vol.api.hints"), late("pnc_vol.drivers.fileobj"), late("pnc_vol.drivers.memory")
+    mpi_comm = late("pnc_vol.mpi_comm")
 
-__all__ = ["Given", "hints_in_force", "open_handle", "root_in_memory", "start_swmr"]
+__all__ = ["Given", "open_handle", "root_in_memory", "start_swmr"]
 
 
 def open_handle(given: Given) -> Handle:
@@ -41,7 +46,7 @@ def open_handle(given: Given) -> Handle:
     if given.comm is not None:
         return _opened_by_ranks(given)
     in_file = given.hints_file
-    return _opened(communicators.serial(), given, check(given, read_hint_file(in_file) if in_file else None))
+    return _opened(communicators.serial(), given, check(given, hints.read_hint_file(in_file) if in_file else None))
 
 
 def root_in_memory(file_image: Any, keywords: dict[str, Any]) -> MemoryDriver:
@@ -53,7 +58,7 @@ def root_in_memory(file_image: Any, keywords: dict[str, Any]) -> MemoryDriver:
         A keyword that means nothing for such a file, or an image that is no bytes-like object.
     """
     refuse_in_memory(file_image, keywords)
-    return MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
+    return memory.MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
 
 
 def _opened_by_ranks(given: Given) -> Handle:
@@ -70,7 +75,7 @@ def _opened_by_ranks(given: Given) -> Handle:
             failure = error
     timeout = given.collective_timeout if checked is None else checked.options.collective_timeout
     try:
-        ranks = over(given.comm, timeout=timeout)
+        ranks = mpi_comm.over(given.comm, timeout=timeout)
     except (TypeError, PncVolError):
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
@@ -83,7 +88,7 @@ def _opened_by_ranks(given: Given) -> Handle:
             text = f"ranks open the file with different hint files: {names}. Give the same on every rank"
             raise ranks.on_all(CollectiveMismatchError(text))
         if in_file:
-            checked = prepared_from_file(ranks, in_file, lambda from_file: check(given, from_file))
+            checked = hints.prepared_from_file(ranks, in_file, lambda from_file: check(given, from_file))
             ranks.limit(checked.options.collective_timeout)
     except BaseException as error:
         if ranks.in_step(error):
@@ -103,7 +108,7 @@ def _opened(ranks: communicators.Comm, given: Given, checked: Checked) -> Handle
     if isinstance(target, Driver):
         root, target = target, None
     elif target is not None:
-        root = FileObjectDriver(target, writable=given.mode != "r", system=checked.options.system)
+        root = fileobj.FileObjectDriver(target, writable=given.mode != "r", system=checked.options.system)
     session, ref = open_shared(
         path, checked.real, given.mode,
         options=checked.options, comm=ranks, root=root, target=target, look_after=look_after_leftovers,

@@ -17,7 +17,6 @@ Rules
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -31,6 +30,9 @@ from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.system import System, exists
 
 __all__ = [
+    "CACHES_NOTED",
+    "LOGS_NOTED",
+    "UNNAMED",
     "Found",
     "cut_name",
     "find_folders",
@@ -49,6 +51,10 @@ __all__ = [
     "stem_of",
 ]
 
+LOGS_NOTED, CACHES_NOTED = "pncbb", "pncc"
+"""What the names of notes end with, of the folders of logs and of caches; see `neighbour`."""
+UNNAMED = ".pnctmp"
+"""What the name of a file ends with that has not got its own name yet."""
 _MOST_NOTES = 1 << 20
 _PATIENCE, _NAP = 200, 0.005
 _LONGEST = 240
@@ -73,6 +79,8 @@ def name_of_folders(prefix: str, path: str) -> str:
     >>> name_of_folders("pncbb-", "/data/out.nc")
     'pncbb-out.nc-8b3ae5b6a7f0cb29-'
     """
+    import hashlib  # with OpenSSL's library it takes long to load, and plain files have no folder
+
     digest = hashlib.sha256(os.path.abspath(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return f"{prefix}{stem_of(path)}-{digest}-"
 

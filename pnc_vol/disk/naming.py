@@ -24,8 +24,14 @@ _NO_FILES = (
 )
 
 
-def mode_of_new(system: System, target: str, *, exclusive: bool, held: Held | None = None) -> int:
+def mode_of_new(system: System, target: str, *, exclusive: bool, held: Held | None = None) -> int | None:
     """The permissions of a file that will take the place of `target`, which is locked in `held`.
+
+    Returns
+    -------
+    int or None
+        None if there is nothing: the file is made for everybody (0666), and the system takes away what the process's
+        mask forbids.
 
     Raises
     ------
@@ -35,7 +41,7 @@ def mode_of_new(system: System, target: str, *, exclusive: bool, held: Held | No
     try:
         there = system.stat(target)
     except FileNotFoundError:
-        return 0o666 & ~system.umask()
+        return None
     check_place(there, target, exclusive=exclusive)
     if held is not None and (there.st_dev, there.st_ino) in held.fds:
         return there.st_mode & 0o7777

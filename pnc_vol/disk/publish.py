@@ -7,8 +7,8 @@ Rules
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
    stands for a whole file. With ``publish="close"`` the rename comes at the close.
 2. A header is replaced in place with a journal beside the file (`journal`): first the journal with both headers is
-   written, then
-   the header, then the journal goes. A journal that is found when a file is opened is completed.
+   written, then the header, then the journal goes. A journal that is found when a file is opened is completed. The
+   header of an empty file needs none: what is behind it is written first, and then its bytes, 48 at most.
 3. A layout that moves data is written to a temporary copy; the rename makes it the file.
 4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
    process, is itself there before it does so, whoever asks.
@@ -23,19 +23,26 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnc_vol.append_log.private_folders import cut_name
 from pnc_vol.disk.journal import content_of, forget_journal, journal_path
-from pnc_vol.disk.likeness import make_alike
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import mode_of_new, name_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.extents.model import one_extent
 from pnc_vol.full_io import write_all
+from pnc_vol.late import late
 from pnc_vol.system import System, exists
+
+if TYPE_CHECKING:
+    from pnc_vol.disk import likeness
+else:
+    # for new layouts alone
+    likeness = late("pnc_vol.disk.likeness")
 
 __all__ = ["Location"]
 
@@ -125,8 +132,11 @@ class Location:
             FileExistsError, IsADirectoryError, PermissionError...; nothing is left behind.
         """
         target = target or system.realpath(path)
-        with _named(path):
-            mode = mode_of_new(system, target, exclusive=exclusive, held=held)
+        mode: int | None = None
+        if not exclusive:
+            # else the name must be new when the file gets it
+            with _named(path):
+                mode = mode_of_new(system, target, exclusive=False, held=held)
         location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
         location.replaces = not publish and exists(system, target)
         with _named(path):
@@ -191,7 +201,7 @@ class Location:
         with _named(self.path):
             made.key = _write_new(self.system, made.work, b"", 0o600, held=self.held)
             try:
-                make_alike(self.system, self.work, there, made.work, self.path)
+                likeness.make_alike(self.system, self.work, there, made.work, self.path)
             except BaseException:
                 made.discard()
                 raise
@@ -264,6 +274,14 @@ class Location:
             and the next open completes it.
         """
         try:
+            if sync is None and not self.torn and len(new) > len(old) and not old[4:].strip(b"\0"):
+                # Nothing is in the file yet. A reader, and who comes after a kill, finds it so until the first bytes
+                # are there, which no kill divides: they lie in one page, so that the kernel copies them at once.
+                write_bytes(driver, len(old), new[len(old) :])
+                self._torn, self._sync = old, None
+                write_bytes(driver, 0, new[: len(old)])
+                self._torn = None
+                return
             with self.journalled(old, new, sync=sync):
                 write_bytes(driver, 0, new)
         except OSError:
@@ -354,12 +372,16 @@ def _beside(system: System, target: str, suffix: str) -> str:
 
 
 def _write_new(
-    system: System, path: str, content: bytes, mode: int, *, durable: bool = False, held: Held | None = None
+    system: System, path: str, content: bytes, mode: int | None, *, durable: bool = False, held: Held | None = None
 ) -> Key:
-    """Make a file, and with `held` keep it, locked; its device and inode."""
+    """Make a file, and with `held` keep it, locked; its device and inode.
+
+    mode : int or None, its permissions; None: what the process's mask leaves of 0666.
+    """
     folder = os.path.dirname(path) or "."
     try:
-        fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = system.open(path, flags, 0o666 if mode is None else 0o600)
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; create it first", path) from None
     except PermissionError as error:
@@ -368,7 +390,8 @@ def _write_new(
         raise PermissionError(error.errno, text, path) from None
     try:
         try:
-            system.fchmod(fd, mode)
+            if mode is not None:
+                system.fchmod(fd, mode)
             if content:
                 write_all(system, fd, content, 0)
             if durable:

@@ -28,19 +28,7 @@ from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL, System
 
-__all__ = ["FileObjectDriver", "is_file_object"]
-
-
-def is_file_object(thing: Any) -> bool:
-    """Whether `thing` is taken for a file-like object, as h5py does it.
-
-    Examples
-    --------
-    >>> from io import BytesIO
-    >>> is_file_object(BytesIO()), is_file_object("name.nc")
-    (True, False)
-    """
-    return hasattr(thing, "read") and hasattr(thing, "seek")
+__all__ = ["FileObjectDriver"]
 
 
 class FileObjectDriver(Root):

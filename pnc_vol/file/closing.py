@@ -11,12 +11,18 @@ Rules
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
-from pnc_vol.file.reads import composite_values
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol.file.reads import composite_values
+else:
+    composite_values = late("pnc_vol.file.reads.composite_values")
 
 __all__ = ["abort", "close"]
 

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
-from pnc_vol.mpi_comm import over
 
 __all__ = [
     "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "same_ranks", "timed",
@@ -216,7 +215,7 @@ def finalize(comm: Any = None) -> Times:
         if error is not None:
             raise error
         return mine
-    ranks = over(comm)
+    ranks = mpi_comm.over(comm)
     try:
         told = _tell(ranks, "finalize", error, mine)
     finally:

@@ -8,17 +8,23 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
-from pnc_vol.drivers.cache.hints import cache_hints
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_capabilities, stack_exists
 from pnc_vol.file.epochs import fall_back
+from pnc_vol.late import late
 from pnc_vol.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers.cache import hints as cache
+else:
+    cache = late("pnc_vol.drivers.cache.hints")
 
 __all__ = [
     "asked_and_open",
@@ -60,7 +66,9 @@ def cached(options: Options, *, shared: bool, writable: bool) -> Options:
     >>> cached(Options(hints={"e10_cache_path": "/nvm"}), shared=True, writable=True).driver
     'cache | mpio'
     """
-    asked = cache_hints(options.hints)
+    if not options.hints:
+        return options
+    asked = cache.cache_hints(options.hints)
     if asked.mode == "disable" or not (writable or asked.mode == "coherent"):
         return options
     spec = options.driver or default_stack(shared)

@@ -292,7 +292,8 @@ def _found_set(
     if claim is not None and claim.look_after is not None:
         replaced = mode in ("w", "w-", "x")
         for number in range(_subfiles_of(options.system, base) if there is not None else 1):
-            claim.look_after(subfile_path(base, number), options, writable=mode != "r", replaced=replaced)
+            name = subfile_path(base, number)
+            claim.look_after(name, options.system.realpath(name), options, writable=mode != "r", replaced=replaced)
         if first and first != HDF5_SIGNATURE:
             # What was recovered may have brought another header.
             name = subfile_path(base, 0)
@@ -342,7 +343,8 @@ def _way(
     if mode in ("r", "r+") and there is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
     if path is not None and keeps_file and claim is not None and claim.look_after is not None:
-        claim.look_after(path, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
+        real = claim.real or options.system.realpath(path)
+        claim.look_after(path, real, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
         return "replace" if mode == "w" and there is not None else "create"
     if there is None:

@@ -13,22 +13,29 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
-from pnc_vol.file import deferred, post, resizing
+from pnc_vol.file import deferred, post
 from pnc_vol.file.closing import abort, close
 from pnc_vol.file.drain import drain, write_out
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
-from pnc_vol.file.reads import composite_values, contiguous, fetch
+from pnc_vol.file.reads import contiguous, fetch
 from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session, WriteData
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
+
+if TYPE_CHECKING:
+    from pnc_vol.file import resizing
+    from pnc_vol.file.reads import composite_values
+else:
+    resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
 
 __all__ = ["OpenFile", "without_collector"]
 

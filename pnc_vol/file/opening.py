@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.comm import Comm, on_root, ranks_text
 from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
@@ -27,13 +27,12 @@ from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarn
 from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.registry import OpenAttempt
-from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
-from pnc_vol.log.beginning import missing_folder
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.mapping.unflatten import from_header
@@ -41,6 +40,13 @@ from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import StoreContext, check_name, open_store
 from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.format import check as header_check
+    from pnc_vol.log import beginning
+else:
+    # few files have a log, and logs are half of the package; what is checked is what exists already
+    beginning, header_check = late("pnc_vol.log.beginning"), late("pnc_vol.format.check")
 
 __all__ = ["Opened", "open_file", "open_queue"]
 
@@ -138,7 +144,7 @@ def open_file(
     _check_layout(layout_class(options.layout or CANONICAL), options, comm)
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
-        comm.exchange("open log folders", error=missing_folder(options))
+        comm.exchange("open log folders", error=beginning.missing_folder(options))
     for _ in range(ATTEMPTS):
         mine = Mine()
         told = on_root(comm, "open", partial(find, options, path, mode, keeps_file, root, claim, mine, new))
@@ -322,7 +328,7 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
 
 
 def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:
-    missing = short_data(header, size)
+    missing = header_check.short_data(header, size) if size < data_end(header) else []
     if missing:
         total = sum(nbytes for _, nbytes in missing)
         names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])

@@ -192,7 +192,7 @@ class OpenAttempt:
         The object that is the file.
     look_after : callable, optional
         Called on rank 0 before a file is opened or made, with what logs of killed jobs need to be found and replayed:
-        ``look_after(path, options, writable=, replaced=)``. Recovery opens files itself, and so stands above this.
+        ``look_after(path, real, options, writable=, replaced=)``. Recovery opens files, and so stands above this.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from collections.abc import Callable, Sequence
@@ -70,6 +69,8 @@ def digest(header: Header) -> bytes:
     Exception
         The definitions are beyond the limits that `check_limits` knows.
     """
+    import hashlib  # with OpenSSL's library it takes long to load, and a single rank compares nothing
+
     known: bytes | None = header.derived.get("digest")
     if known is None:
         known = header.derived["digest"] = hashlib.blake2b(unplaced(header), digest_size=16).digest()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,16 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.data_sieving import write_sieved
 from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute
-from pnc_vol.flush.two_phase import Nodes, TwoPhase
+from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
+
+if TYPE_CHECKING:
+    from pnc_vol.flush import two_phase
+else:
+    # of one rank there is nothing to bring together
+    two_phase = late("pnc_vol.flush.two_phase")
 
 __all__ = ["Transport", "transport_code"]
 
@@ -80,14 +86,14 @@ class Transport:
         self.rounds = 0
         """Collective writes so far."""
         self.written = dict.fromkeys(("requests_written", "extents_written", "bytes_written"), 0)
-        self._nodes: Nodes | None = None
-        self._two_phase: TwoPhase | None = None
+        self._nodes: two_phase.Nodes | None = None
+        self._two_phase: two_phase.TwoPhase | None = None
 
     @property
-    def nodes(self) -> Nodes:
+    def nodes(self) -> two_phase.Nodes:
         """Where ranks are; collective when it is asked first."""
         if self._nodes is None:
-            self._nodes = Nodes.of(self.comm)
+            self._nodes = two_phase.Nodes.of(self.comm)
         return self._nodes
 
     def choose(self, agreed: Agreement) -> str:
@@ -152,7 +158,7 @@ class Transport:
     def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
             if self._two_phase is None or self._two_phase.driver is not driver:
-                self._two_phase = TwoPhase(self.comm, driver, self.nodes)
+                self._two_phase = two_phase.TwoPhase(self.comm, driver, self.nodes)
             aggregate, aggregators = self._two_phase, self.nodes.aggregators(agreed.aggregators)
             return lambda extents, memory: aggregate.write(extents, memory, aggregators)
 

@@ -89,12 +89,13 @@ def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, syst
     location = Location(system, target, work, exclusive=exclusive, held=held)
     try:
         mode = mode_of_new(system, target, exclusive=exclusive, held=held)
-        fd = _begin(system, work)
+        fd = _begin(system, work, 0o666 if mode is None else 0o600)
         try:
-            try:
-                own(system, fd, system.stat(target), mode)
-            except FileNotFoundError:
-                system.fchmod(fd, mode)
+            if mode is not None:
+                try:
+                    own(system, fd, system.stat(target), mode)
+                except FileNotFoundError:
+                    system.fchmod(fd, mode)
             write_all(system, fd, copying.head, 0)
             _copy(system, source, fd, copying)
             system.ftruncate(fd, copying.nbytes)
@@ -121,7 +122,7 @@ def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
-def _begin(system: System, work: str) -> int:
+def _begin(system: System, work: str, mode: int) -> int:
     """A new, locked file; what a killed repack left under its name is removed."""
     with suppress(FileNotFoundError):
         left = system.open(work, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -130,7 +131,7 @@ def _begin(system: System, work: str) -> int:
             system.unlink(work)
         finally:
             system.close(left)
-    fd = system.open(work, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = system.open(work, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         _lock(system, fd, work)
         _check_ours(system, fd, work)

@@ -22,19 +22,14 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.identity import UNKNOWN, identify
 from pnc_vol.errors import CollectiveMismatchError
 from pnc_vol.log.definition_writer import LoggedFile
-from pnc_vol.log.folders import folder_for, join_log_folder, note_of
+from pnc_vol.log.folders import folder_for, join_log_folder, note_of, parent_of
 from pnc_vol.log.store import LogStore
 from pnc_vol.options import Options
 from pnc_vol.queue.stores import StoreContext
 from pnc_vol.system import is_folder
 from pnc_vol.warn import warn_outside
 
-__all__ = ["begin_log", "missing_folder", "parent_of"]
-
-
-def parent_of(path: str, options: Options) -> str:
-    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
-    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
+__all__ = ["begin_log", "missing_folder"]
 
 
 def missing_folder(options: Options) -> OSError | None:

@@ -9,6 +9,7 @@ import os
 from contextlib import suppress
 
 from pnc_vol.append_log.private_folders import (
+    LOGS_NOTED,
     Found,
     find_folders,
     folders_named,
@@ -20,6 +21,7 @@ from pnc_vol.append_log.private_folders import (
     noted_folders,
     remove_folder,
 )
+from pnc_vol.options import Options
 from pnc_vol.system import System
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "join_log_folder",
     "logs_in",
     "note_of",
+    "parent_of",
     "remove_logs",
 ]
 
@@ -47,7 +50,12 @@ def begin_of_names(path: str = "") -> str:
 
 def note_of(path: str) -> str:
     """The name of the note beside a file that says where its logs are while they hold what the file does not."""
-    return neighbour(path, "pncbb")
+    return neighbour(path, LOGS_NOTED)
+
+
+def parent_of(path: str, options: Options) -> str:
+    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
 
 
 def folder_for(system: System, path: str, parent: str) -> str:

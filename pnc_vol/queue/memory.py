@@ -38,6 +38,10 @@ Bytes = npt.NDArray[np.uint8]
 Parts = Iterator[tuple[Runs, npt.NDArray[Any]]]
 
 
+_FIRST = 64 << 10
+"""Bytes of the arena at first: what the system need not be asked for."""
+
+
 class MemoryStore(Store):
     """Bytes in memory.
 
@@ -53,14 +57,30 @@ class MemoryStore(Store):
         super().__init__(backlog)
         self.position = 0
         self._arena: Bytes | None = None
+        self._nbytes = 0
         self._typed: dict[int, npt.NDArray[Any]] = {}
 
     @property
     def arena(self) -> Bytes:
-        """uint8[budget]; the system gives memory for what was touched only."""
-        if self._arena is None:
-            self._arena = np.empty(self.backlog.budget, np.uint8)
-        return self._arena
+        """uint8[n], at least what is in use."""
+        return self._room_for(self.position)
+
+    def _room_for(self, end: int) -> Bytes:
+        """The arena, which has `end` bytes at least: few at first, then the budget.
+
+        The system gives memory for what was touched only, but in pages of up to 2 MiB, which it clears.
+        """
+        arena = self._arena
+        if arena is None or end > arena.nbytes:
+            nbytes = self.backlog.budget
+            made = np.empty(min(nbytes, _FIRST) if end <= _FIRST else nbytes, np.uint8)
+            if arena is not None:
+                # batches that were closed keep the old one, which has the same bytes at the same addresses
+                made[: self.position] = arena[: self.position]
+            self._typed.clear()
+            self._arena = arena = made
+            self._nbytes = made.nbytes
+        return arena
 
     def _arena_of(self, element: Element) -> npt.NDArray[Any]:
         """The arena as elements of a type, kept: a view made for each post would take a tenth of its time."""
@@ -89,6 +109,8 @@ class MemoryStore(Store):
         lists = backlog.lists
         if last * itemsize + (backlog.rows + 1) * ROW_COST + lists.nbytes > backlog.budget or node.uid in lists.open:
             return False
+        if last * itemsize > self._nbytes:
+            self._room_for(last * itemsize)
         self._arena_of(element)[first:last] = values if values.ndim == 1 else values.reshape(-1)
         self.position = last * itemsize
         backlog.post(node.uid, request, start, last - first, first * itemsize, itemsize)
@@ -197,9 +219,10 @@ class MemoryStore(Store):
         end = address + values.size * itemsize
         if end + charged > self.backlog.budget:
             return -1
+        arena = self._room_for(end)
         self.position = end
         try:
-            to_file(values, element.file_dtype, self.arena[address:end], on_overflow=on_overflow, what=node.name)
+            to_file(values, element.file_dtype, arena[address:end], on_overflow=on_overflow, what=node.name)
         except BaseException:
             self.position = before
             raise
@@ -276,6 +299,6 @@ class MemoryStore(Store):
         return sum(len(item.runs.start) for item in items), self.position
 
     def close(self, *, flushed: bool, empty: bool) -> None:
-        self.position, self._arena = 0, None
+        self.position, self._nbytes, self._arena = 0, 0, None
         self.batches = []
         self._typed.clear()

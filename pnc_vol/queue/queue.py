@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,20 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.format.convert import Overflow
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import Backlog
 from pnc_vol.queue.batches import Batch, UserArrayBatch, without
 from pnc_vol.queue.memory import MemoryStore, Parts
 from pnc_vol.queue.read_your_writes import LEAST_TAIL, Sorted, lay_over, near
 from pnc_vol.queue.rows import NO_ROWS, Listed, make_rows
-from pnc_vol.queue.spill import SpillFile
 from pnc_vol.queue.stores import Capabilities, Store
+
+if TYPE_CHECKING:
+    from pnc_vol.queue import spill as spilling
+else:
+    # few files have one
+    spilling = late("pnc_vol.queue.spill")
 
 __all__ = ["Queue"]
 
@@ -53,7 +59,8 @@ class Queue:
     ----------
     backlog : Backlog
     memory : MemoryStore
-    spill_file : SpillFile
+    spill_file : SpillFile or None
+        None before the first spill.
     stores : list of Store
         In the order in which they are tried; memory is the last, and need not be told of flushes.
     store : Store
@@ -75,7 +82,8 @@ class Queue:
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
         self.backlog = Backlog(budget)
         self.memory = MemoryStore(self.backlog)
-        self.spill_file = SpillFile(open_spill)
+        self.spill_file: spilling.SpillFile | None = None
+        self._open_spill = open_spill
         self.stores: list[Store] = [self.memory]
         self.in_blocks = 0
         self._declare(self.memory.capabilities)
@@ -168,6 +176,8 @@ class Queue:
         self.close_batch()
         moved, memory = self.memory.batches, self.memory
         if moved:
+            if self.spill_file is None:
+                self.spill_file = spilling.SpillFile(self._open_spill)
             spilled = self.spill_file.take(moved, memory.arena[: memory.position])
             instead = {id(batch): other for batch, other in zip(moved, spilled, strict=True)}
             self.replace([instead.get(id(batch), batch) for batch in self.backlog.closed])
@@ -175,7 +185,7 @@ class Queue:
     @property
     def spilled_bytes(self) -> int:
         """Bytes that went to the spill file so far, for statistics."""
-        return self.spill_file.nbytes
+        return 0 if self.spill_file is None else self.spill_file.nbytes
 
     # ------------------------------------------------------------------------- batches of a flush
 
@@ -208,7 +218,7 @@ class Queue:
         rows = 0
         for store in self.stores:
             rows += store.retain([batch for batch in closed if batch.store is store])
-        if self.spill_file.nbytes:
+        if self.spill_file is not None:
             self.spill_file.retain([batch for batch in closed if batch.store is self.spill_file])
         backlog.rows = rows
 
@@ -311,7 +321,8 @@ class Queue:
             for store in reversed(self.stores):
                 store.close(flushed=flushed, empty=empty)
         finally:
-            self.spill_file.close()
+            if self.spill_file is not None:
+                self.spill_file.close()
 
     # --------------------------------------------------------------------------------- reading back
 

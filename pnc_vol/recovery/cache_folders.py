@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import (
+    UNNAMED,
     Found,
     find_folders,
     folders_named,
@@ -56,16 +57,12 @@ __all__ = [
     "empty_logs",
     "find_caches",
     "forget_noted",
-    "has_caches",
     "is_cache_folder",
     "missing_folders",
     "refuse",
     "remove_caches",
     "sort_folders",
 ]
-
-_NAMELESS = ".pnctmp"
-"""What the temporary name of a file ends with; see `disk.publish`."""
 
 
 @dataclass(slots=True)
@@ -163,14 +160,9 @@ def missing_folders(system: System, path: str) -> list[str]:
     ]
 
 
-def has_caches(system: System, path: str, options: Options) -> bool:
-    """Whether there may be caches of a file; it takes one look."""
-    return bool(options.hints.get("e10_cache_path")) or _nameless(path) or exists(system, note_of(path))
-
-
 def _nameless(path: str) -> bool:
     name = os.path.basename(path)
-    return name.startswith(".") and name.endswith(_NAMELESS)
+    return name.startswith(".") and name.endswith(UNNAMED)
 
 
 def _notes(system: System, path: str) -> list[str]:

@@ -32,7 +32,6 @@ from pnc_vol.recovery.cache_folders import (
     empty_logs,
     find_caches,
     forget_noted,
-    has_caches,
     missing_folders,
     refuse,
     remove_caches,
@@ -222,8 +221,6 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
         A cache that is to be carried is damaged; it is kept.
     """
     system = options.system
-    if not has_caches(system, path, options):
-        return
     found = find_caches(system, path, options)
     if found.closed:
         closed = "; ".join(f"{folder}: {why}" for folder, why in found.closed.items())

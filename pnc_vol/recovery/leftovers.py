@@ -15,20 +15,25 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pnc_vol.append_log.private_folders import noted_folders
-from pnc_vol.disk.identity import by_inode, identity_of
+from pnc_vol.append_log.private_folders import CACHES_NOTED, LOGS_NOTED, UNNAMED, neighbour, noted_folders
 from pnc_vol.errors import LogRefusedError
-from pnc_vol.log.beginning import parent_of
-from pnc_vol.log.folders import find_logs, folder_for, note_of, remove_logs
+from pnc_vol.late import late
 from pnc_vol.options import Options
-from pnc_vol.recovery.caches import look_after_caches
-from pnc_vol.recovery.ownership import mark_replaced, owner_of, owns
-from pnc_vol.recovery.replay import ReplayReport, replay_into
-from pnc_vol.recovery.sources import holds_posts, metas_of
 from pnc_vol.system import exists, is_folder
 from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.disk import identity
+    from pnc_vol.log import folders as log_folders
+    from pnc_vol.recovery import caches, ownership, replay, sources
+    from pnc_vol.recovery.replay import ReplayReport
+else:
+    # nearly every file has no leftovers, and these load half of the package
+    identity, replay = late("pnc_vol.disk.identity"), late("pnc_vol.recovery.replay")
+    caches, ownership = late("pnc_vol.recovery.caches"), late("pnc_vol.recovery.ownership")
+    sources, log_folders = late("pnc_vol.recovery.sources"), late("pnc_vol.log.folders")
 
 __all__ = ["abandoned_logs", "leftovers_of", "look_after_leftovers", "recover_logs"]
 
@@ -65,13 +70,14 @@ def _leftovers(path: str, options: Options) -> Leftovers:
         Somebody removed a log meanwhile.
     """
     system = options.system
-    folders, alive, closed = find_logs(system, path, parent_of(path, options))
+    folders, alive, closed = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
     # A job's folders on several nodes have one name; the logs of all its ranks are needed.
-    jobs = {os.path.basename(folder) for folder in folders if holds_posts(system, folder)}
+    jobs = {os.path.basename(folder) for folder in folders if sources.holds_posts(system, folder)}
     found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
     for folder in folders:
         if os.path.basename(folder) in jobs:
-            (found.own if owns(system, owner_of(system, folder), path) else found.foreign).append(folder)
+            own = ownership.owns(system, ownership.owner_of(system, folder), path)
+            (found.own if own else found.foreign).append(folder)
     return found
 
 
@@ -80,11 +86,12 @@ def abandoned_logs(path: str, options: Options) -> list[str]:
     return leftovers_of(path, options).own
 
 
-def look_after_leftovers(path: str, options: Options, *, writable: bool, replaced: bool) -> None:
+def look_after_leftovers(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
     """Replay, remove or tell of the logs that a killed job left; on rank 0, before the file is opened.
 
     Parameters
     ----------
+    path, real : str, the file's name, and the same without symbolic links.
     writable : bool, the file is opened for writing.
     replaced : bool, it is made anew: what the logs hold belongs to the old file.
 
@@ -96,13 +103,14 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
         A log that is to be replayed is damaged; it is kept.
     """
     system = options.system
-    real = system.realpath(path)
-    look_after_caches(real, options, writable=writable, replaced=replaced)
-    parent = parent_of(real, options)
-    if options.burst_buf and writable and (options.burst_buf_dirname or is_folder(system, parent)):
-        # Before the file is touched: one that cannot have a log is not made, and replaces none.
-        system.rmdir(folder_for(system, real, parent))
-    if not (options.burst_buf or options.recover or exists(system, note_of(real))):
+    if options.hints.get("e10_cache_path") or real.endswith(UNNAMED) or exists(system, neighbour(real, CACHES_NOTED)):
+        caches.look_after_caches(real, options, writable=writable, replaced=replaced)
+    if options.burst_buf and writable:
+        parent = log_folders.parent_of(real, options)
+        if options.burst_buf_dirname or is_folder(system, parent):
+            # Before the file is touched: one that cannot have a log is not made, and replaces none.
+            system.rmdir(log_folders.folder_for(system, real, parent))
+    if not (options.burst_buf or options.recover or exists(system, neighbour(real, LOGS_NOTED))):
         return
     if writable:
         _tidy(real, options)
@@ -117,13 +125,15 @@ def look_after_leftovers(path: str, options: Options, *, writable: bool, replace
         )
     if options.burst_buf_overwrite and writable:
         for folder in everything:
-            remove_logs(system, real, folder)
+            log_folders.remove_logs(system, real, folder)
         return
     if replaced and everything:
         # The identity of the file tells, unless it is an inode number, which is given to another file.
-        for folder in found.own if exists(system, real) and by_inode(identity_of(system, real)) else ():
+        for folder in (
+            found.own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ()
+        ):
             with suppress(OSError):
-                mark_replaced(system, folder)
+                ownership.mark_replaced(system, folder)
         _tell(path, "of the file that is replaced now", everything)
         return
     if options.recover == "any-file" and writable:
@@ -155,11 +165,11 @@ def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
 def _tidy(path: str, options: Options) -> None:
     """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing."""
     system = options.system
-    noted = set(noted_folders(system, note_of(path)))
-    for folder in find_logs(system, path, parent_of(path, options)).gone:
-        if folder in noted and not holds_posts(system, folder):
+    noted = set(noted_folders(system, neighbour(path, LOGS_NOTED)))
+    for folder in log_folders.find_logs(system, path, log_folders.parent_of(path, options)).gone:
+        if folder in noted and not sources.holds_posts(system, folder):
             with suppress(OSError):
-                remove_logs(system, path, folder)
+                log_folders.remove_logs(system, path, folder)
 
 
 def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
@@ -174,7 +184,7 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     plain = replace(options, burst_buf=False, recover=False, driver="")
     any_file = options.recover == "any-file"
     # Together: a job that began when another one had been killed knows a header that the other one does not.
-    report = replay_into(path, metas_of(system, folders), options=plain, any_file=any_file)
+    report = replay.replay_into(path, sources.metas_of(system, folders), options=plain, any_file=any_file)
     for folder in folders:
-        remove_logs(system, path, folder)
+        log_folders.remove_logs(system, path, folder)
     return report

@@ -4,8 +4,8 @@
 classes               instance attributes of each class: slots, fields of a dataclass, and what methods assign to
                       ``self``; those of base classes of the package included
 in-function imports   import statements inside functions that name modules of the package
-cycles                strongly connected modules when the imports inside functions count like all others; those
-                      for type checkers alone do not count
+cycles                strongly connected modules when the imports inside functions, and `late` modules, count like all
+                      others; imports for type checkers alone do not count
 way                   calls from file to file of one act, by ``sys.setprofile``: the files visited; the *moves*, calls
                       of a function of another file of the package; and the *climbs*, moves to a module that imports,
                       directly or by others, the module that calls. A return is neither.
@@ -105,6 +105,11 @@ class Sources:
             (module, function, self.imported(module, node))
             for module in self.modules
             for node, function in self.statements(module)
+        ] + [
+            (module, "", {ast.literal_eval(node.args[0])})
+            for module, tree in self.modules.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "late" and module != f"{PACKAGE}.late"
         ]
 
     def statements(self, module: str) -> Iterator[tuple[ast.stmt, str]]:

@@ -16,7 +16,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pnc_vol.append_log.private_folders import join_folder, name_of_folders, neighbour
+from pnc_vol.append_log.private_folders import CACHES_NOTED, join_folder, name_of_folders, neighbour
 from pnc_vol.append_log.tail import create_private
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.cache.ranges import Ranges, ranges_of
@@ -87,7 +87,7 @@ def make_folder(system: System, folder: str) -> None:
 
 def note_of(path: str) -> str:
     """The name of the note beside a file that says where its caches are."""
-    return neighbour(path, "pncc")
+    return neighbour(path, CACHES_NOTED)
 
 
 class CacheFile:

@@ -49,7 +49,7 @@ RECORDED = frozenset(
 
 UNCHANGING = frozenset(
     {"pread_into", "preadv", "fstat", "stat", "lstat", "listdir", "flock", "fchown", "memory_file", "realpath"}
-    | {"getpid", "umask", "getxattr", "listxattr", "record_lock", "name_of"}
+    | {"getpid", "getxattr", "listxattr", "record_lock", "name_of"}
 )
 """Calls that leave a tree as it is, as far as a `Disk` knows it. A test holds that every call is in one of the two."""
 

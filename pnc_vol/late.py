@@ -1,0 +1,45 @@
+"""Modules that are loaded when something of them is used for the first time.
+
+Knows: the names of modules. Does not know: what they do.
+
+Rules
+-----
+1. A module is loaded late if a serial program that opens, writes and reads plain files never needs it: each file that
+   is loaded takes time, and with ten thousand ranks a call to a metadata server. Modules of hot functions are not.
+2. Type checkers and the tests of the layers see an ordinary import beside it, which is for them alone::
+
+       if TYPE_CHECKING:
+           from pnc_vol.recovery import replay
+       else:
+           replay = late("pnc_vol.recovery.replay")
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["late"]
+
+
+class _Late:
+    """Stands for a module: asks the module for each attribute."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
+def late(module: str) -> Any:
+    """A module that is loaded when an attribute of it is asked for.
+
+    Examples
+    --------
+    >>> late("pnc_vol.errors").FormatError.__name__
+    'FormatError'
+    """
+    return _Late(module)
