@@ -60,12 +60,7 @@ def _count(name: str, text: Any) -> int:
 
 
 def _recover(name: str, text: Any) -> bool | Literal["any-file"]:
-    if text == "any-file":
-        return "any-file"
-    try:
-        return _flag(name, text)
-    except ValueError:
-        raise ValueError(f"option {name}={text!r}: true, false or any-file is needed") from None
+    return "any-file" if text == "any-file" else _flag(name, text, "true, false or any-file")
 
 
 def _choice(*words: str) -> Callable[[str, Any], str]:
@@ -77,14 +72,14 @@ def _choice(*words: str) -> Callable[[str, Any], str]:
     return parse
 
 
-def _flag(name: str, text: Any) -> bool:
+def _flag(name: str, text: Any, words: str = "true or false") -> bool:
     known = {
         "1": True, "true": True, "enable": True, "yes": True,
         "0": False, "false": False, "disable": False, "no": False,
     }  # fmt: skip
     value = text if isinstance(text, bool) else known.get(str(text).lower())
     if value is None:
-        raise ValueError(f"option {name}={text!r}: true or false is needed")
+        raise ValueError(f"option {name}={text!r}: {words} is needed")
     return value
 
 
@@ -96,10 +91,7 @@ def _locking(name: str, text: Any) -> bool | str | None:
         return None
     if str(text).lower().replace("_", "-") == _BEST_EFFORT:
         return _BEST_EFFORT
-    try:
-        return _flag(name, text)
-    except ValueError:
-        raise ValueError(f"option {name}={text!r}: true, false or best-effort is needed") from None
+    return _flag(name, text, "true, false or best-effort")
 
 
 def _seconds(name: str, text: Any) -> float | None:
@@ -289,6 +281,10 @@ def parse_hints(text: str) -> dict[str, str]:
     return hints
 
 
+_READ = ("PNETCDF_HINTS", "PNC_VOL_HINTS", "HDF5_USE_FILE_LOCKING")
+_plain: dict[Any, Options] = {}  # of files of which no argument says anything: most are
+
+
 def resolve(
     keywords: Mapping[str, Any],
     *,
@@ -305,8 +301,7 @@ def resolve(
     info : mpi4py.MPI.Info or mapping, optional
         MPI hints.
     environ : mapping, optional
-        The process's environment by default; ``PNETCDF_HINTS``, ``PNC_VOL_HINTS`` and ``HDF5_USE_FILE_LOCKING`` are
-        read.
+        The process's environment by default; the variables in `_READ` are read.
     from_file : Match, optional
         What a hint file says of the file.
 
@@ -318,6 +313,10 @@ def resolve(
         A value that the option does not take.
     """
     environ = os.environ if environ is None else environ
+    told = tuple(map(environ.get, _READ))
+    plain = (_system, told) if keywords == {"hints": None} and info is None and from_file is None else None
+    if plain in _plain:
+        return _plain[plain]
     changes: dict[str, Any] = {"system": _system}
     unknown: dict[str, str] = {}
     sources: dict[str, str] = {}
@@ -346,17 +345,18 @@ def resolve(
     apply(keywords.get("hints") or {}, "hints=")
     if info is not None:
         apply(dict(info.items()), "info")
-    for variable in ("PNETCDF_HINTS", "PNC_VOL_HINTS"):
-        if text := environ.get(variable):
+    for variable, text in zip(_READ[:2], told, strict=False):
+        if text:
             apply(parse_hints(text), variable)
     if changes.get("store") == "log":
         # two names for one option; the code that looks for logs reads the second
         changes["burst_buf"] = True
-    locking = environ.get("HDF5_USE_FILE_LOCKING", "").upper()
+    locking = (told[2] or "").upper()
     if locking in _HDF5_LOCKING:
         # as in HDF5, where other words mean nothing
         changes["locking"] = _HDF5_LOCKING[locking]
-    return Options(**changes, hints=unknown, sources=sources)
+    made = Options(**changes, hints=unknown, sources=sources)
+    return made if plain is None else _plain.setdefault(plain, made)
 
 
 def collective_timeout(keywords: Mapping[str, Any], *, hints: Any = None, info: Any = None) -> float | None:

@@ -15,8 +15,8 @@ import operator
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol import options
 from pnc_vol.drivers.base import Driver
@@ -54,8 +54,7 @@ def is_file_object(thing: Any) -> bool:
     return hasattr(thing, "read") and hasattr(thing, "seek")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """The arguments of `File` as they were given.
 
     h5 : keywords of h5py.
@@ -85,8 +84,7 @@ class Given:
         return options.hints_file(self.others.get("hints_file"))
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """The arguments of `File`, checked.
 
     path : str, of the file, or how the object that is the file shows itself.

@@ -19,8 +19,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ _PAUSE = 0.001
 _FIRST_READ = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Existing:
+class Existing(NamedTuple):
     """A file that was opened, or a driver that holds one.
 
     fd : int, its descriptor, which the caller closes; -1 of a driver.

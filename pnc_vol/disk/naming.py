@@ -1,4 +1,4 @@
-"""What may already exist under the name of a new file, and how a file gets a name that must be new.
+"""What may already exist under the name of a new file, how that is made, and how it gets a name that must be new.
 
 Knows: paths, permissions, links. Does not know: what is in the file.
 """
@@ -10,10 +10,12 @@ import os
 import stat
 from contextlib import suppress
 
-from pnc_vol.disk.locking import Held
+from pnc_vol.append_log.private_folders import cut_name
+from pnc_vol.disk.locking import Held, Key
+from pnc_vol.full_io import write_all
 from pnc_vol.system import System
 
-__all__ = ["check_place", "mode_of_new", "name_new"]
+__all__ = ["beside", "check_place", "mode_of_new", "name_new", "write_new"]
 
 _NO_FILES = (
     (stat.S_ISDIR, "a directory"),
@@ -114,3 +116,50 @@ def name_new(system: System, work: str, path: str) -> None:
         # The file has its name; that it has another one as well harms nobody.
         with suppress(OSError):
             system.unlink(work)
+
+
+def beside(system: System, target: str, suffix: str) -> str:
+    """A new name in the same directory that nobody else has."""
+    head, tail = os.path.split(target)
+    # A name may have 255 bytes; what is cut from a long one is made up for by the token.
+    return os.path.join(head, f".{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
+
+
+def write_new(
+    system: System, path: str, content: bytes, mode: int | None, *, durable: bool = False, held: Held | None = None
+) -> Key:
+    """Make a file, and with `held` keep it, locked; its device and inode.
+
+    mode : int or None, its permissions; None: what the process's mask leaves of 0666.
+    """
+    folder = os.path.dirname(path) or "."
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = system.open(path, flags, 0o666 if mode is None else 0o600)
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; create it first", path) from None
+    except PermissionError as error:
+        # new headers and new layouts need a file beside the old one, so this is met when an old file is changed too
+        text = f"no file can be made in the folder {folder!r}; get permission to write there, or use another folder"
+        raise PermissionError(error.errno, text, path) from None
+    try:
+        try:
+            if mode is not None:
+                system.fchmod(fd, mode)
+            if content:
+                write_all(system, fd, content, 0)
+            if durable:
+                system.fsync(fd)
+            if held is not None:
+                held.lock(fd)
+                return held.keep(fd)
+            made = system.fstat(fd)
+        except BaseException:
+            system.close(fd)
+            raise
+        system.close(fd)
+    except OSError:
+        with suppress(OSError):
+            system.unlink(path)
+        raise
+    return made.st_dev, made.st_ino

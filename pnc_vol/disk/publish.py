@@ -27,14 +27,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnc_vol.append_log.private_folders import cut_name
 from pnc_vol.disk.journal import content_of, forget_journal, journal_path
 from pnc_vol.disk.locking import Held, Key
-from pnc_vol.disk.naming import mode_of_new, name_new
+from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.extents.model import one_extent
-from pnc_vol.full_io import write_all
 from pnc_vol.late import late
 from pnc_vol.system import System, exists
 
@@ -137,10 +135,10 @@ class Location:
             # else the name must be new when the file gets it
             with _named(path):
                 mode = mode_of_new(system, target, exclusive=False, held=held)
-        location = cls(system, target, _beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
+        location = cls(system, target, beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
         location.replaces = not publish and exists(system, target)
         with _named(path):
-            location.key = _write_new(system, location.work, header, mode, durable=durable, held=location.held)
+            location.key = write_new(system, location.work, header, mode, durable=durable, held=location.held)
         try:
             if publish:
                 location.publish(durable=durable)
@@ -194,12 +192,12 @@ class Location:
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""
         there = self._there() or self.held.stat(self.key)
-        work = _beside(self.system, self.path, "pnctmp")
+        work = beside(self.system, self.path, "pnctmp")
         made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen, held=self.held)
         made.replaces = self.replaces
         made._origin = self.key if self.published else self._origin
         with _named(self.path):
-            made.key = _write_new(self.system, made.work, b"", 0o600, held=self.held)
+            made.key = write_new(self.system, made.work, b"", 0o600, held=self.held)
             try:
                 likeness.make_alike(self.system, self.work, there, made.work, self.path)
             except BaseException:
@@ -313,7 +311,7 @@ class Location:
                 forget_journal(self.system, self.path)
                 # Who may read the file must be able to read its header, wherever that is.
                 mode = 0o600 | there.st_mode & 0o666
-                _write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
+                write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
                 if sync is not None:
                     # The folder holds the file's own name as well.
                     self.system.fsync_dir(os.path.dirname(self.path) or ".")
@@ -363,52 +361,6 @@ class Location:
 def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
     """Write `data` at `offset`, on this rank alone."""
     driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
-
-
-def _beside(system: System, target: str, suffix: str) -> str:
-    head, tail = os.path.split(target)
-    # A name may have 255 bytes; what is cut from a long one is made up for by the token.
-    return os.path.join(head, f".{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
-
-
-def _write_new(
-    system: System, path: str, content: bytes, mode: int | None, *, durable: bool = False, held: Held | None = None
-) -> Key:
-    """Make a file, and with `held` keep it, locked; its device and inode.
-
-    mode : int or None, its permissions; None: what the process's mask leaves of 0666.
-    """
-    folder = os.path.dirname(path) or "."
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = system.open(path, flags, 0o666 if mode is None else 0o600)
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; create it first", path) from None
-    except PermissionError as error:
-        # new headers and new layouts need a file beside the old one, so this is met when an old file is changed too
-        text = f"no file can be made in the folder {folder!r}; get permission to write there, or use another folder"
-        raise PermissionError(error.errno, text, path) from None
-    try:
-        try:
-            if mode is not None:
-                system.fchmod(fd, mode)
-            if content:
-                write_all(system, fd, content, 0)
-            if durable:
-                system.fsync(fd)
-            if held is not None:
-                held.lock(fd)
-                return held.keep(fd)
-            made = system.fstat(fd)
-        except BaseException:
-            system.close(fd)
-            raise
-        system.close(fd)
-    except OSError:
-        with suppress(OSError):
-            system.unlink(path)
-        raise
-    return made.st_dev, made.st_ino
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pnc_vol.drivers.base import Driver, OpenContext, Wrapper
 from pnc_vol.drivers.capabilities import Capabilities
@@ -54,8 +54,7 @@ _BUILTIN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """How a driver is opened, and what it declares.
 
     make : callable, takes the path or the driver below, the `OpenContext`, and the options.
@@ -260,7 +259,8 @@ def open_stack(spec: str, path: str | None, context: OpenContext | None = None, 
     >>> driver.describe()
     'memory'
     """
-    context = OpenContext(**told) if context is None else replace(context, **told)
+    if told or context is None:
+        context = OpenContext(**told) if context is None else replace(context, **told)
     *above, (bottom, root) = _looked_up(spec)
     driver = _made(bottom, root, path, context)
     try:

@@ -16,8 +16,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["NAME", "Layer", "parse_stack", "written_layer"]
 
@@ -33,8 +32,7 @@ _OPTION = re.compile(
 _PLAIN = re.compile(r"[\w./:@+-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One word of a stack.
 
     name : str
@@ -42,7 +40,7 @@ class Layer:
     """
 
     name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any]
 
 
 # A file that is opened asks several times what its stack is.

@@ -90,8 +90,10 @@ def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, st
     return below, there.removeprefix(_HINTED)
 
 
-def context_of(options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False) -> OpenContext:
-    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new)
+def context_of(
+    options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False, name: str = ""
+) -> OpenContext:
+    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new, name)
 
 
 def open_together(
@@ -117,7 +119,7 @@ def open_together(
         with comm.errors_shared():
             if context.fd >= 0 and not stack_capabilities(spec).takes_descriptor:
                 context = replace(context, fd=-1)
-            if location is not None:
+            if location is not None and context.name != location.path:
                 context = replace(context, name=location.path)
             driver = open_stack(spec, path, context)
             if inode and path is not None and context.fd < 0:

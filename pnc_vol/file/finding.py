@@ -17,7 +17,8 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often, unchanged
 from pnc_vol.disk.locking import Held, Key
@@ -68,8 +69,7 @@ class Mine:
             self.held.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What rank 0 found, or made.
 
     way : "join", "open", "create", or "set": the file is a set of subfiles.
@@ -167,7 +167,7 @@ def find(
                 mine.release()
                 continue
             mine.location, mine.key = location, location.key or mine.key
-            found = replace(found, path=location.path, work=location.work)
+            found = found._replace(path=location.path, work=location.work)
         return found.packed()
     raise replaced_too_often(path or "")
 

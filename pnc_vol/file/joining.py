@@ -93,6 +93,18 @@ def _leave(comm: Comm, error: BaseException) -> None:
         comm.abandon(f"{type(error).__name__}: {error}")
 
 
+def _with_layout(options: Options, layout: str) -> Options:
+    """The options with the layout that the file has."""
+    if _last[0] is not options or _last[1].layout != layout:
+        # The options of most files are one object.
+        _last[:] = options, replace(options, layout=layout)
+    return _last[1]
+
+
+_last = [Options()] * 2
+"""Options of the last file, as asked for and with its layout."""
+
+
 def _made(
     opened: Opened,
     options: Options,
@@ -108,7 +120,7 @@ def _made(
     """
     tree = opened.tree
     defs = defs or Definitions(tree, opened.header.version)
-    options = replace(options, layout=opened.layout.name)
+    options = _with_layout(options, opened.layout.name)
     layout = opened.layout(options) if file_set is None else file_set.layout(options)
     layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
     layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,8 +75,7 @@ _SHARED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A file that was just opened.
 
     location : Location or None
@@ -171,7 +170,9 @@ def open_file(
         driver = root
         if driver is None:
             opened_path = found.work if keeps_file else path
-            context = context_of(options, comm, writable=mode != "r", fd=mine.fd, new=found.created and not keeps_file)
+            name = "" if location is None else location.path
+            new_object = found.created and not keeps_file
+            context = context_of(options, comm, writable=mode != "r", fd=mine.fd, new=new_object, name=name)
             try:
                 driver = open_together(spec, opened_path, context, comm, location, inode=found.inode)
             except BaseException:

@@ -185,7 +185,7 @@ def _member(
     if told:
         nblobs, sizes = told[number].nblobs, told[number].maps[: len(told[0].maps)]
         _define(defs, opened.header, told[number], told[0], tree)
-    inner = make(replace(opened, tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
+    inner = make(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
     if opened.header.numrecs > numrecs:
         for uid in inner.disk.layout.record_uids:
             inner.disk.layout.lose_records(uid, numrecs, opened.header.numrecs)
@@ -242,7 +242,7 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
             group.abandon(f"{type(error).__name__}: {error}")
         raise
     assert isinstance(opened, Opened)
-    return replace(opened, layout=SubfileLayout)
+    return opened._replace(layout=SubfileLayout)
 
 
 def _headers_of_opened(
