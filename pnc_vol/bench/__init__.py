@@ -7,6 +7,7 @@
 `io`              large variables, rows, small pieces, many variables (`io_peers`: by each library)
 `reads`           columns, strides, lists, masks, blocks; record variables
 `posts`           small writes of each kind; recovery of a log
+`small`           small files, a script of one dataset, a flush in each step
 `objects`         many variables with attributes
 `ranks`           benchmarks of many processes: starting them, the slowest one's time
 `carriers`        one file of many ranks, with the calls of each library

@@ -20,6 +20,7 @@ SERIAL = {
     "io": "one large variable, rows, random small pieces, many variables",
     "reads": "columns, strides, lists, masks, blocks; record variables",
     "posts": "small writes of each kind, iput; recovery of the log of a killed job",
+    "small": "the life of a small file, a script of one dataset, a flush in each step",
     "burst": "posting to a burst-buffer log on tmpfs and on disk, and flushing it",
     "objects": "10,000 and 100,000 variables with 3 attributes",
 }

@@ -1,0 +1,125 @@
+"""``python -m pnc_vol.bench small``: what users do most: a small file, a script of one dataset, a flush in each step.
+
+The life of a small file is to create it with five datasets of ten numbers, close, open, read and close it. The script
+is a process of its own, from its start to its end: with the bytecode of all that it imports, and without any, as on
+machines that do not keep it.
+
+Knows: the works. Does not know: how peers make and open files (`io_peers.py`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.bench.io_peers import peers
+from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.serial import Work, check, clear, times
+from pnc_vol.system import temporary_directory
+
+__all__ = ["peers", "works"]
+
+_FLUSH_IN_PLACE = ("h5py", "pnc_vol")
+_SCRIPTS = {
+    **dict.fromkeys(_FLUSH_IN_PLACE, "with m.File(sys.argv[1], 'w') as f: f['x'] = numpy.arange(10.0)"),
+    "netCDF4": "f = m.Dataset(sys.argv[1], 'w', format='NETCDF3_64BIT_DATA'); f.createDimension('n', 10); "
+    "f.createVariable('x', 'f8', ('n',))[:] = numpy.arange(10.0); f.close()",
+    "scipy": "f = m.netcdf_file(sys.argv[1], 'w'); f.createDimension('n', 10); "
+    "f.createVariable('x', 'f8', ('n',))[:] = numpy.arange(10.0); f.close()",
+}
+
+
+def works(scale: float) -> list[Work]:
+    """The works, at `scale` times their real size."""
+    return [_life(scale), _script(kept=True), _script(kept=False), _steps(scale), _attributes(scale)]
+
+
+def _life(scale: float) -> Work:
+    count = times(scale, 200)
+    phase = f"{count:,} x the life of a file with 5 small datasets"
+    values = np.arange(50.0).reshape(5, 10)
+
+    def run(peer: Any, watch: Watch) -> None:
+        found = np.empty_like(values)
+        for _ in range(count):
+            clear(peer.path)
+            with watch(phase):
+                peer.write_many(values)
+                peer.read_many(found)
+            check(f"{phase}, {peer.path}", found, values)
+        clear(peer.path)
+
+    return Work({phase: (None, count)}, run)
+
+
+def _script(*, kept: bool) -> Work:
+    phase = f"a script that writes one dataset, {'with' if kept else 'without'} bytecode"
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name not in _SCRIPTS:
+            return
+        script = f"import sys, numpy, {peer.module.__name__} as m\n{_SCRIPTS[peer.name]}"
+        with temporary_directory(peer.folder) as bytecode:
+            job = [sys.executable, "-E", "-X", f"pycache_prefix={bytecode}", "-c", script, peer.path]
+            if kept:
+                subprocess.run(job, check=True)
+            else:
+                job.insert(1, "-B")
+            clear(peer.path)
+            with watch(phase):
+                subprocess.run(job, check=True)
+        _, variables = opened = peer.old()
+        with opened[0]:
+            check(f"{phase}, {peer.path}", np.array(variables["x"][:]), np.arange(10.0))
+        clear(peer.path)
+
+    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), "is not asked")
+    return Work({phase: (None, 1)}, run, {phase: without})
+
+
+def _steps(scale: float) -> Work:
+    count = times(scale, 2_000)
+    phase = f"{count:,} x a record of 100 numbers and a flush"
+    rows = np.random.default_rng(5).random((count, 100))
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name in without:
+            return
+        clear(peer.path)
+        with watch(phase), peer.module.File(peer.path, "w") as f:
+            x = f.create_dataset("x", (0, 100), "f8", maxshape=(None, 100), chunks=(1, 100))
+            for i, row in enumerate(rows):
+                x.resize(i + 1, axis=0)
+                x[i] = row
+                f.flush()
+        check(f"{phase}, {peer.path}", peer.read(), rows)
+        clear(peer.path)
+
+    without = dict.fromkeys(("netCDF4", "scipy", "PnetCDF-Python", "os.pwrite"), "is not asked")
+    return Work({phase: (None, count)}, run, {phase: without})
+
+
+def _attributes(scale: float) -> Work:
+    count = times(scale, 5_000)
+    phase = f"{count:,} x an attribute and a flush"
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name in without:
+            return
+        clear(peer.path)
+        with watch(phase), peer.module.File(peer.path, "w") as f:
+            x = f.create_dataset("x", data=np.arange(10.0), track_order=True)
+            for i in range(count):
+                x.attrs[f"a{i}"] = i
+                f.flush()
+        f, variables = peer.old()
+        with f:
+            stored = variables["x"].attrs
+            check(f"{phase}, {peer.path}", np.array([stored[f"a{i}"] for i in range(count)]), np.arange(count))
+        clear(peer.path)
+
+    without = dict.fromkeys(("netCDF4", "scipy", "PnetCDF-Python", "os.pwrite"), "is not asked")
+    return Work({phase: (None, count)}, run, {phase: without})
