@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 LIMIT = 42
-FIRST_FILE = 153
+FIRST_FILE = 160
 """Modules of the package that a script loads that writes one dataset, and reads it."""
 
 

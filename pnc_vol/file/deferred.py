@@ -23,11 +23,17 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol import mpi_comm
+else:
+    mpi_comm = late("pnc_vol.mpi_comm")
 
 __all__ = [
     "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "same_ranks", "timed",
