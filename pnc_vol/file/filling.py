@@ -1,25 +1,38 @@
 """Fill values: written wherever nobody wrote yet and zeros are not what should be read.
 
-Knows: layouts, fill values, the ranks that share the writing. Does not know: requests, headers.
+Knows: layouts, fill values, the ranks that share the writing, which elements are posted. Does not know: headers.
+
+Rules
+-----
+1. What one process posted for this flush is not filled: it is written before the header that describes it.
+2. Ranks do not know of each other's posts, and a copy of a file is complete before its data: there all is filled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.extents.blocks import rounds, runs_between
+from pnc_vol.extents.model import Extents, Runs, before
+from pnc_vol.extents.place import split_rows
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.queue.batches import Batch
 
-__all__ = ["fill"]
+__all__ = ["LeftToPosts", "fill", "fill_failed"]
 
 _FILL_BYTES = 1 << 20
+_ROWS = 1 << 14
+"""Records of a variable that are filled together."""
+
+LeftToPosts = dict[int, tuple[int, int]]
+"""By variable, the elements (first one, and the one behind the last) of which those that are posted were not filled."""
 
 
 def fill(
@@ -31,7 +44,9 @@ def fill(
     lost: LostRecords,
     *,
     only_lost: bool = False,
-) -> None:
+    posted: Sequence[Batch] = (),
+    written_whole: Collection[int] = (),
+) -> LeftToPosts:
     """Write the fill value wherever nobody wrote yet and zeros are not what should be read (collective).
 
     Parameters
@@ -40,7 +55,10 @@ def fill(
     driver : Driver, of the file in which `target` will be in force.
     lost : records that variables were left with, before others came again; see `Layout.lost_records`.
     only_lost : bool, the rest was done before.
+    posted : sequence of Batch, what is written next, on the only rank; see `fill_failed`.
+    written_whole : collection of int, uids that need no filling; see `Posted`.
     """
+    left: LeftToPosts = {}
     records = target.header.numrecs
     if (
         target.unwritten_reads_zero
@@ -49,7 +67,7 @@ def fill(
         and all(n.fillvalue is None for n in tree.datasets.values())
     ):
         # All that was not written reads as zero, as it should.
-        return
+        return left
     tasks: list[Callable[[], None]] = []
     for uid in lost if only_lost else target.uids:
         node = tree.datasets[uid]
@@ -64,16 +82,22 @@ def fill(
         if at.inner:
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
-            spans = [] if zeros else [(first, records)]
+            if not zeros and first < records:
+                left[uid] = first * at.inner, records * at.inner
             if old and uid in lost:
-                there = placed.records if zeros else first
-                spans.append((lost[uid][0], min(there, records)))
-            tasks += [_fill_task(driver, node, at, at.inner, *span) for span in spans if span[0] < span[1]]
+                first, last = lost[uid][0], min(placed.records if zeros else first, records)
+                if first < last:
+                    tasks.append(_fill_task(driver, node, at, _one(first * at.inner, last * at.inner)))
         elif zeros:
             continue
         elif not old and not (pattern is None and placed.has_early_place(uid)):
-            nelems = 1 if node.is_placeholder else math.prod(node.shape or ())
-            tasks.append(_fill_task(driver, node, at, nelems, 0, 1))
+            left[uid] = 0, 1 if node.is_placeholder else math.prod(node.shape or ())
+    for uid in left.keys() & written_whole:
+        del left[uid]
+    for uid, span in left.items():
+        taken = _taken(posted, uid, *span)
+        if (free := _between(taken, *span)).start.size:
+            tasks.append(_fill_task(driver, tree.datasets[uid], target.maps[uid], free))
     if tasks:
         for task in tasks[comm.rank :: comm.size]:
             task()
@@ -81,25 +105,59 @@ def fill(
             # Data of other ranks follow, which must not come to the file first.
             driver.drain()
         comm.exchange("flush fill")
+    return left
 
 
-def _fill_task(
-    driver: Driver, node: DatasetNode, at: ElementMap, nelems: int, first: int, last: int
-) -> Callable[[], None]:
-    """Writes the node's fill value to the `nelems` elements of each record from `first` to `last`."""
+def fill_failed(tree: Tree, target: Layout, driver: Driver, left: LeftToPosts, failed: Sequence[Batch]) -> None:
+    """Fill what `fill` left to posts that could not be written then."""
+    for uid, span in left.items():
+        taken = _taken(failed, uid, *span)
+        if taken.start.size:
+            _fill_task(driver, tree.datasets[uid], target.maps[uid], taken)()
+
+
+def _one(first: int, last: int) -> Runs:
+    return Runs(np.array([first], np.int64), np.array([last - first], np.int64))
+
+
+def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
+    """The elements from `first` to `last` that have rows, as runs in order that do not touch."""
+    rows = [batch.rows(uid) for batch in batches]
+    start = np.concatenate([np.empty(0, np.int64), *(some[:, 1] for some in rows)])
+    end = np.minimum(start + np.concatenate([start[:0], *(some[:, 2] for some in rows)]), last)
+    start = np.maximum(start, first)
+    there = start < end
+    order = np.argsort(start[there], kind="stable")
+    start, end = start[there][order], np.maximum.accumulate(end[there][order])
+    if not start.size:
+        return Runs(start, end)
+    new = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
+    return Runs(start[new], np.append(end[new[1:] - 1], end[-1]) - start[new])
+
+
+def _between(taken: Runs, first: int, last: int) -> Runs:
+    """The elements from `first` to `last` that are not in `taken`."""
+    start = np.concatenate(([first], taken.start + taken.length))
+    length = np.append(taken.start, last) - start
+    return Runs(start[length > 0], length[length > 0])
+
+
+def _fill_task(driver: Driver, node: DatasetNode, at: ElementMap, wanted: Runs) -> Callable[[], None]:
+    """Writes the node's fill value to some elements."""
 
     def run() -> None:
         width = node.element.itemsize
         pattern = (node.fillvalue or b"").ljust(width, b"\0")[:width]
-        block = max(1, min(_FILL_BYTES // width, nelems))
+        ends = np.cumsum(wanted.length)
+        total = int(ends[-1])
+        block = max(1, min(_FILL_BYTES // width, total))
         memory = np.frombuffer(pattern * block, np.uint8)
-        begins = np.arange(first, last, dtype=np.int64) * nelems
-        for low in range(0, nelems, block):
-            n = min(block, nelems - low)
-            for some in range(0, len(begins), _FILL_BYTES // 64):
-                starts = begins[some : some + _FILL_BYTES // 64] + low
-                offset, length, place = at.extents(Runs(starts, np.full_like(starts, n)))
+        begins, step = before(wanted.length), at.inner * _ROWS or total
+        for low in range(0, total, step):
+            some = runs_between(wanted, begins, ends, low, min(step, total - low))
+            extents = at.extents(split_rows(some, at.inner) if at.inner else some)
+            for part in rounds(extents, block * width):
                 # All elements are alike, so each extent takes the first ones of the memory.
-                driver.write(Extents(offset, length, np.zeros_like(place)), memory)
+                driver.write(Extents(part.offset, part.length, np.zeros_like(part.place)), memory)
 
     return run

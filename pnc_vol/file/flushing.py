@@ -29,7 +29,7 @@ from functools import partial
 
 from pnc_vol.errors import RequestFailure
 from pnc_vol.file.epochs import fall_back
-from pnc_vol.file.filling import fill
+from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
 from pnc_vol.file.flush_data import before_data, check_failures, write_data
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
 from pnc_vol.file.held_ranges import NO_SPANS, spans_of
@@ -112,12 +112,14 @@ def flush(
         return
     if epochs.holding:
         carried = before_data(session, target, agreed) or carried
-    later = _use_layout(session, target, agreed, phases)
+    # What ranks posted, only they know; and data that somebody else writes may leave anything open.
+    later, unfilled = _use_layout(session, target, agreed, phases, batches if comm.size == 1 and write is None else ())
     phases.end("fill")
     done, failures, lowest, troubles = write_data(session, [batches], agreed, carried=carried, write=write)
     phases.end("data")
     if failures:
         check_failures(session, target, failures, carried=carried, closing=closing)
+        fill_failed(defs.tree, target, disk.driver, unfilled, done.left)
     header = target.header
     if lowest is not None:
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
@@ -272,19 +274,22 @@ def _accept(session: Session, flat: Flat, agreed: Agreement) -> Flat:
     return flat
 
 
-def _use_layout(session: Session, target: Layout, agreed: Agreement, phases: _Phases) -> LostRecords:
-    """Bring the next layout into force: move data, fill what nobody wrote (collective).
+def _use_layout(
+    session: Session, target: Layout, agreed: Agreement, phases: _Phases, batches: Sequence[Batch]
+) -> tuple[LostRecords, LeftToPosts]:
+    """Bring the next layout into force: move data, fill what nobody wrote and `batches` do not write (collective).
 
     Returns
     -------
     LostRecords
         The datasets whose lost records the header in the file may still count: they are filled when it does not.
+    LeftToPosts
     """
     comm, defs, disk = session.comm, session.defs, session.disk
     placed = disk.layout
     if target is placed and not agreed.changed and not agreed.lost:
         phases.end("layout")
-        return {}
+        return {}, {}
     lost = agree_lost_records(comm, target.uids, placed.lost_records) if agreed.lost else {}
     if target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
@@ -302,13 +307,15 @@ def _use_layout(session: Session, target: Layout, agreed: Agreement, phases: _Ph
     if lost and copy is None and disk.at_stake:
         later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
     now = {uid: cut for uid, cut in lost.items() if uid not in later}
-    write_fill = partial(fill, comm, defs.tree, placed, target, lost=now)
+    whole = session.posted.written_whole
+    write_fill = partial(fill, comm, defs.tree, placed, target, lost=now, written_whole=whole)
+    unfilled: LeftToPosts = {}
     if copy is not None:
         session.counts["moves"] += 1
         complete_copy(comm, disk, copy, write_fill)
     else:
         try:
-            write_fill(disk.driver)
+            unfilled = write_fill(disk.driver, posted=batches)
         except BaseException:
             placed.note_unknown_bytes()
             raise
@@ -317,7 +324,7 @@ def _use_layout(session: Session, target: Layout, agreed: Agreement, phases: _Ph
     defs.note_agreed()
     target.lost_records = later
     disk.note_filled(lost)
-    return later
+    return later, unfilled
 
 
 def _order(session: Session, troubles: list[str], *, carried: bool) -> bool:

@@ -110,6 +110,8 @@ class Posted:
     rows_before : dict of uid to (DatasetNode, ...)
         The rows of those that are not in the file yet as it has them, for `cancel`.
     at_once : bool, writes are carried out when they are posted: MPI's atomic mode.
+    written_whole : set of int
+        The uids of variables of which whoever posts is going to write every element, so that none is filled.
     last_flush : dict or None, the last `FlushReport`, by name.
     """
 
@@ -125,6 +127,7 @@ class Posted:
         "ragged",
         "reads",
         "rows_before",
+        "written_whole",
     )
 
     def __init__(self, queue: Queue, list_bytes: int) -> None:
@@ -135,6 +138,7 @@ class Posted:
         self.handles: dict[int, Request] = {}
         self.kept: set[int] = set()
         self.at_once = False
+        self.written_whole: set[int] = set()
         self.last_flush: dict[str, Any] | None = None
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ __all__ = ["CopiedValues"]
 
 STRING = 16
 """Bytes of a string of varying length in an HDF5 file, besides its characters."""
+
+NUMBERS = 4 << 20
+"""Bytes of numbers that are copied at a time where there are no chunks: they stay in a cache."""
 
 
 class CopiedValues:
@@ -51,6 +55,8 @@ class CopiedValues:
     ----------
     references : References, translates those in values.
     total : int, bytes of all values that will be copied; the caller counts them.
+    widths : dict of str to int, bytes of the longest string of datasets of strings of varying length.
+    room : uint8[...], for blocks of numbers.
     """
 
     def __init__(
@@ -71,6 +77,23 @@ class CopiedValues:
         self.progress = progress
         self.widest = widest
         self.total = self.done = 0
+        self.widths: dict[str, int] = {}
+        self.room = np.empty(0, np.uint8)
+
+    def place(self, paths: list[str]) -> None:
+        """Give all variables of a NetCDF target their places before any value is there: no value moves or waits.
+
+        What is copied whole is not filled either.
+        """
+        nodes = [self.target[path].id.node for path in paths]
+        for path in paths:
+            source = self.source[path]
+            if _varies(source) and source.size:
+                self.widths[path] = self.widest_first(source, self.target[path])
+        if not any(node.parts for node in nodes):
+            # Rows of varying length have no places before they are known.
+            self.target.id.handle.session.posted.written_whole = {node.uid for node in nodes}
+            self.target.flush()
 
     def copy(self, path: str) -> None:
         """Copy the values of one dataset, block by block."""
@@ -78,19 +101,36 @@ class CopiedValues:
         shape = source.shape
         if shape is None or 0 in shape:
             return
-        varying = check_string_dtype(source.dtype) is not None and source.dtype.kind == "O"
-        itemsize = inspect_hdf5.bytes_in_memory(source)
-        chunks = getattr(source if self.to_netcdf else target, "chunks", None)
-        if varying and self.to_netcdf:
-            itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widest_first(source, target, itemsize, chunks)
-        for block in blocks(shape, itemsize, self.block_bytes, chunks):
-            data = _read(source, block or ())
+        plain = source.dtype.kind in "iuf" and shape != ()
+        itemsize, most = inspect_hdf5.bytes_in_memory(source), self.block_bytes
+        chunks = self.chunks(source, target)
+        if path in self.widths:
+            itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widths[path]
+        if plain and chunks is None:
+            most = min(most, NUMBERS)
+        for block in blocks(shape, itemsize, most, chunks):
+            data = self.numbers(source, block) if plain else _read(source, block or ())
             self.put(path, source, target, block, data)
             nbytes = np.asarray(data).size * source.dtype.itemsize
             self.ledger.bytes += nbytes
             self.done += nbytes
             if self.progress is not None:
                 self.progress(self.done, self.total, path)
+
+    def chunks(self, source: Any, target: Any) -> Any:
+        """The shape of the chunks of whichever is HDF5; None if it has none."""
+        return getattr(source if self.to_netcdf else target, "chunks", None)
+
+    def numbers(self, source: Any, block: tuple[slice, ...]) -> Any:
+        """A block of numbers, in memory that the next block has again: new memory costs as much as the copy into it."""
+        shape, dtype = tuple(axis.stop - axis.start for axis in block), source.dtype
+        nbytes = prod(shape) * dtype.itemsize
+        if nbytes > self.room.nbytes:
+            self.room = np.empty(nbytes, np.uint8)
+        data = self.room[:nbytes].view(dtype).reshape(shape)
+        with _named(source):
+            source.read_direct(data, block)
+        return data
 
     def put(self, path: str, source: Any, target: Any, block: tuple[slice, ...], data: Any) -> None:
         """Write a block of values of the source to the target."""
@@ -102,7 +142,7 @@ class CopiedValues:
         else:
             writing_hdf5.write_block(target, block, data)
 
-    def widest_first(self, source: Any, target: Any, itemsize: int, chunks: Any) -> int:
+    def widest_first(self, source: Any, target: Any) -> int:
         """Write the longest string before all others: a wider string later would lay the variable out anew.
 
         Returns
@@ -111,6 +151,7 @@ class CopiedValues:
             Its bytes.
         """
         longest, where, held = 0, (), 0
+        itemsize, chunks = inspect_hdf5.bytes_in_memory(source), self.chunks(source, target)
         for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
             texts = np.asarray(_read(source, block or ()), dtype=object)
             lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
@@ -135,16 +176,22 @@ class CopiedValues:
             self.ledger.lose(where, what, "the target has not what they lead to; they are null")
 
 
-def _read(source: Any, selection: tuple[slice, ...]) -> Any:
-    """A block of values.
+def _varies(source: Any) -> bool:
+    """Whether a dataset is of strings of varying length."""
+    return source.dtype.kind == "O" and check_string_dtype(source.dtype) is not None
 
-    Raises
-    ------
-    OSError
-        With the dataset's name, which the libraries' own errors lack.
-    """
-    try:
+
+def _read(source: Any, selection: tuple[slice, ...]) -> Any:
+    """A block of values."""
+    with _named(source):
         return source[selection]
+
+
+@contextmanager
+def _named(source: Any) -> Iterator[None]:
+    """What fails inside is an `OSError` with the dataset's name, which the libraries' own errors lack."""
+    try:
+        yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:
         raise OSError(getattr(error, "errno", None) or errno.EIO, f"{source.name} cannot be read: {error}") from error
 

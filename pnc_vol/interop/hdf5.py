@@ -45,6 +45,8 @@ Kind = Literal["hdf5", "netcdf"]
 Progress = Callable[[int, int, str], None]
 
 MIB = 1024 * 1024
+BUFFER = 2 * MIB
+"""Bytes of the target's queue: what is smaller is written together."""
 
 
 def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
@@ -115,12 +117,13 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
         if overwrite:
             held.may_replace(target)
         yield temporary
-        # a target that is replaced may be on stable storage: what takes its name is, too
-        fd = system.open(temporary, os.O_RDWR)
-        try:
-            system.fsync(fd)
-        finally:
-            system.close(fd)
+        if exists(system, target):
+            # what is replaced may be on stable storage: what takes its name is, too
+            fd = system.open(temporary, os.O_RDWR)
+            try:
+                system.fsync(fd)
+            finally:
+                system.close(fd)
         if overwrite:
             held.may_replace(target)
             system.rename(temporary, target)
@@ -305,7 +308,8 @@ def _new_file(path: str, source: Any, source_kind: Kind, system: System, options
     tracked = inspect_hdf5.is_tracked(source["/"])
     if source_kind == "hdf5":
         ordered = {"track_order": tracked and not inspect_hdf5.is_netcdf4(source)}
-        return File(path, "w", system=system, **ordered | options)
+        # Values go to their places from the blocks in which they are read: there is no use in a large queue.
+        return File(path, "w", system=system, **{"buffer_size": BUFFER} | ordered | options)
     # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.
     return require_h5py("Writing an HDF5 file").File(path, "w", track_order=tracked, libver=("v108", "latest"))
 

@@ -99,6 +99,8 @@ class Transfer:
         used = {name for path in self.copied for name in self.axes(path)}
         for path in sorted(self.scales.keys() - used):
             self.ledger.lose(path, "dimension", "no dataset that was kept uses it")
+        if self.to_netcdf:
+            self.values.place(self.copied)
         for path in self.copied:
             self.values.copy(path)
         self.target.flush()
