@@ -153,7 +153,7 @@ def open_file(
         if found.way == "join":
             return None
         if found.way == "set":
-            return replace(found, subfile=mine.subfile)
+            return found._replace(subfile=mine.subfile)
         if sets:
             # what is there is one file, and stays one
             options, sets = replace(options, layout=""), False
