@@ -20,18 +20,19 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.errors import RankError
 from pnc_vol.rank_errors import ranks_text
 from pnc_vol.rank_places import Nodes, cores
 
-__all__ = ["Comm", "Join", "Traffic", "on_root", "ranks_text", "serial"]
+__all__ = ["Comm", "Join", "Traffic", "on_root", "ranks_text", "serial", "told_to_all"]
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -247,3 +248,14 @@ def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
         except Exception as reason:
             error = reason
     return comm.from_root(operation, result, error=error)
+
+
+@contextmanager
+def told_to_all(comm: Comm) -> Iterator[None]:
+    """Let all ranks know of an error that the ranks of one subfile have told each other; in `Comm.errors_shared`."""
+    try:
+        yield
+    except RankError as error:
+        if not comm.in_step(error):
+            comm.exchange("failed", error=error)
+        raise

@@ -229,7 +229,7 @@ def _set_of(
     if named is None or (options.layout and not sets):
         return None, b""
     # Few files have such names, and what knows of blobs takes long to load.
-    from pnc_vol.layout.blob.header import described, is_blob_set
+    from pnc_vol.layout.blob.described import described, is_blob_set
 
     base = named[1]
     first = subfile_path(base, 0)

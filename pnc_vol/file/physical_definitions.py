@@ -6,15 +6,16 @@ is made of.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pnc_vol.extents.model import one_extent
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.session import Session
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
-from pnc_vol.layout.blob.maps import SizedMap
+from pnc_vol.layout.blob.maps import MAP_VARIABLES, SizedMap, SubfileMap, content
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import Element
@@ -83,6 +84,17 @@ class PhysicalDefinitions(Definitions):
         node = self._nodes.get(key)
         return None if node is None else node.uid
 
+    def blobs(self) -> Iterator[tuple[tuple[int, int], tuple[int, ...], int, PhysicalVariable]]:
+        """The partitioned variables: each with its key, its lengths and type in the header, and as it was given."""
+        assert self.flat is not None
+        header = self.flat.header
+        for (key, node), var in zip(self._nodes.items(), header.vars, strict=True):
+            if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int) and key[1]:
+                given = PhysicalVariable(
+                    key, node.element, node.shape or (), record=node.maxshape is not None, fillvalue=node.fillvalue
+                )
+                yield key, tuple(header.dims[i].size for i in var.dims), var.type, given
+
     def flatten(self, layout: Layout, *, common: bool) -> Flat:
         return self.make_header()
 
@@ -118,3 +130,11 @@ class Member:
     def root(self) -> bool:
         """Whether this rank is the one that writes what the group writes once."""
         return self.session.comm.rank == 0
+
+    def write_maps(self, maps: Mapping[int, SubfileMap]) -> None:
+        """Write the variables of new maps, by their numbers."""
+        header, driver = self.session.disk.layout.header, self.session.disk.driver
+        for k, made in maps.items():
+            first = (k - 1) * len(MAP_VARIABLES)
+            for var, raw in zip(header.vars[first:], content([made]), strict=False):
+                driver.write(one_extent(var.begin, raw.nbytes), raw)

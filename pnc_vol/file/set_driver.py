@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,11 @@ from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import FormatError, NotSyncedError
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.format.model import Header, Var
+from pnc_vol.format.model import Header
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex, index_of
 from pnc_vol.layout.blob.layout import BlobFiles
-from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, from_content
+from pnc_vol.layout.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
 from pnc_vol.layout.subfiles import OFFSET, SHIFT, by_file, subfile_path
 
 __all__ = ["SetDriver"]
@@ -166,20 +165,12 @@ class SetDriver(Driver):
             columns.append(raw.view(dtype).reshape(shape))
         nblobs, most = columns[3].shape
         nelems = next(dim.size for dim in header.dims if dim.name == f"D{k}.nelems")
-        try:
-            return from_content(MapSizes(dims, (), nblobs, nelems, most), columns, name)
-        except FormatError as error:
-            raise self._with_offset(error, header.vars[first : first + len(MAP_VARIABLES)], columns) from None
-
-    @staticmethod
-    def _with_offset(error: FormatError, variables: Sequence[Var], columns: Sequence[Any]) -> FormatError:
-        """The error with the byte of the subfile where the number is, or the row that it is in."""
-        which, _, blob = str(error.field).rstrip("]").partition("[")
-        if which not in MAP_VARIABLES:
-            return error
-        j = MAP_VARIABLES.index(which)
-        offset = variables[j].begin + int(blob) * columns[j][0].nbytes
-        return FormatError(f"{error} (byte {offset})", offset=offset, field=error.field, value=error.value)
+        sizes = MapSizes(dims, (), nblobs, nelems, most)
+        variables = header.vars[first : first + len(MAP_VARIABLES)]
+        begins = [
+            var.begin + np.arange(nblobs) * column[0].nbytes for var, column in zip(variables, columns, strict=True)
+        ]
+        return from_content(sizes, columns, name, begins)
 
 
 def _runs_of(physical: Header, k: int) -> int:

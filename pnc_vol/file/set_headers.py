@@ -6,29 +6,32 @@ sessions.
 Rules
 -----
 1. Subfile 0 says what there is: a flush writes its header last. Another subfile may know of more, from a flush that
-   was not completed; what it lacks, or has otherwise, is an error that names the subfile.
+   was not completed; what such a flush took away, or renamed, is still there under its name in subfile 0. What a
+   subfile lacks otherwise, or has otherwise, is an error that names the subfile.
 2. The set has the records that all subfiles have.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Container, Hashable, Mapping, Sequence
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError, FormatWarning
 from pnc_vol.file.map_agreement import inner_shape
-from pnc_vol.file.physical_definitions import PhysicalVariable
+from pnc_vol.file.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.sizes import is_record
 from pnc_vol.format.types import CHAR, INT64, TYPES
-from pnc_vol.layout.blob.header import MAP_VARIABLES, Described, described
+from pnc_vol.layout.blob.described import Before, Described, described
+from pnc_vol.layout.blob.header import Kept
 from pnc_vol.layout.blob.layout import without_begins
-from pnc_vol.layout.blob.maps import SizedMap
+from pnc_vol.layout.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -37,9 +40,11 @@ from pnc_vol.options import Options
 from pnc_vol.warn import warn_outside
 
 __all__ = [
+    "blob_names",
     "canonical_of",
     "described_all",
     "header_of_bytes",
+    "kept_variables",
     "positions",
     "read_headers",
     "refuse_foreign",
@@ -141,7 +146,9 @@ def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False)
         if blobs != one.nprocs:
             text = f"{one.nprocs} processes wrote, and the {len(told)} subfiles have blobs of {blobs}"
             raise _foreign(path, s, "global_nprocs", text)
-        if [of.dims for of in one.maps[: len(first.maps)]] != [of.dims for of in first.maps]:
+        # a map of variables that are gone has no dimensions
+        both = zip(one.maps, first.maps, strict=False)
+        if len(one.maps) < len(first.maps) or any(a.dims != b.dims and a.dims and b.dims for a, b in both):
             raise _foreign(path, s, "global_dimids", "other maps than in subfile 0000")
         if exact and (one.canonical.with_numrecs(0), one.assigned) != (first.canonical.with_numrecs(0), first.assigned):
             raise _foreign(path, s, "header", "other dimensions, variables or attributes than in subfile 0000")
@@ -179,11 +186,26 @@ def positions(own: Described, first: Described) -> list[int]:
     found: list[int] = []
     for var, k in zip(first.canonical.vars, first.assigned, strict=True):
         i = at.get(var.name, -1)
+        before = own.before.get(var.name)
+        if before is not None and _as_before(own, before, first, var, k):
+            # the flush that took it away, or renamed it, has not come to subfile 0
+            found.append(before.variable)
+            continue
         same = i >= 0 and own.assigned[i] == k and _shape(own, own.canonical.vars[i]) == _shape(first, var)
         if not same and (k or (i >= 0 and own.canonical.vars[i].type != var.type)):
             raise KeyError(var.name)
         found.append(own.variables[i] if same else -1)
     return found
+
+
+def _as_before(own: Described, before: Before, first: Described, var: Var, k: int) -> bool:
+    """Whether a variable is the one that subfile 0 has."""
+    lengths = [first.canonical.dims[i].size for i in var.dims]
+    record = is_record(first.canonical, var)
+    if not k or (before.map, before.type, before.record) != (k, var.type, record):
+        return False
+    trailing = lengths[int(record) + len(first.maps[k - 1].dims) :]
+    return before.elements == own.maps[k - 1].nelems * math.prod(trailing)
 
 
 def _shape(of: Described, var: Var) -> tuple[int, list[tuple[str, int]]]:
@@ -238,15 +260,38 @@ def variables_of(
     nodes: Mapping[int, DatasetNode],
     assigned: Mapping[int, int],
     supplements: Mapping[int, int],
+    kept: Sequence[PhysicalVariable],
 ) -> list[PhysicalVariable]:
     """The variables of a subfile, in the order of its header.
 
     supplements : mapping of uid to the elements of the supplement, in the order of the header.
+    kept : sequence of PhysicalVariable, those that only subfile 0 still names, behind all others.
     """
     keys: list[Hashable] = [(k, j, of.nblobs) for k, of in enumerate(maps, 1) for j in range(len(MAP_VARIABLES))]
     keys += [(uid, assigned[uid]) for uid in uids]
     keys += [(uid, "supplement") for uid in supplements]
-    return stored_variables(header, dict(enumerate(keys)), nodes)
+    rest = header.with_vars(header.vars[: len(keys)])
+    return [*stored_variables(rest, dict(enumerate(keys)), nodes), *kept]
+
+
+def blob_names(canonical: Header, uids: Sequence[int], assigned: Sequence[int]) -> dict[tuple[int, int], str]:
+    """What the partitioned datasets are called, by uid and map."""
+    return {(uid, k): var.name for uid, k, var in zip(uids, assigned, canonical.vars, strict=True) if k}
+
+
+def kept_variables(
+    defs: PhysicalDefinitions, gone: Mapping[tuple[int, int], str], still: Container[tuple[int, int]]
+) -> list[tuple[Kept, PhysicalVariable]]:
+    """What a subfile has of variables that only subfile 0 still names.
+
+    gone : mapping of uid and map to the name in subfile 0.
+    still : container of uid and map, of all that there is.
+    """
+    found: list[tuple[Kept, PhysicalVariable]] = []
+    for key, lengths, code, given in defs.blobs():
+        if key in gone and key not in still:
+            found.append((Kept(gone[key], key[1], code, lengths[int(given.record) + 1 :], given.record), given))
+    return found
 
 
 def stored_variables(

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from pnc_vol.comm import Comm, serial
+from pnc_vol.comm import Comm, serial, told_to_all
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError
@@ -38,18 +38,13 @@ from pnc_vol.file.set_headers import (
     read_headers,
     stored_variables,
 )
-from pnc_vol.file.subfile_set import SubfileSet, told_to_all
+from pnc_vol.file.subfile_set import SubfileSet
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.blob.header import (
-    MAP_VARIABLES,
-    Described,
-    MapVariables,
-    described,
-    is_blob_set,
-    physical_header,
-)
+from pnc_vol.layout.blob.described import Described, MapVariables, described, is_blob_set
+from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout
+from pnc_vol.layout.blob.maps import MAP_VARIABLES
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
@@ -183,7 +178,8 @@ def _member(
     sizes: tuple[MapVariables, ...] = ()
     defs.become(opened.header, ())
     if told:
-        nblobs, sizes = told[number].nblobs, told[number].maps[: len(told[0].maps)]
+        nblobs, both = told[number].nblobs, zip(told[number].maps, told[0].maps, strict=False)
+        sizes = tuple(own._replace(dims=first.dims, dimids=first.dimids) for own, first in both)
         _define(defs, opened.header, told[number], told[0], tree)
     inner = make(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
     if opened.header.numrecs > numrecs:

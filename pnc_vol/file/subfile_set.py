@@ -10,30 +10,34 @@ Rules
    through a descriptor of this rank.
 3. Before data are written, all ranks know the headers of all subfiles; they are exchanged where they changed.
 4. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
+5. A flush that takes a partitioned variable away, or renames it, leaves what subfile 0 names in the others until the
+   header of subfile 0 is written: a kill between two headers leaves the old set or the new one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pnc_vol.comm import Comm
+from pnc_vol.comm import Comm, told_to_all
 from pnc_vol.disk.publish import Location
-from pnc_vol.errors import RankError
-from pnc_vol.extents.model import Runs, one_extent
+from pnc_vol.extents.model import Runs
 from pnc_vol.file.map_agreement import Agreed, MapAgreement
 from pnc_vol.file.physical_definitions import Member
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.file.set_headers import (
+    blob_names,
     canonical_of,
     described_all,
     header_of_bytes,
+    kept_variables,
     positions,
     read_headers,
     variables_of,
@@ -41,16 +45,17 @@ from pnc_vol.file.set_headers import (
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.blob.header import MAP_VARIABLES, Described, physical_header
+from pnc_vol.layout.blob.described import Described
+from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
-from pnc_vol.layout.blob.maps import SubfileMap, content
+from pnc_vol.layout.blob.maps import MAP_VARIABLES, SubfileMap
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["SubfileSet", "told_to_all"]
+__all__ = ["SubfileSet"]
 
 _HELD = (
     "what is read may be among flushed data that ranks of another subfile still have in their caches, and the file "
@@ -91,8 +96,8 @@ class SubfileSet:
         self.files = BlobFiles(self._index)
         self._agreement = MapAgreement(comm, self.files, subfile_of)
         self._stale = list(stale)
-        self._decided = Agreed()
-        """What was agreed on and is not in the files yet."""
+        self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
+        """What was agreed on and is not in the files yet; what subfile 0 calls partitioned datasets, by uid and map."""
 
     @property
     def begun(self) -> bool:
@@ -105,16 +110,15 @@ class SubfileSet:
         uids : tuple of int, the datasets, in the order of the variables of subfile 0.
         """
         known, first = self.files, told[0]
-        known.dims = [of.dims for of in first.maps]
-        known.assigned = dict(zip(uids, first.assigned, strict=True))
+        known.dims, known.assigned = [of.dims for of in first.maps], dict(zip(uids, first.assigned, strict=True))
         supplements = {uids[i]: at for i, at in first.supplements.items()}
         known.use(headers, uids, supplements, [positions(one, first) for one in told])
+        self._names = blob_names(first.canonical, uids, first.assigned)
 
     @property
     def location(self) -> Location | None:
-        first = self.members[0] if self.members else None
-        if first is not None and first.number == 0:
-            return first.session.disk.location
+        if self.members and self.members[0].number == 0:
+            return self.members[0].session.disk.location
         return self._location
 
     def layout(self, options: Options) -> BlobLayout:
@@ -187,28 +191,19 @@ class SubfileSet:
             self.drain("flush drain")
         # What variables lost is made good in the subfiles, where it may lie.
         lost, layout.lost_records = layout.lost_records, {}
+        names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])
+        gone = {} if self.count == 1 else {key: name for key, name in self._names.items() if names.get(key) != name}
         for member in self.members:
             member.sizes += (self._part(member, made) for made in new.maps.values())
-            self._define(member, canonical, uids, nodes, decided)
+            self._define(member, canonical, uids, nodes, decided, gone)
             self._lose(member, lost)
             if not session.disk.keep_unpublished:
                 member.session.disk.publish_at_flush()
         done: list[Written] = []
 
-        def data() -> None:
-            if new.afar:
-                # Fill values, too: what other ranks write in these subfiles comes next, round the caches.
-                for member in self.members:
-                    member.session.disk.driver.drain()
-            self._share_headers(layout, uids, decided)
-            for member in self.members:
-                if decided.maps and member.root:
-                    self._write_maps(member, decided)
-            done.append(write())
-            self._copy_plain(layout, decided)
+        data = partial(self._data, layout, uids, new, write, done)
 
-        def others() -> None:
-            step = data
+        def others(step: Callable[[], None] = data) -> None:
             for member in self.members:
                 if member.number:
                     step = partial(self._flush_member, member.session, step, done, durable=durable, carried=carried)
@@ -216,21 +211,45 @@ class SubfileSet:
             # the header of subfile 0 is written when all other subfiles are complete
             self.comm.exchange("flush subfiles")
 
-        first = self.members[0]
-        if first.number:
+        if self.members[0].number:
             others()
         else:
-            self._flush_member(first.session, others, done, durable=durable, carried=carried)
-        holding = any(member.session.epochs.holding for member in self.members) and not (durable or carried or closing)
+            self._flush_member(self.members[0].session, others, done, durable=durable, carried=carried)
+        if gone:
+            # no rank goes on before subfile 0 is complete
+            self.comm.exchange("flush first subfile")
+            for member in self.members:
+                if member.number:
+                    self._define(member, canonical, uids, nodes, decided, {})
+            others(partial(self._share_headers, layout, uids, decided))
+        self._names = names
+        self._end(session, carried=durable or carried or closing)
+
+    def _data(
+        self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
+    ) -> None:
+        """Write maps and data; all ranks know where these belong then (collective)."""
+        if new.afar:
+            # Fill values, too: what other ranks write in these subfiles comes next, round the caches.
+            for member in self.members:
+                member.session.disk.driver.drain()
+        self._share_headers(layout, uids, self._decided)
+        for member in self.members:
+            if member.root:
+                member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
+        done.append(write())
+        self._copy_plain(layout, self._decided)
+
+    def _end(self, session: Session, *, carried: bool) -> None:
+        """The flush is complete (collective)."""
+        holding = any(member.session.epochs.holding for member in self.members) and not carried
         told = self.comm.exchange("flush set", b"held" if holding else b"")
         self.driver.held = _HELD if self.count > 1 and b"held" in told else ""
         self._decided = Agreed()
         self._agreement.lists.clear()
-        if not session.disk.keep_unpublished:
-            self._remove_stale()
-
-    def _remove_stale(self) -> None:
-        """Remove what the set has taken the place of; on rank 0."""
+        if session.disk.keep_unpublished:
+            return
+        # on rank 0, what the set has taken the place of
         stale, self._stale = self._stale, []
         for name in stale:
             with suppress(FileNotFoundError):
@@ -267,9 +286,17 @@ class SubfileSet:
         uids: tuple[int, ...],
         nodes: Mapping[int, DatasetNode],
         decided: Agreed,
+        gone: Mapping[tuple[int, int], str],
     ) -> None:
-        """Give a subfile its header, without begins."""
+        """Give a subfile its header, without begins.
+
+        gone : mapping of uid and map to the name in subfile 0, which this flush changes.
+        """
         files = self.files
+        still = {(uid, files.assigned[uid]): i for i, uid in enumerate(uids)}
+        before = {i: gone[key] for key, i in still.items() if key in gone} if member.number else {}
+        kept = kept_variables(member.defs, gone, still) if member.number else []
+        left = [of for _, of in kept]
         rest: dict[int, int] = {}
         if member.number == 0:
             wanted = decided.supplements | files.supplements.keys()
@@ -286,9 +313,15 @@ class SubfileSet:
             nprocs=self.nprocs,
             subfiles=self.count,
             supplements=rest,
+            before=before,
+            kept=[one for one, _ in kept],
         )
+        # the records of what is kept are those that subfile 0 counts
+        header = header.with_numrecs(max([header.numrecs, *(of.shape[0] for of in left if of.record)]))
         supplements = {uids[i]: n for i, n in sorted(rest.items())}
-        member.defs.become(header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements))
+        member.defs.become(
+            header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements, [of for _, of in kept])
+        )
 
     def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
         layout = member.session.disk.layout
@@ -320,14 +353,6 @@ class SubfileSet:
         self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})
         layout.forget_places()
 
-    def _write_maps(self, member: Member, decided: Agreed) -> None:
-        """Write the variables of the new maps."""
-        header, driver = member.session.disk.layout.header, member.session.disk.driver
-        for k, made in decided.maps.items():
-            first = (k - 1) * len(MAP_VARIABLES)
-            for var, raw in zip(header.vars[first:], content([self._part(member, made)]), strict=False):
-                driver.write(one_extent(var.begin, raw.nbytes), raw)
-
     def _part(self, member: Member, made: SubfileMap) -> SubfileMap:
         """What a subfile has of a new map: a rank that has several has its blob in the first."""
         none = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -346,10 +371,10 @@ class SubfileSet:
                 inner = member.defs.uid((uid, 0))
                 assert inner is not None
                 source, target = layout.maps[uid], disk.layout.maps[inner]
-                n = source.inner or _elements(member.defs.tree.datasets[inner])
+                n = source.inner or math.prod(member.defs.tree.datasets[inner].shape or ())
+                memory = np.zeros(n * source.itemsize, np.uint8)
                 for at in range(first, last):
                     run = Runs(np.array([at * n]), np.array([n]))
-                    memory = np.zeros(n * source.itemsize, np.uint8)
                     self.driver.read(source.extents(run), memory)
                     disk.driver.write(target.extents(run), memory)
 
@@ -368,18 +393,3 @@ class SubfileSet:
                 error = error or reason
         if error is not None:
             raise error
-
-
-@contextmanager
-def told_to_all(comm: Comm) -> Iterator[None]:
-    """Let all ranks know of an error that the ranks of one subfile have told each other; in `Comm.errors_shared`."""
-    try:
-        yield
-    except RankError as error:
-        if not comm.in_step(error):
-            comm.exchange("failed", error=error)
-        raise
-
-
-def _elements(node: DatasetNode) -> int:
-    return int(np.prod(node.shape or (), dtype=np.int64))

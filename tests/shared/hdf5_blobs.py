@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pnc_vol.extents.model import Runs
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import Described, physical_header
+from pnc_vol.layout.blob.described import Described
+from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob.header_blob import NATIVE, encode
 from pnc_vol.layout.hdf5blob.parts import Parts

@@ -23,8 +23,8 @@ from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.format import sizes
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
-from pnc_vol.layout.blob.header import MAP_VARIABLES
 from pnc_vol.layout.blob.index import ElementIndex
+from pnc_vol.layout.blob.maps import MAP_VARIABLES
 from pnc_vol.layout.blob.places import BlobPlace, MapLookup
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.layout.places import ElementMap, Place

@@ -28,6 +28,7 @@ from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import split_rows
 
 __all__ = [
+    "MAP_VARIABLES",
     "MapSizes",
     "SizedMap",
     "SubfileMap",
@@ -41,6 +42,9 @@ __all__ = [
 ]
 
 UInt8 = npt.NDArray[np.uint8]
+
+MAP_VARIABLES = ("nreqs", "blob_start", "blob_count", "offsets", "lengths")
+"""The variables of each map, in their order; in the file ``Dk.`` stands before each."""
 
 _INT_MAX = 2**31 - 1
 
@@ -228,7 +232,7 @@ def content(maps: Sequence[SubfileMap]) -> list[UInt8]:
     return made
 
 
-def from_content(sizes: SizedMap, columns: Sequence[Any], name: str) -> SubfileMap:
+def from_content(sizes: SizedMap, columns: Sequence[Any], name: str, begins: Sequence[Any]) -> SubfileMap:
     """The map that the five variables of a subfile describe.
 
     Parameters
@@ -238,33 +242,41 @@ def from_content(sizes: SizedMap, columns: Sequence[Any], name: str) -> SubfileM
         Values of ``nreqs``, ``blob_start`` and ``blob_count`` (nblobs), ``offsets`` and ``lengths``
         (nblobs, max_nreqs); of the last two also lists of rows that are as long as there are runs.
     name : str, of the subfile and the map, for messages, such as ``"out.nc.0001: D2"``.
+    begins : five arrays of integers, the byte of the file where each blob's number, or row, is; for messages.
 
     Raises
     ------
     FormatError
         They contradict each other, or a run lies outside of the dimensions; ``field`` names the variable and the blob.
     """
+
+    def wrong(part: int, b: int, value: int, why: str, number: int = 0) -> FormatError:
+        field = f"{MAP_VARIABLES[part]}[{b}]"
+        row = columns[part][b]
+        at = int(begins[part][b]) + number * row.itemsize
+        return FormatError(f"{name}.{field} is {value}: {why} (byte {at})", offset=at, field=field, value=value)
+
     nreqs, starts, counts = (column.astype(np.int64, copy=False) for column in columns[:3])
     nelems, blobs = math.prod(sizes.dims), []
     at = 0
     for b in range(sizes.nblobs):
         n = int(nreqs[b])
         if not 0 <= n <= sizes.max_nreqs:
-            raise _wrong(name, "nreqs", b, n, f"it can have 0 to {sizes.max_nreqs} runs")
+            raise wrong(0, b, n, f"it can have 0 to {sizes.max_nreqs} runs")
         start, length = (np.array(rows[b][:n], np.int64) for rows in columns[3:])
         if n and int(length.min()) < 0:
             i = int(length.argmin())
-            raise _wrong(name, "lengths", b, int(length[i]), f"run {i} has a negative length")
+            raise wrong(4, b, int(length[i]), f"run {i} has a negative length", i)
         outside = np.flatnonzero((start < 0) | (start > nelems - length))
         if outside.size:
             i = int(outside[0])
             text = f"run {i} of {int(length[i])} elements lies outside of the {nelems} elements of {sizes.dims}"
-            raise _wrong(name, "offsets", b, int(start[i]), text)
+            raise wrong(3, b, int(start[i]), text, i)
         total = int(length.sum())
         if int(counts[b]) != total:
-            raise _wrong(name, "blob_count", b, int(counts[b]), f"its runs have {total} elements")
+            raise wrong(2, b, int(counts[b]), f"its runs have {total} elements")
         if int(starts[b]) != at:
-            raise _wrong(name, "blob_start", b, int(starts[b]), f"the blobs before it have {at} elements")
+            raise wrong(1, b, int(starts[b]), f"the blobs before it have {at} elements")
         at += total
         blobs.append(Runs(start, length))
     if max(1, at) != sizes.nelems:
@@ -272,8 +284,3 @@ def from_content(sizes: SizedMap, columns: Sequence[Any], name: str) -> SubfileM
             f"{name}.nelems is {sizes.nelems}, but the blobs have {at} elements", field="nelems", value=sizes.nelems
         )
     return SubfileMap(sizes.dims, sizes.dimids, tuple(blobs))
-
-
-def _wrong(name: str, variable: str, blob: int, value: int, why: str) -> FormatError:
-    field = f"{variable}[{blob}]"
-    return FormatError(f"{name}.{field} is {value}: {why}", field=field, value=value)

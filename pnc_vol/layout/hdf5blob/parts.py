@@ -27,8 +27,8 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import inner_sizes, is_record
 from pnc_vol.format.types import TYPES
 from pnc_vol.format.widths import MAX_OFFSET, Order
-from pnc_vol.layout.blob.header import MAP_VARIABLES, Described
-from pnc_vol.layout.blob.maps import SubfileMap, from_content
+from pnc_vol.layout.blob.described import Described
+from pnc_vol.layout.blob.maps import MAP_VARIABLES, SubfileMap, from_content
 from pnc_vol.layout.hdf5blob.container import DATA, Stored
 from pnc_vol.layout.hdf5blob.swapped import Regions
 
@@ -289,15 +289,16 @@ def read_map(
     OSError
     """
     one, nreqs = says.maps[k], parts.nreqs[k]
+    begins = [parts.begins(one.first + j) + offset for j in range(len(MAP_VARIABLES))]
     rows: list[list[Int64]] = []
-    for variable in (one.first + 3, one.first + 4):
-        dtype = TYPES[header.vars[variable].type].dtype
+    for j in (3, 4):
+        dtype = TYPES[header.vars[one.first + j].type].dtype
         values = np.zeros(int(nreqs.sum()), dtype)
         place = before(nreqs)
-        extents = Extents(parts.begins(variable) + offset, nreqs * dtype.itemsize, place * dtype.itemsize)
+        extents = Extents(begins[j], nreqs * dtype.itemsize, place * dtype.itemsize)
         if driver.read(extents, values.view(np.uint8)) != values.nbytes:
-            name = f"D{k + 1}.{MAP_VARIABLES[variable - one.first]}"
+            name = f"D{k + 1}.{MAP_VARIABLES[j]}"
             raise FormatError(f"{where}: {name} could not be read whole: the file has become shorter", field=name)
-        rows.append(np.split(values.astype(np.int64), place[1:]))
+        rows.append(np.split(values, place[1:]))
     counts = parts.counts[k]
-    return from_content(one, (nreqs, before(counts), counts, *rows), f"{where}: D{k + 1}")
+    return from_content(one, (nreqs, before(counts), counts, *rows), f"{where}: D{k + 1}", begins)

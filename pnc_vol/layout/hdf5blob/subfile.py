@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
 from pnc_vol.format.decode import MAX_HEADER_BYTES
 from pnc_vol.format.model import Header
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import Described, described
+from pnc_vol.layout.blob.described import Described, described
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob import header_blob
 from pnc_vol.layout.hdf5blob.container import HEADER, Container, Stored, find, make

@@ -61,7 +61,7 @@ def test_a_map_comes_back_from_the_bytes_of_its_variables(rows: int, row: int, l
         assert (runs.start // row == (runs.start + runs.length - 1) // row).all()
     codes, shapes = (">i4", ">i8", ">i8", ">i4", ">i4"), [(len(blobs),)] * 3 + [(len(blobs), one.max_nreqs)] * 2
     columns = [b.view(code).reshape(shape) for b, code, shape in zip(content([one]), codes, shapes, strict=True)]
-    read = from_content(one, columns, "x")
+    read = from_content(one, columns, "x", [np.zeros(one.nblobs, np.int64)] * 5)
     for mine, theirs in zip(read.blobs, blobs, strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -110,7 +110,7 @@ def test_map_variables_that_contradict_each_other_are_refused(name: str, value: 
     def read() -> SubfileMap:
         arrays = [np.array(columns[key], np.int64) for key in COLUMNS]
         fitting = MapSizes((3, 4), (0, 1), 2, columns["nelems"], 2)
-        return from_content(fitting, arrays, "out.nc.0001: D2")
+        return from_content(fitting, arrays, "out.nc.0001: D2", [np.zeros(fitting.nblobs, np.int64)] * 5)
 
     assert read().counts.tolist() == sizes.counts.tolist()
     columns[name] = value

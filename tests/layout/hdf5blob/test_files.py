@@ -16,7 +16,7 @@ from e3sm_reference import CANONICAL, FOLDER, HDF5_BLOBS, NETCDF_BLOBS, content
 import pnc_vol
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import DefinitionError, FormatError, NotYetError
-from pnc_vol.layout.blob.header import described
+from pnc_vol.layout.blob.described import described
 from pnc_vol.layout.hdf5blob import header_blob
 from pnc_vol.layout.hdf5blob.subfile import read_subfile
 from pnc_vol.testing.mpi import missing, run_mpi

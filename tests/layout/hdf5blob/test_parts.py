@@ -22,7 +22,7 @@ from pnc_vol.format.decode import decode as decode_file
 from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.sizes import inner_bytes, is_record, record_size
 from pnc_vol.format.types import TYPES
-from pnc_vol.layout.blob.header import Described, described
+from pnc_vol.layout.blob.described import Described, described
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob import container, header_blob
 from pnc_vol.layout.hdf5blob.parts import Parts, read_parts

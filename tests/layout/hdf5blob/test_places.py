@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pnc_vol.extents.model import Runs
-from pnc_vol.layout.blob.header import described
+from pnc_vol.layout.blob.described import described
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.places import MapLookup
 from pnc_vol.layout.hdf5blob.places import Hdf5BlobPlace, blob_starts
