@@ -226,10 +226,11 @@ REAL = System()
 
 def exists(system: System, path: Path) -> bool:
     """Whether a file or directory has this name, a dangling symbolic link included."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    try:
         system.lstat(path)
-        return True
-    return False
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def is_folder(system: System, path: Path) -> bool:

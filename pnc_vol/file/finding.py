@@ -119,7 +119,7 @@ def find(
     claim: OpenAttempt | None,
     mine: Mine,
     new: Header,
-) -> bytes:
+) -> Found:
     """Find the session to join, open the file, or make one, which has the header `new`; on rank 0."""
     if root is None and path is not None and mode in ("r", "r+", "a"):
         path = _matched(options.system, path)
@@ -139,19 +139,19 @@ def find(
             joins = claim.finds(there)
             token = claim.token.decode()
             if joins:
-                return Found("join", token).packed()
+                return Found("join", token)
         if base is not None:
-            return _found_set(base, first, mode, there, token, claim, options, mine).packed()
+            return _found_set(base, first, mode, there, token, claim, options, mine)
         way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
             existing = header_of(root, path or "")
             mine.decoded = existing.decoded
-            return Found("open", token, "", "", existing.size, 0, existing.content).packed()
+            return Found("open", token, "", "", existing.size, 0, existing.content)
         real = claim.real if claim is not None and claim.real else options.system.realpath(path or "")
         writable = mode != "r" and keeps_file
         mine.held = Held(options.system, path or "", options.locking if writable else False)
         if way == "open":
-            return _open(options, path or "", real, writable, token, mine).packed()
+            return _open(options, path or "", real, writable, token, mine)
         header = encode(new)
         found = Found("create", token, real, real, len(header), 0, header)
         if keeps_file:
@@ -168,7 +168,7 @@ def find(
                 continue
             mine.location, mine.key = location, location.key or mine.key
             found = found._replace(path=location.path, work=location.work)
-        return found.packed()
+        return found
     raise replaced_too_often(path or "")
 
 

@@ -146,8 +146,11 @@ def open_file(
         comm.exchange("open log folders", error=beginning.missing_folder(options))
     for _ in range(ATTEMPTS):
         mine = Mine()
-        told = on_root(comm, "open", partial(find, options, path, mode, keeps_file, root, claim, mine, new))
-        found = Found.unpacked(told)
+        arguments = options, path, mode, keeps_file, root, claim, mine, new
+        if comm.mpi is None:
+            found = find(*arguments)
+        else:
+            found = Found.unpacked(on_root(comm, "open", partial(_told, *arguments)))
         if claim is not None:
             claim.token = found.token.encode()
         if found.way == "join":
@@ -184,6 +187,11 @@ def open_file(
         if driver is not None:
             return _opened(path, mode, found, content, driver, location, comm)
     raise comm.on_all(replaced_too_often(path or ""))
+
+
+def _told(*arguments: Any) -> bytes:
+    """What rank 0 found, for the others."""
+    return find(*arguments).packed()
 
 
 class _Content(NamedTuple):
