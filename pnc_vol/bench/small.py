@@ -9,6 +9,7 @@ Knows: the works. Does not know: how peers make and open files (`io_peers.py`).
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -18,18 +19,12 @@ import numpy as np
 from pnc_vol.bench.io_peers import peers
 from pnc_vol.bench.measure import Watch
 from pnc_vol.bench.serial import Work, check, clear, times
-from pnc_vol.system import temporary_directory
+from pnc_vol.system import REAL, exists
 
 __all__ = ["peers", "works"]
 
-_FLUSH_IN_PLACE = ("h5py", "pnc_vol")
-_SCRIPTS = {
-    **dict.fromkeys(_FLUSH_IN_PLACE, "with m.File(sys.argv[1], 'w') as f: f['x'] = numpy.arange(10.0)"),
-    "netCDF4": "f = m.Dataset(sys.argv[1], 'w', format='NETCDF3_64BIT_DATA'); f.createDimension('n', 10); "
-    "f.createVariable('x', 'f8', ('n',))[:] = numpy.arange(10.0); f.close()",
-    "scipy": "f = m.netcdf_file(sys.argv[1], 'w'); f.createDimension('n', 10); "
-    "f.createVariable('x', 'f8', ('n',))[:] = numpy.arange(10.0); f.close()",
-}
+_SCRIPT = "import sys, numpy, {} as m\nwith m.File(sys.argv[1], 'w') as f: f['x'] = numpy.arange(10.0)"
+_OTHERS = dict.fromkeys(("netCDF4", "scipy", "PnetCDF-Python", "os.pwrite"), "is not asked")
 
 
 def works(scale: float) -> list[Work]:
@@ -59,25 +54,26 @@ def _script(*, kept: bool) -> Work:
     phase = f"a script that writes one dataset, {'with' if kept else 'without'} bytecode"
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name not in _SCRIPTS:
+        if peer.name in _OTHERS:
             return
-        script = f"import sys, numpy, {peer.module.__name__} as m\n{_SCRIPTS[peer.name]}"
-        with temporary_directory(peer.folder) as bytecode:
-            job = [sys.executable, "-E", "-X", f"pycache_prefix={bytecode}", "-c", script, peer.path]
-            if kept:
-                subprocess.run(job, check=True)
-            else:
-                job.insert(1, "-B")
-            clear(peer.path)
-            with watch(phase):
-                subprocess.run(job, check=True)
-        _, variables = opened = peer.old()
-        with opened[0]:
+        bytecode = os.path.join(peer.folder, f"{peer.name}.bytecode")
+        job = [sys.executable, "-E", "-X", f"pycache_prefix={bytecode}", "-c", _SCRIPT.format(peer.module.__name__)]
+        job.append(peer.path)
+        if not kept:
+            job[1:1] = ["-B"]
+            job[4] += ".none"
+        elif not exists(REAL, bytecode):
+            # the first start writes it
+            subprocess.run(job, check=True)
+        clear(peer.path)
+        with watch(phase):
+            subprocess.run(job, check=True)
+        f, variables = peer.old()
+        with f:
             check(f"{phase}, {peer.path}", np.array(variables["x"][:]), np.arange(10.0))
         clear(peer.path)
 
-    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), "is not asked")
-    return Work({phase: (None, 1)}, run, {phase: without})
+    return Work({phase: (None, 1)}, run, {phase: _OTHERS})
 
 
 def _steps(scale: float) -> Work:
@@ -86,7 +82,7 @@ def _steps(scale: float) -> Work:
     rows = np.random.default_rng(5).random((count, 100))
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in without:
+        if peer.name in _OTHERS:
             return
         clear(peer.path)
         with watch(phase), peer.module.File(peer.path, "w") as f:
@@ -98,8 +94,7 @@ def _steps(scale: float) -> Work:
         check(f"{phase}, {peer.path}", peer.read(), rows)
         clear(peer.path)
 
-    without = dict.fromkeys(("netCDF4", "scipy", "PnetCDF-Python", "os.pwrite"), "is not asked")
-    return Work({phase: (None, count)}, run, {phase: without})
+    return Work({phase: (None, count)}, run, {phase: _OTHERS})
 
 
 def _attributes(scale: float) -> Work:
@@ -107,7 +102,7 @@ def _attributes(scale: float) -> Work:
     phase = f"{count:,} x an attribute and a flush"
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in without:
+        if peer.name in _OTHERS:
             return
         clear(peer.path)
         with watch(phase), peer.module.File(peer.path, "w") as f:
@@ -121,5 +116,4 @@ def _attributes(scale: float) -> Work:
             check(f"{phase}, {peer.path}", np.array([stored[f"a{i}"] for i in range(count)]), np.arange(count))
         clear(peer.path)
 
-    without = dict.fromkeys(("netCDF4", "scipy", "PnetCDF-Python", "os.pwrite"), "is not asked")
-    return Work({phase: (None, count)}, run, {phase: without})
+    return Work({phase: (None, count)}, run, {phase: _OTHERS})
