@@ -35,6 +35,7 @@ class RequestsOfFile(Group):
         -------
         FlushPlan
             requests, runs, extents, nbytes; and ``writes``, the plans that the flush would execute, which it prints.
+            In a set of subfiles ``unplaced`` names new datasets, on whose places ranks agree at the flush.
 
         Raises
         ------

@@ -27,7 +27,7 @@ UNLIMITED = 2**64 - 1
 
 
 def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
-    """True for a file that looks like one that `File` or h5py opens: NetCDF classic, or HDF5.
+    """True for a file that looks like one that `File` or h5py opens: NetCDF classic, or HDF5; or a set of subfiles.
 
     Parameters
     ----------
@@ -40,8 +40,11 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     """
     # Loaded when it is asked for, not with the package.
     from pnc_vol.disk.signature import HDF5, NETCDF, kind_of
+    from pnc_vol.layout.subfiles import names_set, subfile_path
 
     path = os.path.abspath(os.fsdecode(fname))
+    if names_set(REAL, path):
+        path = subfile_path(path, 0)
     try:
         if not stat.S_ISREG(REAL.stat(path).st_mode):
             return False

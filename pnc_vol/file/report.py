@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pnc_vol.disk.stored_file import StoredFile
-from pnc_vol.errors import NotYetError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.requests import Posted
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
+from pnc_vol.queue.rows import NO_ROWS
 
 __all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]
 
@@ -50,41 +50,41 @@ class FlushPlan(FlushReport):
     """What a flush would do for one rank, by its own posts alone: a report without rounds, transport and seconds.
 
     writes : tuple of Plan, the same as the flush would make and execute, in this order.
+    unplaced : tuple of str
+        Datasets in a set of subfiles whose elements get their places at the flush, when ranks agree on them: their runs
+        are counted, and they are in no write.
     """
 
     writes: tuple[Plan, ...] = ()
+    unplaced: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = (
             f"{self.path}: {self.requests} requests, {self.runs} runs -> {self.extents} extents, {self.nbytes} bytes, "
             f"{len(self.writes)} writes"
         )
-        return "\n".join([head, *map(str, self.writes)])
+        rest = [f"placed by the flush: {', '.join(self.unplaced)}"] if self.unplaced else []
+        return "\n".join([head, *map(str, self.writes), *rest])
 
 
 def planned(defs: Definitions, disk: StoredFile, posted: Posted) -> FlushPlan:
-    """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for.
-
-    Raises
-    ------
-    NotYetError
-        Ranks will agree at the flush where the elements of a variable lie.
-    """
+    """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
     flat = defs.make_header()
     target = defs.next_layout(flat, disk)
-    if target.several_files:
-        new = {uid for batch in posted.queue.batches() for uid in batch.uids()} - target.maps.keys()
-        if new:
-            names = ", ".join(sorted(defs.tree.datasets[uid].path for uid in new))
-            raise NotYetError(
-                f"{disk.path}: at the flush ranks agree where in the subfiles the elements of {names} lie; "
-                "plan() knows variables that were flushed"
-            )
+    batches = posted.queue.batches()
+    # In a set of subfiles ranks agree at the flush where these lie.
+    later = {uid for batch in batches for uid in batch.uids()} - target.maps.keys() if target.several_files else set()
+    if later:
+        unplaced = [batch.rows(uid) for batch in batches for uid in batch.uids() if uid in later]
+        batches = [batch.change(dict.fromkeys(later & set(batch.uids()), NO_ROWS)) for batch in batches]
     planner = Planner(target.maps, target.affine)
-    writes = tuple(plan for batch in posted.queue.batches() for plan in planner.plans(batch) if plan.requests)
+    writes = tuple(plan for batch in batches for plan in planner.plans(batch) if plan.requests)
     runs, extents = sum(plan.requests for plan in writes), sum(len(plan.extents.offset) for plan in writes)
     nbytes = sum(plan.extents.nbytes for plan in writes)
+    if later:
+        runs += sum(map(len, unplaced))
     requests = posted.next_number - posted.first_number
     made = FlushPlan(disk.path, requests, runs, extents, nbytes, 0, "", {})
     made.writes = writes
+    made.unplaced = tuple(sorted(defs.tree.datasets[uid].path for uid in later))
     return made

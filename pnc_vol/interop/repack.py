@@ -24,7 +24,7 @@ import numpy as np
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place
-from pnc_vol.errors import CorruptHeaderError, LogRefusedError, NotYetError
+from pnc_vol.errors import CorruptHeaderError, DefinitionError, LogRefusedError, NotYetError
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import Decoded
@@ -36,6 +36,7 @@ from pnc_vol.format.placing import Alignment, place
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
 from pnc_vol.layout.registry import refuse_other_layouts
+from pnc_vol.layout.subfiles import names_set
 from pnc_vol.log.folders import find_logs
 from pnc_vol.mapping.flatten import numrecs_of
 from pnc_vol.mapping.old_marker import with_present_marker
@@ -167,6 +168,8 @@ def repack(
     asked = {"header_reserve": header_reserve, "var_align": var_align, "record_align": record_align, "format": format}
     given = {name: value for name, value in asked.items() if value is not None}
     options = resolve({**given, "system": system})
+    if names_set(system, path):
+        raise DefinitionError(f"{path}: a set of subfiles is not repacked; 'pnc-vol replay' makes one file of it")
     real = system.realpath(os.path.abspath(path))
     _check(path, goal, real, in_place=target is None, overwrite=overwrite, options=options)
     in_place = not dry_run and target is None

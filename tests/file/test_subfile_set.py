@@ -145,6 +145,30 @@ def test_older_formats_are_refused(path: Path, version: str) -> None:
     assert names(path) == []
 
 
+def test_a_plan_has_what_is_placed(path: Path) -> None:
+    """Where the elements of a new dataset lie, ranks agree on at the flush."""
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f.create_dataset("x", (8, 8), "f8")[2:4] = 1
+        f.flush()
+        f["x"][2] = 2
+        f.create_dataset("y", (8, 8), "f8")[1:3, 2:5] = 1
+        plan = f.plan()
+        assert (plan.requests, plan.runs, plan.extents, plan.nbytes) == (2, 3, 1, 64)
+        assert plan.unplaced == ("/y",)
+        assert str(plan).endswith("placed by the flush: /y")
+        f.flush()
+        assert f.plan().unplaced == ()
+
+
+def test_the_name_of_a_set_is_that_of_a_file(path: Path) -> None:
+    assert not pnc_vol.is_hdf5(path)
+    written(path)
+    assert pnc_vol.is_hdf5(path)
+    assert pnc_vol.is_hdf5(f"{path}.0000")
+    with pytest.raises(ValueError, match="a set of subfiles is not repacked; 'pnc-vol replay' makes one file of it"):
+        pnc_vol.repack(path, f"{path}.new")
+
+
 def test_names_that_the_layout_needs(path: Path) -> None:
     f = pnc_vol.File(path, "w", layout="blob")
     f.attrs["num_subfiles"] = 3

@@ -1,11 +1,13 @@
-"""``ranks_e3sm_blob.py OUT MAPS CANONICAL LAYOUT``: the F h1 case as E3SM-IO's C program writes it with ``-x blob``.
+"""``ranks_e3sm_blob.py OUT MAPS CANONICAL LAYOUT [LIST]``: a case as E3SM-IO's C program writes it with ``-x blob``.
 
-Definitions are those of the C program's canonical file. Every rank writes its number, or its letter, to what it owns;
-rank 0 writes what nobody owns.
+LIST is the list of the case's variables, which says the map of each; without it the case is F h1. Definitions are those
+of the C program's canonical file. Every rank writes its number, or its letter, to what it owns; rank 0 writes what
+nobody owns.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +21,11 @@ from pnc_vol.format.decode import decode
 
 WORLD = MPI.COMM_WORLD
 OUT, MAPS, CANONICAL, LAYOUT = sys.argv[1:5]
-OWNERS = {"area": 1, "U": 3}
-RECORDS = 2
+OWNERS = (
+    {name: number for name, _, _, number, *_ in json.loads(Path(sys.argv[5]).read_text())["vars"]}
+    if sys.argv[5:]
+    else {}
+)
 
 raw = Path(CANONICAL).read_bytes()
 header = decode(raw, file_size=len(raw)).header
@@ -35,8 +40,8 @@ with pnc_vol.File(OUT, "w", comm=WORLD, layout=LAYOUT, header_reserve=0) as f, p
         f.attrs[attr.name] = known.attrs[attr.name]
     for var, (name, old) in zip(header.vars, datasets.items(), strict=True):
         columns = old.ndim and old.dims[old.ndim - 1].label == "ncol"
-        numbers[name] = OWNERS.get(name, 2) if columns else 0
-        own = {"decomposition": owned[numbers[name] - 1]} if columns else {}
+        numbers[name] = OWNERS[name] if OWNERS else {"area": 1, "U": 3}.get(name, 2) if columns else 0
+        own = {"decomposition": owned[numbers[name] - 1]} if numbers[name] else {}
         grows = {"maxshape": old.maxshape} if old.maxshape != old.shape else {}
         made = f.create_dataset(name, (0, *old.shape[1:]) if grows else old.shape, old.dtype, **grows, **own)
         node: Any = made.id.node
@@ -52,10 +57,10 @@ with pnc_vol.File(OUT, "w", comm=WORLD, layout=LAYOUT, header_reserve=0) as f, p
                 f[name].dims[axis].attach_scale(f[scale.name])
     for name, old in datasets.items():
         made = f[name]
-        records = range(RECORDS) if old.maxshape != old.shape else ()
+        records = range(header.numrecs) if old.maxshape != old.shape else ()
         if records:
-            made.resize(RECORDS, axis=0)
-        value = bytes([ord("a") + WORLD.rank]) * 8 if old.dtype.kind == "S" else WORLD.rank
+            made.resize(header.numrecs, axis=0)
+        value = bytes([ord("a") + WORLD.rank]) * old.dtype.itemsize if old.dtype.kind == "S" else WORLD.rank
         if numbers[name]:
             mine = owned[numbers[name] - 1]
             values = np.full(int(mine.counts.sum()), value, old.dtype)
