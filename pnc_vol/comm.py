@@ -23,14 +23,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import RankError
+from pnc_vol.errors import OperationError, RankError
 from pnc_vol.rank_errors import ranks_text
 from pnc_vol.rank_places import Nodes, cores
+
+if TYPE_CHECKING:
+    from pnc_vol.two_levels import Levels
 
 __all__ = ["Comm", "Join", "Traffic", "on_root", "ranks_text", "serial", "told_to_all"]
 
@@ -220,6 +223,14 @@ class Comm:
     def group(self, number: int) -> Comm:
         """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
         return Comm()
+
+    def levels(self, node: int, *, writes: bool) -> Levels:
+        """Communicators for a write of two levels (collective), which the caller gives back.
+
+        node : int, the same on ranks that share memory.
+        writes : bool, this rank sends to and receives from ranks of other nodes.
+        """
+        raise OperationError("a single process does not write in two levels")
 
     def limit(self, timeout: float | None) -> None:
         """Wait at most `timeout` seconds for the other ranks from now on; None: without end."""

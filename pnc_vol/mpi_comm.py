@@ -32,6 +32,7 @@ from pnc_vol.comm import Comm, Join
 from pnc_vol.mpi_wait import Arrival, Consensus, TimedWait, patiently
 from pnc_vol.rank_errors import Outcome, unpack_error
 from pnc_vol.rank_places import Nodes, find_nodes
+from pnc_vol.two_levels import Levels
 
 __all__ = ["MpiComm", "over"]
 
@@ -348,6 +349,10 @@ class MpiComm(Comm):
         # From here on to the end nobody waits with a time limit.
         self.agree("group")
         return MpiComm(self.mpi.Split(number, self.rank), self._MPI, timeout=self.timeout)
+
+    def levels(self, node: int, *, writes: bool) -> Levels:
+        self.agree("levels")
+        return Levels.split(self._calls, self.traffic, node, writes=writes)
 
     @property
     def timeout(self) -> float | None:

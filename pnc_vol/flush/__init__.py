@@ -11,6 +11,11 @@ Knows: batches, layouts, drivers, a communicator. Does not know: names, headers 
 `failures`             which requests failed, and the error that says so
 `differences`         which definitions differ between ranks, for the message
 `transport`           how ranks write: each alone, by MPI-IO's collective calls, or two-phase
+`aggregators`         which ranks write for others, and with what memory
+`domains`             which rank writes which part of the file, in which round
+`parcels`             pieces of a window as bytes that one rank gives to another
+`team`                who does what in a collective write, and what a rank does that fails in it
+`outgoing`            what ranks of one node have for aggregators of other nodes
 `two_phase`           small pieces of many ranks, written by few ranks in few large calls
 `node_shared_memory`  memory that all ranks of one node share
 ====================  ==========================================================================================

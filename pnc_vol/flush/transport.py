@@ -31,6 +31,7 @@ from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
+from pnc_vol.rank_places import Nodes
 
 if TYPE_CHECKING:
     from pnc_vol.flush import two_phase
@@ -86,14 +87,14 @@ class Transport:
         self.rounds = 0
         """Collective writes so far."""
         self.written = dict.fromkeys(("requests_written", "extents_written", "bytes_written"), 0)
-        self._nodes: two_phase.Nodes | None = None
+        self._nodes: Nodes | None = None
         self._two_phase: two_phase.TwoPhase | None = None
 
     @property
-    def nodes(self) -> two_phase.Nodes:
+    def nodes(self) -> Nodes:
         """Where ranks are; collective when it is asked first."""
         if self._nodes is None:
-            self._nodes = two_phase.Nodes.of(self.comm)
+            self._nodes = self.comm.nodes()
         return self._nodes
 
     def choose(self, agreed: Agreement) -> str:
@@ -157,17 +158,19 @@ class Transport:
 
     def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
-            if self._two_phase is None or self._two_phase.driver is not driver:
-                self._two_phase = two_phase.TwoPhase(self.comm, driver, self.nodes)
-            aggregate, aggregators = self._two_phase, self.nodes.aggregators(agreed.aggregators)
-            return lambda extents, memory: aggregate.write(extents, memory, aggregators)
+            if self._two_phase is None:
+                hints = self.options.hints
+                self._two_phase = two_phase.TwoPhase(self.comm, self.nodes, hints, self.options.aggrs_per_node)
+            # The file may have been laid out anew, in another driver.
+            self._two_phase.driver = driver
+            return self._two_phase.write
 
         def collective(extents: Extents, memory: Bytes) -> None:
             try:
                 driver.write(extents, memory, collective=True)
             finally:
                 # A rank that writes for others may write what lies between as well: nobody else may do so meanwhile.
-                self.comm.exchange("flush round")
+                self.comm.agree("flush round")
 
         return collective
 

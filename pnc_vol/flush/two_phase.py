@@ -1,31 +1,31 @@
-"""Small pieces of many ranks, written by few ranks in few large pieces.
+"""Small pieces of many ranks, written by few ranks in few large pieces: put together within a node, then between nodes.
 
 Knows: ranks, extents, a driver. Does not know: requests, variables, which transport is chosen.
 
-The file from the first byte that any rank writes to the last is cut into windows, a window into stripes, one for each
-aggregator. Ranks of one node put their pieces into memory that all of them see; ranks of several nodes send them. Then
-each aggregator writes its stripe by one call.
+The part of the file that any rank writes to is cut into domains, one for each aggregator, and these into windows
+(`domains`). In each round an aggregator puts together one window in memory that all ranks of its node see. Ranks of its
+node put their pieces there themselves. What a node has for windows of other nodes its ranks put into shared memory
+one behind another, as parcels, sorted by window; one rank of the node sends it from there. While a round is sent and
+written, the pieces of the next one are put together.
 
 Rules
 -----
-1. A stripe begins as what the file holds, so bytes that nobody gave stay. Nobody else writes meanwhile: no stripe is
-   read before all ranks are there, and none goes on before all stripes are written. What drivers hold back of the
-   windows, in any rank's cache, is brought to the file before.
-2. If a stripe cannot be read or written, all ranks that gave something get an error; who gave what to it is not known
+1. A window begins as what the file holds, so bytes that nobody gave stay. Nobody else writes meanwhile: no window is
+   read before all ranks are there, and none goes on before all windows are written. What drivers hold back of them, in
+   any rank's cache, is brought to the file before.
+2. If a window cannot be read or written, all ranks that gave something get an error; who gave what to it is not known
    there. They then write what is theirs by themselves, and find out.
 3. Where the pieces are too far apart for this, all ranks write by themselves.
-4. Ranks wait in `Comm.exchange` and `Comm.all_to_all`, which sleep.
-5. What is no error of the file, such as a rank without the memory for a window or for what it is sent, is raised on all
-   ranks at the next exchange (`Comm.errors_shared`), and all that was posted stays posted.
+4. A rank that fails in between takes part in all rounds to the end, with nothing. What is no error of the file, such as
+   a lack of memory, is raised on all ranks at the last exchange, and all that was posted stays posted.
+5. Ranks that cannot share memory count as nodes of their own.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import struct
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -33,67 +33,31 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces
-from pnc_vol.extents.blocks import extents_between
-from pnc_vol.extents.model import Extents, Int64, before, one_extent
+from pnc_vol.extents.model import Extents
+from pnc_vol.flush.aggregators import Wanted, aggregators
+from pnc_vol.flush.domains import Cut, Domains, rounds_of_cells
 from pnc_vol.flush.node_shared_memory import shared_memory
+from pnc_vol.flush.outgoing import PIECES, Outgoing
+from pnc_vol.flush.team import Guard, Team
+from pnc_vol.rank_places import Nodes
+from pnc_vol.system import REAL
 
-__all__ = ["Nodes", "TwoPhase"]
+__all__ = ["TwoPhase"]
 
 Bytes = npt.NDArray[np.uint8]
 
-WINDOW = 16 << 20
-"""Bytes of a window. Two of them are in memory at a time."""
-
 _PAGE = 4096
+_LARGEST_UNIT = 64 << 20
 _SPARSE = 64
 """How many times the bytes that are given the windows may have, before ranks rather write by themselves."""
 
-_MOST_WINDOWS = 1 << 20
-_BOUNDS = struct.Struct("<4q")
-_DONE = struct.Struct("<q")
+_MOST_CELLS = 1 << 20
 _BEYOND = 1 << 62
+_OF_AN_INDEX = 5
+"""Bytes that a piece takes in a parcel besides its data, on average."""
 
-
-class Nodes(NamedTuple):
-    """Where ranks are.
-
-    node : list of int, for each rank the lowest rank of its node.
-    cores : list of int, for each rank the cores that it may use.
-    """
-
-    node: list[int]
-    cores: list[int]
-
-    @classmethod
-    def of(cls, comm: Comm) -> Nodes:
-        """Ask all ranks (collective)."""
-        nodes = comm.nodes()
-        return cls([lowest for lowest, _ in nodes], [cores for _, cores in nodes])
-
-    @property
-    def single(self) -> bool:
-        """Whether all ranks are on one node."""
-        return len(set(self.node)) == 1
-
-    def aggregators(self, wanted: int) -> list[int]:
-        """Ranks that write for others: `wanted` of each node; as many as it has cores if that is 0."""
-        found: list[int] = []
-        for first in sorted(set(self.node)):
-            ranks = [rank for rank, node in enumerate(self.node) if node == first]
-            n = min(len(ranks), wanted or self.cores[first])
-            found += [ranks[i * len(ranks) // n] for i in range(n)]
-        return found
-
-
-class _Part(NamedTuple):
-    """A part of the file, from `first` to `last`: a window, or a stripe of one.
-
-    base : int, the byte of the file that lies at the beginning of a window's memory.
-    """
-
-    first: int
-    last: int
-    base: int
+_NONE = np.empty(0, np.int64)
+_NOTHING = Cut(Extents(_NONE, _NONE, _NONE), _NONE, _NONE, _NONE, _NONE, _NONE)
 
 
 class TwoPhase:
@@ -102,21 +66,28 @@ class TwoPhase:
     Parameters
     ----------
     comm : Comm
-    driver : Driver
     nodes : Nodes
-    window : int, bytes.
+    hints : mapping of str to str, those of this rank; see `Wanted`.
+    per_node : int, aggregators of a node that are asked for; 0: as useful.
+
+    Attributes
+    ----------
+    driver : Driver, what is written to; set before the first write.
     """
 
-    def __init__(self, comm: Comm, driver: Driver, nodes: Nodes, *, window: int = WINDOW) -> None:
-        self.comm = comm
-        self.driver = driver
-        self.nodes = nodes
-        self.window = window
-        self._refused = False
-        self._shared: Bytes | None = None
-        self._own: Bytes | None = None
+    driver: Driver
 
-    def write(self, extents: Extents, memory: Bytes, aggregators: list[int]) -> None:
+    def __init__(self, comm: Comm, nodes: Nodes, hints: Mapping[str, str], per_node: int = 0) -> None:
+        self.comm = comm
+        self.nodes = nodes
+        self.wanted = Wanted.by(hints, per_node)
+        self._apart = False
+        self._aggregators: dict[Wanted, list[int]] = {}
+        self._teams: dict[tuple[Wanted, bool], Team] = {}
+        self._windows: Bytes | None = None
+        self._parcels: Bytes | None = None
+
+    def write(self, extents: Extents, memory: Bytes) -> None:
         """Write this rank's extents, sorted and disjoint, perhaps none; all ranks together.
 
         Raises
@@ -125,212 +96,238 @@ class TwoPhase:
             Something of what all ranks gave could not be written; which pieces are in the file is not known.
         """
         with self.comm.errors_shared():
-            work = _Round(self, extents, memory, aggregators)
-            windows = work.agree()
-            if windows == []:
+            work = self._agreed(extents, memory)
+            if work is None:
                 return
-            if windows and self.driver.capabilities.holds_back:
-                # What ranks hold of the windows has to be in the file before a stripe is read.
-                work.attempt(lambda: self._drain(windows))
-                self.comm.exchange("flush stripes")
-            if windows is None:
-                work.attempt(lambda: self.driver.write(extents, memory))
+            if work.rounds:
+                work.run()
             else:
-                shared = self._memory(work.size * min(2, len(windows))) if self.nodes.single else None
-                if shared is not None:
-                    self._through_shared_memory(work, windows, shared)
-                else:
-                    self._by_messages(work, windows)
+                work.guard.attempt(lambda: self.driver.write(extents, memory))
             failure = work.end()
         if failure is not None:
             raise failure
 
-    def _drain(self, windows: list[_Part]) -> None:
-        """Bring what this rank holds to the file if some of it is in a window."""
-        held = self.driver.unsynced()
-        ends = held.offset + held.length
-        if any(len(extents_between(held, ends, one.first, one.last).offset) for one in windows):
-            self.driver.drain()
+    def _agreed(self, extents: Extents, memory: Bytes) -> _Write | None:
+        """What all ranks are about to write; None: nothing. Without rounds each writes by itself."""
+        n = len(extents.offset)
+        low, high = (int(extents.offset[0]), int(extents.offset[-1] + extents.length[-1])) if n else (_BEYOND, 0)
+        most = [~low, high, *self.wanted, self._block()]
+        (beyond, high, *asked, block), (nbytes, pieces) = self.comm.reduce("flush bounds", most, [extents.nbytes, n])
+        low = ~beyond
+        if not nbytes:
+            return None
+        wanted = Wanted(*asked)
+        while True:
+            domains = self._domains(wanted, low, high, block, pieces / nbytes)
+            work = _Write(self, self._team(wanted), domains, extents, memory)
+            work.look(nbytes)
+            if not work.rounds or self._shared_windows(work):
+                return work
+            # From now on as if each rank had a node of its own.
+            self._apart = True
 
-    def _memory(self, nbytes: int) -> Bytes | None:
-        """Memory that all ranks see, of this size at least; None if they cannot have any."""
-        if not self._refused and (self._shared is None or self._shared.nbytes < nbytes):
-            self._shared = None
-            self._shared = shared_memory(self.comm, nbytes)
-            self._refused = self._shared is None
-        return self._shared
+    def _block(self) -> int:
+        """What the file system says of its blocks, on rank 0."""
+        if self.comm.rank or self.driver.path is None:
+            return 0
+        try:
+            return int(REAL.stat(self.driver.path).st_blksize)
+        except OSError:
+            return 0
 
-    def _through_shared_memory(self, work: _Round, windows: list[_Part], memory: Bytes) -> None:
-        """Through memory that all see; while one window is written, the next one is filled."""
-        halves = [memory[: work.size], memory[work.size :]]
-        work.begin(windows[0], halves[0])
-        self.comm.exchange("flush window")
-        for k, window in enumerate(windows):
-            work.fill(window, halves[k % 2])
-            if k + 1 < len(windows):
-                # This rank's stripe of the window before is written, and nobody fills it yet.
-                work.begin(windows[k + 1], halves[(k + 1) % 2])
-            self.comm.exchange("flush window")
-            work.finish(window, halves[k % 2])
+    def _domains(self, wanted: Wanted, low: int, high: int, block: int, density: float) -> Domains:
+        """The domains of a write, from agreed numbers alone."""
+        unit = wanted.unit or block
+        unit = unit if _PAGE <= unit <= _LARGEST_UNIT else _PAGE
+        window = wanted.buffer_size // 2
+        if self._apart or not self.nodes.single:
+            # Of two buffers, three eighths each are two windows and two rounds of parcels, with their lists of pieces.
+            window = int(window * 3 / 4 / (1 + _OF_AN_INDEX * density))
+        window = max(_PAGE, window // _PAGE * _PAGE)
+        cyclic = wanted.stripes > 1 and wanted.unit > 0
+        return Domains.over(low, high, len(self._owners(wanted)), buffer=window, unit=unit, cyclic=cyclic)
 
-    def _by_messages(self, work: _Round, windows: list[_Part]) -> None:
-        """By messages to the aggregators."""
-        if self._own is None:
-            self._own = np.empty(self.window, np.uint8)
-        for window in windows:
-            work.begin(window, self._own)
-            got = self.comm.all_to_all("flush pieces", work.parcels(window))
-            work.attempt(lambda window=window, got=got: work.unpack(window, got, self._own))  # type: ignore[misc]
-            work.finish(window, self._own)
+    def _owners(self, wanted: Wanted) -> list[int]:
+        if wanted not in self._aggregators:
+            self._aggregators[wanted] = aggregators(self.nodes, wanted)
+        return self._aggregators[wanted]
+
+    def _team(self, wanted: Wanted) -> Team:
+        """Who does what (collective when it is asked first)."""
+        if (wanted, self._apart) not in self._teams:
+            self._teams[wanted, self._apart] = Team.of(self.comm, self.nodes, self._owners(wanted), apart=self._apart)
+        return self._teams[wanted, self._apart]
+
+    def _shared_windows(self, work: _Write) -> bool:
+        """Give a write the memory of its windows (collective); whether there is some."""
+        self._windows = self._shared(work.team, self._windows, 2 * work.team.most_here * work.domains.window)
+        if self._windows is not None:
+            work.windows = self._windows
+        return self._windows is not None
+
+    def parcel_memory(self, team: Team, nbytes: int) -> Bytes | None:
+        """Where parcels are put together (collective); None: there is no such memory."""
+        self._parcels = self._shared(team, self._parcels, nbytes)
+        return self._parcels
+
+    def _shared(self, team: Team, kept: Bytes | None, nbytes: int) -> Bytes | None:
+        """Memory that all ranks of a node see, of this size at least on all nodes (collective); None: there is none."""
+        if kept is not None and kept.nbytes >= nbytes:
+            return kept
+        found: Bytes | None = None
+        lack: Exception | None = None
+        try:
+            found = np.empty(nbytes, np.uint8) if team.node is None else shared_memory(team.node, nbytes)
+        except Exception as error:
+            lack = error
+        missing = self.comm.reduce("flush memory", [found is None], error=lack)[0][0]
+        return None if missing else found
 
     def close(self) -> None:
         """Give the memory back."""
-        self._shared = self._own = None
+        self._windows = self._parcels = None
+        for team in self._teams.values():
+            team.free()
+        self._teams.clear()
 
 
-class _Round:
-    """One collective write."""
+class _Write:
+    """One collective write.
 
-    def __init__(self, of: TwoPhase, extents: Extents, memory: Bytes, aggregators: list[int]) -> None:
+    rounds : int, the same on all ranks; 0: each rank writes by itself.
+    """
+
+    windows: Bytes
+
+    def __init__(self, of: TwoPhase, team: Team, domains: Domains, extents: Extents, memory: Bytes) -> None:
         self.of = of
+        self.team = team
+        self.domains = domains
         self.extents = extents
-        self.ends = extents.offset + extents.length
         self.memory = memory
-        self.aggregators = aggregators
-        rank = of.comm.rank
-        self.mine = aggregators.index(rank) if rank in aggregators else -1
-        self.failure: OSError | None = None
-        self.size = self.each = 0
-        """Bytes of a window and of a stripe."""
+        self.guard = Guard()
+        self.rounds = 0
+        self.cut = _NOTHING
+        self.turns: dict[int, list[int]] = {}
+        """For each round the numbers of this rank's cells in `cut`."""
+        self.touched: npt.NDArray[np.bool_] = np.empty((0, 0), bool)
 
-    def attempt(self, do: Callable[[], None]) -> None:
-        """Read or write unless that failed before; what fails is raised at the end, as requests may be at fault."""
-        if self.failure is None:
-            try:
-                do()
-            except OSError as error:
-                self.failure = error
+    # --------------------------------------------------------------------------------------------- agreeing
 
-    def agree(self) -> list[_Part] | None:
-        """The windows that some rank has pieces for; None if all write by themselves as the windows were too empty."""
-        comm = self.of.comm
-        n = len(self.extents.offset)
-        mine = (int(self.extents.offset[0]), int(self.ends[-1]), self.extents.nbytes, n) if n else (_BEYOND, 0, 0, 0)
-        told = [_BOUNDS.unpack(one) for one in comm.exchange("flush bounds", _BOUNDS.pack(*mine))]
-        low, high = min(one[0] for one in told), max(one[1] for one in told)
-        nbytes = sum(one[2] for one in told)
-        if not nbytes:
-            return []
-        base = low // _PAGE * _PAGE
-        # All windows are cut to stripes alike, so that a rank's stripes always have the same part of the memory.
-        n = len(self.aggregators)
-        self.each = -(-min(self.of.window, high - base) // (n * _PAGE)) * _PAGE
-        self.size = size = min(self.of.window, n * self.each)
-        count = -(-(high - base) // size)
-        if count > _MOST_WINDOWS:
-            return None
-        touched = np.ones(count, bool)
-        if count > 1:
-            bits = np.zeros(-(-count // 8), np.uint8)
-            self.attempt(lambda: self._touch(bits, base, count))
-            everyone = comm.exchange("flush windows", bits.tobytes())
-            any_of = np.bitwise_or.reduce([np.frombuffer(one, np.uint8) for one in everyone])
-            touched = np.unpackbits(any_of, count=count).astype(bool)
-        which = np.flatnonzero(touched)
-        if min(len(which) * size, high - low) > _SPARSE * nbytes:
-            return None
-        begins = (base + which * size).tolist()
-        return [_Part(max(low, begin), min(high, begin + size), begin) for begin in begins]
+    def look(self, nbytes: int) -> None:
+        """Find out in how many rounds all ranks together write `nbytes` (collective)."""
+        domains, comm, driver = self.domains, self.of.comm, self.of.driver
+        if domains.cells > _MOST_CELLS:
+            return
+        self.guard.attempt(self._cut)
+        touched = np.ones(domains.cells, bool)
+        if domains.windows > 1:
+            mine = np.zeros(domains.cells, bool)
+            mine[self.cut.cells] = True
+            levels = self.team.levels
+            levels.begin("flush windows")
+            bits = levels.any_of("flush windows", np.packbits(mine))
+            levels.completed()
+            touched = np.unpackbits(bits, count=domains.cells).astype(bool)
+        if min(int(touched.sum()) * domains.window, domains.high - domains.low) > _SPARSE * nbytes:
+            return
+        self.touched = touched.reshape(domains.count, domains.windows)
+        self.rounds, number = rounds_of_cells(self.touched)
+        for i, turn in enumerate(number.reshape(-1)[self.cut.cells].tolist()):
+            self.turns.setdefault(turn, []).append(i)
+        if driver.capabilities.holds_back:
+            # What ranks hold of the windows has to be in the file before a window is read.
+            self.guard.attempt(self._drain)
+            comm.agree("flush stripes", error=self.guard.lack)
 
-    def _touch(self, bits: Bytes, base: int, count: int) -> None:
-        """Set the bit of each window that this rank has pieces for."""
-        first = np.bincount((self.extents.offset - base) // self.size, minlength=count + 1)
-        beyond = np.bincount((self.ends - 1 - base) // self.size + 1, minlength=count + 1)
-        bits[:] = np.packbits(np.cumsum(first - beyond)[:count] > 0)
+    def _cut(self) -> None:
+        self.cut = self.domains.cut(self.extents)
+
+    def _drain(self) -> None:
+        """Bring what this rank holds to the file if some of it is in a window."""
+        held = self.of.driver.unsynced()
+        low, high = self.domains.low, self.domains.high
+        first = np.maximum(held.offset, low)
+        length = np.minimum(held.offset + held.length, high) - first
+        kept = length > 0
+        cells = self.domains.cut(Extents(first[kept], length[kept], first[kept])).cells
+        if self.touched.reshape(-1)[cells].any():
+            self.of.driver.drain()
 
     def end(self) -> OSError | None:
-        """Learn how it went everywhere: what this rank, or one that writes for it, failed with."""
-        number = 0 if self.failure is None else self.failure.errno or errno.EIO
-        told = [_DONE.unpack(one)[0] for one in self.of.comm.exchange("flush written", _DONE.pack(number))]
-        if self.failure is not None:
-            return self.failure
-        failed = [rank for rank, one in enumerate(told) if one]
-        if failed and len(self.extents.offset):
-            number = told[failed[0]]
-            return OSError(number, f"{os.strerror(number)} (rank {failed[0]}, which writes for others)")
+        """Learn how it went everywhere: what this rank, or one that writes for it, failed with (collective)."""
+        failure, comm = self.guard.failure, self.of.comm
+        number = 0 if failure is None else (comm.size - comm.rank) << 32 | (failure.errno or errno.EIO)
+        lowest = comm.reduce("flush written", [number], error=self.guard.lack)[0][0]
+        if failure is not None:
+            return failure
+        if lowest and len(self.extents.offset):
+            rank, number = comm.size - (lowest >> 32), lowest & 0xFFFFFFFF
+            return OSError(number, f"{os.strerror(number)} (rank {rank}, which writes for others)")
         return None
 
-    # ------------------------------------------------------------------------------------------ stripes
+    # ----------------------------------------------------------------------------------------------- rounds
 
-    def stripe(self, window: _Part, number: int) -> _Part:
-        """The part of a window that an aggregator writes; may be empty. It is cut at pages of the file."""
-        first = max(window.first, window.base + number * self.each)
-        last = min(window.last, window.base + min((number + 1) * self.each, self.size))
-        return _Part(first, max(first, last), window.base)
-
-    def begin(self, window: _Part, memory: Bytes) -> None:
-        """Let this rank's stripe be what the file holds."""
-        if self.mine < 0:
+    def run(self) -> None:
+        """Write all windows (collective)."""
+        team, of, attempt = self.team, self.of, self.guard.attempt
+        levels, afar = team.levels, None
+        if team.afar:
+            afar = Outgoing(team, self.domains, self.cut, self.turns, self.memory, self.guard)
+        windows = np.flatnonzero(self.touched[team.mine]) if team.mine >= 0 else _NONE
+        self.cells = (team.mine * self.domains.windows + windows).tolist()
+        levels.begin(PIECES)
+        self._begin(0)
+        if afar is None:
+            levels.meet(PIECES)
+        elif not afar.prepare(self.rounds, lambda nbytes: of.parcel_memory(team, nbytes)):
+            levels.completed()
+            attempt(lambda: of.driver.write(self.extents, self.memory))
             return
-        first, last, base = self.stripe(window, self.mine)
-        if last > first:
-            room = memory[first - base : last - base]
+        for k in range(self.rounds):
+            attempt(lambda k=k: self._fill(k))  # type: ignore[misc]
+            if afar is not None:
+                attempt(lambda k=k: afar.fill(k))  # type: ignore[misc]
+            self._begin(k + 1)
+            if afar is not None:
+                afar.exchange(k, self.window(team.mine, k) if team.mine >= 0 else None)
+            else:
+                levels.meet(PIECES)
+            self._finish(k)
+        levels.completed()
+
+    def window(self, domain: int, k: int) -> Bytes:
+        """The memory of a window of this node's aggregators."""
+        number, size = 2 * self.team.here.index(domain) + k % 2, self.domains.window
+        return self.windows[number * size : (number + 1) * size]
+
+    def _begin(self, k: int) -> None:
+        """Let this rank's window be what the file holds."""
+        if k < len(self.cells):
+            part, room = self.domains.part(self.cells[k]), self.window(self.team.mine, k)
 
             def do() -> None:
-                got = self.of.driver.read(one_extent(first, last - first), room)
-                room[got:] = 0
+                got = self.of.driver.read(part, room)
+                if got < part.nbytes:
+                    if len(part.offset) > 1:
+                        room[:] = 0
+                        self.of.driver.read(part, room)
+                    else:
+                        begin = int(part.place[0])
+                        room[begin + got : begin + part.nbytes] = 0
 
-            self.attempt(do)
+            self.guard.attempt(do)
 
-    def fill(self, window: _Part, memory: Bytes) -> None:
-        """Put this rank's pieces of a window into the memory that all see."""
+    def _fill(self, k: int) -> None:
+        """Put this rank's pieces for aggregators of its node into their windows."""
+        for i in self.turns.get(k, ()):
+            domain = int(self.cut.cells[i]) // self.domains.windows
+            if domain in self.team.here:
+                inside, length, place = self.cut.pieces(i)
+                copy_pieces(self.window(domain, k), inside, self.memory, place, length)
 
-        def do() -> None:
-            part = self.within(window)
-            copy_pieces(memory, part.offset - window.base, self.memory, part.place, part.length)
-
-        self.attempt(do)
-
-    def finish(self, window: _Part, memory: Bytes) -> None:
-        """Write this rank's stripe."""
-        if self.mine < 0:
-            return
-        first, last, base = self.stripe(window, self.mine)
-        if last > first:
-            self.attempt(lambda: self.of.driver.write(one_extent(first, last - first, first - base), memory))
-
-    def within(self, part: _Part) -> Extents:
-        """This rank's pieces of a part of the file."""
-        return extents_between(self.extents, self.ends, part.first, part.last)
-
-    # ----------------------------------------------------------------------------------------- messages
-
-    def parcels(self, window: _Part) -> list[Bytes]:
-        """For each rank what it writes for this one: number of pieces, their offsets, lengths and bytes."""
-        found = [_NOTHING] * self.of.comm.size
-
-        def do() -> None:
-            for number, rank in enumerate(self.aggregators):
-                part = self.within(self.stripe(window, number))
-                n = len(part.offset)
-                if n:
-                    head = np.concatenate(([n], part.offset - window.base, part.length)).astype(np.int64)
-                    parcel = np.empty(head.nbytes + part.nbytes, np.uint8)
-                    parcel[: head.nbytes] = head.view(np.uint8)
-                    copy_pieces(parcel, head.nbytes + before(part.length), self.memory, part.place, part.length)
-                    found[rank] = parcel
-
-        self.attempt(do)
-        return found if self.failure is None else [_NOTHING] * self.of.comm.size
-
-    def unpack(self, window: _Part, got: list[Bytes], memory: Bytes) -> None:
-        """Put what others sent into this rank's stripe, the lowest rank's first."""
-        for parcel in got:
-            if len(parcel):
-                n = int(parcel[:8].view(np.int64)[0])
-                numbers: Int64 = parcel[8 : 8 + 16 * n].view(np.int64)
-                offset, length = numbers[:n], numbers[n:]
-                copy_pieces(memory, offset, parcel[8 + 16 * n :], before(length), length)
-
-
-_NOTHING = np.empty(0, np.uint8)
+    def _finish(self, k: int) -> None:
+        """Write this rank's window."""
+        if k < len(self.cells):
+            part = self.domains.part(self.cells[k])
+            self.guard.attempt(lambda: self.of.driver.write(part, self.window(self.team.mine, k)))

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from pnc_vol.comm import Comm
+from pnc_vol.flush.aggregators import Wanted, aggregators
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.transport import Transport, transport_code
-from pnc_vol.flush.two_phase import Nodes
 from pnc_vol.options import resolve
+from pnc_vol.rank_places import Nodes
 
 NOTHING = Agreement(
     drained=False, widened=False, changed=False, unknown_bytes=False, lost=False,
@@ -25,9 +26,18 @@ class Four(Comm):
     size = 4
 
 
+def places(lowest: list[int]) -> Nodes:
+    """Ranks by the lowest rank of the node of each; nodes have two cores."""
+    order = sorted(set(lowest))
+    starts = [rank for rank, one in enumerate(lowest) if rank == 0 or lowest[rank - 1] != one]
+    return Nodes(
+        tuple(order), (2,) * len(order), tuple(starts), tuple(order.index(lowest[s]) for s in starts), len(lowest)
+    )
+
+
 def transport(*, nodes: list[int], collective: bool = True, **options: Any) -> Transport:
     made = Transport(Four(), resolve(options, environ={}), collective=collective)
-    made._nodes = Nodes(nodes, [2] * len(nodes))
+    made._nodes = places(nodes)
     return made
 
 
@@ -90,15 +100,20 @@ def test_ordered_writes_are_each_rank_s_own() -> None:
 @pytest.mark.parametrize(
     ("node", "wanted", "expected"),
     [
-        ([0] * 4, 0, [0, 2]),
-        ([0] * 4, 1, [0]),
-        ([0] * 4, 9, [0, 1, 2, 3]),
-        ([0, 0, 2, 2], 0, [0, 1, 2, 3]),
-        ([0, 1, 0, 1], 1, [0, 1]),
-        ([0], 0, [0]),
+        ([0] * 4, {}, [0, 2]),
+        ([0] * 4, {"per_node": 1}, [0]),
+        ([0] * 4, {"per_node": 9}, [0, 1, 2, 3]),
+        ([0, 0, 2, 2], {}, [0, 1, 2, 3]),
+        ([0, 1, 0, 1], {"per_node": 1}, [0, 1]),
+        ([0], {}, [0]),
+        ([0] * 4 + [4] * 4, {}, [0, 2, 4, 6]),
+        ([0] * 4 + [4] * 4, {"stripes": 6}, [0, 1, 2, 4, 5, 6]),
+        ([0] * 4 + [4] * 4, {"in_all": 3}, [0, 2, 4]),
+        ([0, 0, 2, 2, 4, 4], {"in_all": 2}, [0, 2]),
+        ([0] * 4 + [4] * 4, {"in_all": 3, "per_node": 2}, [0, 2, 4]),
     ],
 )
-def test_every_node_has_ranks_that_write_for_others(node: list[int], wanted: int, expected: list[int]) -> None:
-    nodes = Nodes(node, [2] * len(node))
-    assert nodes.aggregators(wanted) == expected
+def test_ranks_that_write_for_others(node: list[int], wanted: dict[str, int], expected: list[int]) -> None:
+    nodes = places(node)
+    assert aggregators(nodes, Wanted(**wanted)) == expected
     assert nodes.single == (len(set(node)) == 1)

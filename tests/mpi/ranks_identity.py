@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 import pnc_vol as h5py
-from pnc_vol.flush import execute
+from pnc_vol.flush import aggregators, execute
 from pnc_vol.flush import two_phase as together
-from pnc_vol.flush.two_phase import TwoPhase
 
 CACHE = {"e10_cache_path": tempfile.gettempdir(), "e10_cache_threads": "2"}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -31,6 +30,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mpio-aggregate": {"driver": "mpio", "transport": "aggregate"},
     "mpio-sending": {"driver": "mpio", "transport": "aggregate", "aggrs_per_node": 2},
     "mpio-pieces": {"driver": "mpio", "hints": {"nc_num_aggrs_per_node": "3"}},
+    "mpio-stripes": {
+        "driver": "mpio",
+        "transport": "aggregate",
+        "hints": {"striping_unit": "4096", "striping_factor": "3", "cb_buffer_size": "24576", "cb_nodes": "3"},
+    },
+    "posix-buffers": {
+        "driver": "posix",
+        "transport": "aggregate",
+        "hints": {"striping_unit": "8192", "cb_buffer_size": "10000", "cb_config_list": "*:1"},
+    },
     "mpio-hint": {"driver": "mpio", "hints": {"romio_cb_write": "enable"}},
     "mpio-ordered": {"driver": "mpio", "ordered": True},
     "posix": {"driver": "posix"},
@@ -50,16 +59,16 @@ SUBFILES = "pnc_layout" in os.environ.get("PNC_VOL_HINTS", "")
 @contextmanager
 def circumstances(variant: str) -> Iterator[None]:
     """What no option says: ranks that share no memory; windows and lists of a few pages and runs."""
-    kept = together.shared_memory, TwoPhase.__init__.__kwdefaults__, execute.MOST_RUNS
+    kept = together.shared_memory, aggregators._BUFFER, execute.MOST_RUNS
     if variant == "mpio-sending":
         together.shared_memory = lambda comm, nbytes: None
     if variant in ("mpio-sending", "mpio-pieces"):
-        TwoPhase.__init__.__kwdefaults__ = {"window": 3 * 4096}
+        aggregators._BUFFER = 3 * 4096
         execute.MOST_RUNS = 100
     try:
         yield
     finally:
-        together.shared_memory, TwoPhase.__init__.__kwdefaults__, execute.MOST_RUNS = kept
+        together.shared_memory, aggregators._BUFFER, execute.MOST_RUNS = kept
 
 
 class Ranks:

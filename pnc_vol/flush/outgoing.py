@@ -1,0 +1,136 @@
+"""What ranks of one node have for aggregators of other nodes: put together in the node, sent, and received.
+
+Knows: parcels, the memory of a node, two levels of ranks. Does not know: drivers, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.extents.model import Int64, before
+from pnc_vol.flush.domains import Cut, Domains
+from pnc_vol.flush.parcels import LARGEST, Parcel, parcels_of, put, sizes_in, take
+from pnc_vol.flush.team import Guard, Team
+
+__all__ = ["PIECES", "Outgoing"]
+
+Bytes = npt.NDArray[np.uint8]
+
+PIECES = "flush pieces"
+"""What the exchange of pieces is called."""
+
+
+class Outgoing:
+    """What ranks of one node send in one write.
+
+    The table of a round has a row for each rank of the node: whether it failed, and the bytes of its parcels for each
+    domain. Parcels lie by domain, then by rank.
+
+    Parameters
+    ----------
+    team : Team
+    domains : Domains
+    cut : Cut, what this rank has.
+    turns : mapping of round to the numbers of its cells in `cut`
+    memory : uint8[...], where the pieces are.
+    guard : Guard
+    """
+
+    def __init__(
+        self, team: Team, domains: Domains, cut: Cut, turns: Mapping[int, list[int]], memory: Bytes, guard: Guard
+    ) -> None:
+        self.team = team
+        self.levels = team.levels
+        self.domains = domains
+        self.memory = memory
+        self.guard = guard
+        self._posts: dict[int, list[tuple[int, list[Parcel]]]] = {}
+        guard.attempt(lambda: self._plan(cut, turns))
+        self._table: Int64 = np.zeros((self.levels.size, 1 + domains.count), np.int64)
+        self._half = 0
+        self._parcels: Bytes = np.empty(0, np.uint8)
+
+    def _plan(self, cut: Cut, turns: Mapping[int, list[int]]) -> None:
+        here, cells = set(self.team.here), cut.cells.tolist()
+        for turn, numbers in turns.items():
+            domains = [(cells[i] // self.domains.windows, i) for i in numbers]
+            found = [(domain, parcels_of(*cut.pieces(i))) for domain, i in domains if domain not in here]
+            if found:
+                self._posts[turn] = found
+
+    def _row(self, k: int) -> Int64:
+        row = np.zeros(1 + self.domains.count, np.int64)
+        row[0] = self.guard.failed
+        for domain, parcels in self._posts.get(k, ()) if not self.guard.failed else ():
+            row[1 + domain] = sum(parcel.nbytes for parcel in parcels)
+        return row
+
+    def prepare(self, rounds: int, shared: Callable[[int], Bytes | None]) -> bool:
+        """Agree on the first round, and on the memory for the parcels of all (collective); False: there is none.
+
+        shared : function of bytes
+            Memory that the ranks of this node share; on all ranks or none (collective).
+        """
+        need = np.zeros(rounds, np.int64)
+        for turn, posts in self._posts.items():
+            need[turn] = sum(parcel.nbytes for _, parcels in posts for parcel in parcels)
+        row = self._row(0)
+        both = self.levels.table(PIECES, np.concatenate((row, need)))
+        self._table = both[:, : len(row)]
+        most = self.levels.largest(PIECES, both[:, len(row) :].sum(axis=0).max(keepdims=True))
+        self._half = -(-int(most[0]) // 8) * 8
+        found = shared(2 * self._half)
+        # Memory that had to be made was agreed on in a call of its own.
+        self.levels.begin(PIECES)
+        if found is not None:
+            self._parcels = found
+        return found is not None
+
+    def fill(self, k: int) -> None:
+        """Put this rank's parcels of a round into the memory of its node."""
+        sizes = self._table[:, 1:]
+        where = before(sizes.sum(axis=0)) + sizes[: self.levels.rank].sum(axis=0)
+        memory = self._memory(k)
+        for domain, parcels in self._posts.get(k, ()):
+            at = int(where[domain])
+            for parcel in parcels:
+                put(parcel, self.memory, memory[at : at + parcel.nbytes])
+                at += parcel.nbytes
+
+    def _memory(self, k: int) -> Bytes:
+        return self._parcels[k % 2 * self._half : (k % 2 + 1) * self._half]
+
+    def exchange(self, k: int, window: Bytes | None) -> None:
+        """Send what the node has for round `k`, take what comes for this rank's window, and agree on the next round."""
+        coming = self.levels.table(PIECES, self._row(k + 1))
+        if self.levels.writers is not None:
+            # What a rank that failed had announced is not there.
+            messages = [] if coming[:, 0].any() else self._messages(k)
+            room = self.team.room
+
+            def got(message: Bytes) -> None:
+                self.guard.attempt(lambda: take(message, room if window is None else window))
+
+            self.levels.deliver(PIECES, messages, got, room)
+        self._table = coming
+
+    def _messages(self, k: int) -> list[tuple[int, Bytes]]:
+        """Ranks, and the parcels for them, in messages of `LARGEST` bytes at most."""
+        team, memory = self.team, self._memory(k)
+        sizes = self._table[:, 1:].sum(axis=0)
+        where = before(sizes)
+        found: list[tuple[int, Bytes]] = []
+        for domain in team.sends:
+            first = last = int(where[domain])
+            end = first + int(sizes[domain])
+            for nbytes in sizes_in(memory[first:end]) if end - first > LARGEST else (end - first,):
+                if last + nbytes - first > LARGEST:
+                    found.append((team.owners[domain], memory[first:last]))
+                    first = last
+                last += nbytes
+            if last > first:
+                found.append((team.owners[domain], memory[first:last]))
+        return found

@@ -1,0 +1,187 @@
+"""What ranks say to each other in a collective write of two levels: within a node, and between the ranks that write.
+
+Knows: messages, ranks, nodes, whose limits of time and whose departures count. Does not know: files, extents, what is
+sent. It gets mpi4py from its user.
+
+Rules
+-----
+1. All of it stands in one call of the file's communicator (`begin`, `completed`), so that a rank that leaves, or that
+   does not come, is met as in any other collective call.
+2. Who has nothing for another one sends nothing: who receives learns that all has come when every writer has told that
+   its messages were taken (nonblocking consensus).
+3. Messages of two rounds that follow each other have different tags: a rank may be a round ahead of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.comm import Traffic
+from pnc_vol.mpi_wait import TimedWait
+
+__all__ = ["Levels"]
+
+Bytes = npt.NDArray[np.uint8]
+Int64 = npt.NDArray[np.int64]
+
+_TAGS = 4003, 4004
+
+
+class Levels:
+    """The communicators of both levels.
+
+    Parameters
+    ----------
+    calls : TimedWait, of the communicator of all ranks.
+    node : mpi4py.MPI.Intracomm, the ranks of this node, in their order.
+    writers : mpi4py.MPI.Intracomm or None, the ranks that send or receive between nodes; None on a rank that does not.
+    traffic : Traffic, counts what this rank sends and waits for.
+    """
+
+    def __init__(self, calls: TimedWait, node: Any, writers: Any, traffic: Traffic) -> None:
+        self._calls = calls
+        self._all, self._MPI = calls.mpi, calls.module
+        self.node = node
+        self.writers = writers
+        self.rank, self.size = node.Get_rank(), node.Get_size()
+        self._traffic = traffic
+        self._rounds = 0
+
+    @classmethod
+    def split(cls, calls: TimedWait, traffic: Traffic, node: int, *, writes: bool) -> Levels:
+        """Split the communicator of all ranks (collective, without a time limit)."""
+        rank = calls.mpi.Get_rank()
+        writers = calls.mpi.Split(0 if writes else calls.module.UNDEFINED, rank)
+        return cls(calls, calls.mpi.Split(node, rank), writers if writes else None, traffic)
+
+    def begin(self, operation: str) -> None:
+        """Begin the call in which all that follows stands; on all ranks."""
+        self._calls.begin(operation)
+
+    def completed(self) -> None:
+        """All that stands in the call is done on this rank."""
+        self._calls.completed()
+
+    def table(self, operation: str, row: Int64) -> Int64:
+        """The rows of all ranks of this node, int64[ranks of the node, len(row)]."""
+        rows = np.empty((self.size, len(row)), np.int64)
+        self._wait(operation, self.node.Iallgather(row, rows), (row, rows))
+        self._traffic.sent(_steps(self.size), (self.size - 1) * row.nbytes // max(1, _steps(self.size)))
+        self._traffic.received(rows.nbytes)
+        return rows
+
+    def meet(self, operation: str) -> None:
+        """Wait until all ranks of this node are here."""
+        self._wait(operation, self.node.Ibarrier(), ())
+        self._traffic.sent(_steps(self.size), 0)
+
+    def largest(self, operation: str, numbers: Int64) -> Int64:
+        """Of each number the largest that any rank has; on all ranks."""
+        found = np.empty_like(numbers)
+        request = self._all.Iallreduce(numbers, found, op=self._MPI.MAX)
+        self._wait(operation, request, (numbers, found))
+        self._traffic.sent(_steps(self._all.Get_size()), numbers.nbytes)
+        return found
+
+    def any_of(self, operation: str, bits: Bytes) -> Bytes:
+        """Of each bit whether any rank has it; on all ranks."""
+        found = np.empty_like(bits)
+        byte = self._MPI.BYTE
+        request = self._all.Iallreduce([bits, byte], [found, byte], op=self._MPI.BOR)
+        self._wait(operation, request, (bits, found))
+        self._traffic.sent(_steps(self._all.Get_size()), bits.nbytes)
+        return found
+
+    def deliver(
+        self, operation: str, outgoing: list[tuple[int, Bytes]], take: Callable[[Bytes], None], room: Bytes
+    ) -> None:
+        """Send messages to writers of other nodes, and take all that come from them; by all writers together.
+
+        Parameters
+        ----------
+        outgoing : list of (rank, bytes)
+        take : callable
+            Is given each message that comes; must not fail.
+        room : uint8[...]
+            Where a message arrives; as long as the longest.
+        """
+        tag = _TAGS[self._rounds % 2]
+        self._rounds += 1
+        work = _Delivery(self._all, self.writers, self._MPI, tag, outgoing, take, room)
+        self._wait(operation, work, (work, outgoing))
+        for _, message in outgoing:
+            self._traffic.sent(1, len(message))
+        self._traffic.sent(_steps(self.writers.Get_size()), 0)
+        self._traffic.received(len(room))
+
+    def _wait(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
+        self._calls.wait(operation, request, buffers)
+        self._traffic.rounds += 1
+
+    def free(self) -> bool:
+        """Give the communicators back (collective); False: a rank has left, and only the end of the job can do it."""
+        if self._calls.broken is not None:
+            return False
+        for one in (self.node, self.writers):
+            if one is not None:
+                one.Free()
+        self.node = self.writers = None
+        return True
+
+
+def _steps(ranks: int) -> int:
+    """Messages of each rank where all tell all in a tree."""
+    return (ranks - 1).bit_length()
+
+
+class _Delivery:
+    """All messages of a round, as one request that can be tested."""
+
+    def __init__(
+        self,
+        everyone: Any,
+        writers: Any,
+        module: Any,
+        tag: int,
+        outgoing: list[tuple[int, Bytes]],
+        take: Callable[[Bytes], None],
+        room: Bytes,
+    ) -> None:
+        self._all, self._writers, self._MPI, self._tag = everyone, writers, module, tag
+        self._take, self._room = take, room
+        self._sends = [everyone.Issend([message, module.BYTE], rank, tag) for rank, message in outgoing]
+        self._sent: Any = None
+        self._status = module.Status()
+        self._coming: tuple[Any, Bytes] | None = None
+
+    def Test(self) -> bool:
+        """Do what can be done now; whether all messages of all writers have arrived."""
+        MPI = self._MPI
+        while self._received():
+            pass
+        if self._coming is not None:
+            return False
+        if self._sent is None:
+            if MPI.Request.Testall(self._sends):
+                self._sent = self._writers.Ibarrier()
+            return False
+        return bool(self._sent.Test())
+
+    def _received(self) -> bool:
+        """Whether a message came to its end."""
+        MPI, status = self._MPI, self._status
+        if self._coming is None:
+            if not self._all.Iprobe(MPI.ANY_SOURCE, self._tag, status):
+                return False
+            message = self._room[: status.Get_count(MPI.BYTE)]
+            self._coming = self._all.Irecv([message, MPI.BYTE], status.Get_source(), self._tag), message
+        request, message = self._coming
+        if not request.Test():
+            return False
+        self._coming = None
+        self._take(message)
+        return True
