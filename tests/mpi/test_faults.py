@@ -32,6 +32,14 @@ def scenarios() -> list[str]:
 
 
 SCENARIOS = scenarios()
+OF_TRANSPORTS = [
+    "failed_aggregator",
+    "aggregator_cannot_read",
+    "no_shared_memory",
+    "no_memory_in_a_write_for_others",
+    "failed_spill_read_in_a_collective_write",
+    "no_memory_in_a_collective_write",
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +55,19 @@ def posix(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_mpio_on_three_ranks(mpio: Launch, name: str) -> None:
     mpio.check(name)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    """Of three ranks two are on one node: some pieces go through its memory, some to another node."""
+    return Launch(3, PROGRAM, tmp_path_factory.mktemp("nodes"), "posix", env={"MPIR_CVAR_NUM_CLIQUES": "2"})
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OF_TRANSPORTS else pytest.param(name, marks=pytest.mark.nightly) for name in SCENARIOS]
+)
+def test_posix_on_two_nodes(nodes: Launch, name: str) -> None:
+    nodes.check(name)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
