@@ -28,8 +28,11 @@ from pnc_vol.bench.e3sm_cases import CaseFile, Variable
 from pnc_vol.bench.e3sm_peers import LAYOUTS, peers
 from pnc_vol.bench.e3sm_report import READ_WHATS, WHATS, report
 from pnc_vol.bench.e3sm_setup import GAP, Setup, buffers, path_of, prepare, untouched, value_of
+from pnc_vol.bench.e3sm_view import Seen, lines, look
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
+from pnc_vol.layout.subfiles import names_set
+from pnc_vol.system import REAL
 
 __all__ = ["arguments", "run"]
 
@@ -57,6 +60,11 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("-e", "--expand", type=int, default=1, help="factor of the maps' last dimension (1)")
     one.add_argument("-t", "--sleep", type=float, default=0.0, help="seconds of computing before each record")
     one.add_argument("-i", "--read", action="store_true", help="the read test, too: each rank reads what it wrote")
+    one.add_argument(
+        "--view",
+        action="store_true",
+        help="open, read and replay what blobs wrote, beside a file and a copy",
+    )
     one.add_argument("-k", "--keep", action="store_true", help="leave the files of pnc_vol; name them with -o")
     one.add_argument("-o", "--output", help="path; _h0 and _h1 come before its suffix")
     one.add_argument("--data", type=PurePath, default=DATA, help="folder of E3SM-IO's maps and lists of variables")
@@ -85,16 +93,20 @@ def run(job: Job) -> list[Result]:
         phases["read, open to close"] = (nbytes, requests)
         phases |= dict.fromkeys(READ_WHATS, (None, None))
     runs: dict[str, Callable[[RankWatch], None] | str] = {}
+    seen: dict[str, list[Seen]] = {}
     for name, peer in peers(job, o.hints).items():
         if not isinstance(peer, str) and o.fill and not peer.is_netcdf:
             peer = "-u: has no fill values"
-        runs[name] = peer if isinstance(peer, str) else _once(job, setup, name, peer)
+        runs[name] = peer if isinstance(peer, str) else _once(job, setup, name, peer, seen)
     results = job.turns(phases, runs)
     report(job, setup, results)
+    for name, rounds in seen.items():
+        for line in lines(name, rounds):
+            job.say(line)
     return results
 
 
-def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch], None]:
+def _once(job: Job, setup: Setup, name: str, peer: Any, seen: dict[str, list[Seen]]) -> Callable[[RankWatch], None]:
     def do(watch: RankWatch) -> None:
         o, rank = job.options, job.comm.rank
         # several peers in one folder, and the user's path for ours
@@ -118,6 +130,8 @@ def _once(job: Job, setup: Setup, name: str, peer: Any) -> Callable[[RankWatch],
                     writer.close()
         if o.read:
             _read(job, setup, peer, paths, watch, memory)
+        if o.view and job.comm.rank == 0 and names_set(REAL, paths[setup.files[0].name]):
+            seen.setdefault(name, []).append(look(setup, setup.files[0], paths[setup.files[0].name]))
         for file in setup.files:
             if not o.of_ranks:
                 # of a share of a large job nobody reads the whole; -i reads the share

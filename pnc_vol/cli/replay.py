@@ -187,7 +187,8 @@ def blob_lines(report: BlobReport) -> Iterator[str]:
     )
     for one in report.maps:
         shape = " x ".join(map(str, one.dims))
-        yield f"  {one.name} ({shape}): {one.covered} of {one.nelems} elements in blobs, {one.none} in none"
+        counts = f"{one.covered} of {one.nelems} elements in blobs, {one.none} in none, {one.several} in several"
+        yield f"  {one.name} ({shape}): {counts}"
         if one.open:
             shown = ", ".join(map(safe, one.open[:SHOWN])) + (", ..." if len(one.open) > SHOWN else "")
             yield f"    hole: {counted(one.none, 'element')} of {shown} in no subfile, filled with the fill value"

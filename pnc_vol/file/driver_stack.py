@@ -16,6 +16,7 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_capabilities, stack_exists
+from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.late import late
 from pnc_vol.options import Options
@@ -37,6 +38,7 @@ __all__ = [
     "open_spill",
     "open_together",
     "stack_of",
+    "stack_of_others",
 ]
 
 
@@ -48,6 +50,16 @@ _HINTED = "cache | "
 def stack_of(options: Options, comm: Comm) -> str:
     """The stack that the options ask for, or the default one."""
     return options.driver or default_stack(comm.mpi is not None)
+
+
+def stack_of_others(options: Options, *, writable: bool) -> str:
+    """The stack by which one rank opens subfiles of a set that it does not write.
+
+    That is the one that was asked for if the set is only read. In one that is written it is what is at the bottom.
+    """
+    spec = options.driver or default_stack(shared=False)
+    bottom = parse_stack(spec)[-1]
+    return written_layer(bottom.name, bottom.options) if writable else spec
 
 
 def cached(options: Options, *, shared: bool, writable: bool) -> Options:

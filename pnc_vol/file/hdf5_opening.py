@@ -17,9 +17,9 @@ from typing import Any
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
-from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError, FormatError, NotYetError
-from pnc_vol.file.driver_stack import context_of, open_together, stack_of
+from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
 from pnc_vol.file.finding import Found
 from pnc_vol.file.hdf5_set import Hdf5Set, Hdf5SetDriver, Own
 from pnc_vol.file.opening import Opened
@@ -72,7 +72,8 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
             own.location.held.release()
         raise
     own = made[0]
-    driver = Hdf5SetDriver(path, context_of(options, comm, writable=True), {number: lambda: own.driver})
+    context = context_of(options, comm, writable=True)
+    driver = Hdf5SetDriver(path, stack_of_others(options, writable=True), context, {number: lambda: own.driver})
     real = system.realpath(subfile_path(path, 0))
     location = own.location if number == 0 else Location(system, real, real)
     files = Hdf5Set(
@@ -111,7 +112,7 @@ def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Ow
 
 
 def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
-    context = context_of(options, comm, writable=False)
+    context, spec = context_of(options, comm, writable=False), stack_of_others(options, writable=False)
 
     def read() -> bytes:
         told: list[str] = []
@@ -119,7 +120,7 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
         while len(told) < count:
             name = subfile_path(path, len(told))
             try:
-                one = PosixDriver.open(name, replace(context, comm=None))
+                one = open_stack(spec, name, replace(context, comm=None))
             except FileNotFoundError:
                 text = f"the set has {count} subfiles, and {name} is missing" if told else f"{name} is missing"
                 raise FormatError(f"{path}: {text}", field="num_subfiles", value=count) from None
@@ -135,7 +136,7 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
     headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
     refuse_foreign(path, says, exact=True)
     tree, canonical = canonical_of(path, headers, says, options, warns=comm.rank == 0)
-    driver = Hdf5SetDriver(path, context, {})
+    driver = Hdf5SetDriver(path, spec, context, {})
     real = options.system.realpath(subfile_path(path, 0))
     files = Hdf5Set(
         comm,

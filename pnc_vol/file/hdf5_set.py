@@ -27,7 +27,6 @@ import numpy as np
 from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape, posted_runs
@@ -65,7 +64,7 @@ class Hdf5SetDriver(SetDriver):
         return self._file(number)
 
     def _opened(self, number: int, name: str) -> Driver:
-        return self.files.subfiles[number].over(PosixDriver.open(name, self._context))
+        return self.files.subfiles[number].over(super()._opened(number, name))
 
 
 class Own:

@@ -5,8 +5,9 @@ Knows: addresses, drivers, names of subfiles, the variables of maps. Does not kn
 Rules
 -----
 1. A subfile that this rank writes is reached through the driver of its inner session, whichever that is at the moment.
-2. Another one is opened when it is first touched, on this rank alone. It is closed when its ranks go on with another
-   file (`moved`).
+2. Another one is opened when it is first touched, on this rank alone, by the stack that was asked for, or by what is at
+   the bottom of it: two caches of one file would not see each other's data, so a set that is written has none here. It
+   is closed when its ranks go on with another file (`moved`).
 3. `sync`, `order`, `end_flush` and `close` of the inner sessions' drivers are theirs; here they count for the others.
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
-from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import FormatError, NotSyncedError
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.format.model import Header
@@ -39,14 +40,15 @@ class SetDriver(Driver):
     Parameters
     ----------
     path : str, the name of the set.
-    context : OpenContext, to open other ranks' subfiles with.
+    spec : str, the stack to open other ranks' subfiles with.
+    context : OpenContext, the same.
     own : mapping of int to a function that gives the driver of that subfile now.
     """
 
     name = "subfiles"
 
-    def __init__(self, path: str, context: OpenContext, own: Mapping[int, Callable[[], Driver]]) -> None:
-        self.path = path
+    def __init__(self, path: str, spec: str, context: OpenContext, own: Mapping[int, Callable[[], Driver]]) -> None:
+        self.path, self._spec = path, spec
         self._own = dict(own)
         self._context = replace(context, comm=None, fd=-1)
         self._names: dict[int, str] = {}
@@ -83,7 +85,7 @@ class SetDriver(Driver):
 
     def _opened(self, number: int, name: str) -> Driver:
         """The driver of a subfile that this rank does not write; a subclass may put another one over it."""
-        return PosixDriver.open(name, self._context)
+        return open_stack(self._spec, name, self._context)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         got = 0
@@ -134,7 +136,7 @@ class SetDriver(Driver):
 
     def describe(self) -> str:
         own = next(iter(self._own.values()), None)
-        return own().describe() if own is not None else "posix"
+        return own().describe() if own is not None else self._spec
 
     def read_index(self, files: BlobFiles, k: int) -> ElementIndex:
         """Where the elements of a map are, from the variables of the subfiles.

@@ -24,7 +24,7 @@ from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError
 from pnc_vol.file.definitions import Definitions
-from pnc_vol.file.driver_stack import context_of
+from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.file.finding import Found
 from pnc_vol.file.opening import Opened, open_file
 from pnc_vol.file.physical_definitions import Member, PhysicalDefinitions
@@ -113,6 +113,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         raise
     driver = SetDriver(
         path,
+        stack_of_others(options, writable=writable),
         context_of(options, comm, writable=writable),
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )

@@ -53,8 +53,9 @@ class MapCoverage:
     ----------
     name : str, such as ``"D2"``.
     dims : list of int, lengths of its dimensions.
-    nelems, covered, none : int
-        Elements of these dimensions; of these in a blob, and in none. None is in several blobs: such sets are refused.
+    nelems, covered, none, several : int
+        Elements of these dimensions; of these in a blob, in none, and in several. Where blobs have the same elements
+        the set is refused, by an error that names the blobs and has the counts, so `several` is 0 in a report.
     open : list of str
         Variables of the map with elements that are nowhere; of others the elements that no blob has are in a
         supplement.
@@ -65,6 +66,7 @@ class MapCoverage:
     nelems: int
     covered: int
     none: int
+    several: int = 0
     open: list[str] = field(default_factory=list)
 
 
@@ -317,7 +319,7 @@ def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[Ma
         dims = known.dims[k - 1]
         found = known.lookup(k).index.coverage()
         nowhere = [tree.datasets[uid].path for uid in uids if uid not in known.supplements] if found.none else []
-        return MapCoverage(f"D{k}", list(dims), math.prod(dims), found.covered, found.none, nowhere)
+        return MapCoverage(f"D{k}", list(dims), math.prod(dims), found.covered, found.none, found.several, nowhere)
 
     return [MapCoverage(**one) for one in json.loads(on_root(view.comm, "replay coverage", prove))]
 

@@ -24,8 +24,9 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.file.reads.gathered import Order, order_of, put, ranges
+from pnc_vol.file.reads.gathered import Order, order_of, ranges
 from pnc_vol.layout.places import ElementMap
+from pnc_vol.layout.subfiles import OFFSET
 
 __all__ = ["Piece", "Variable", "copy", "pieces", "share"]
 
@@ -34,6 +35,8 @@ Bytes = npt.NDArray[np.uint8]
 _LEAST_STRETCH = 1 << 12
 _BLOCK, _LEAST_BLOCK = 1 << 20, 64 << 10
 """Bytes that are read or written at a time: what is read is still in a processor's cache when it is put in order."""
+_LOOKED = 64 << 10
+"""Bytes of a range from which on it is looked at in the file."""
 _RANGES = 256
 """More ranges than this are read in one call."""
 
@@ -164,11 +167,32 @@ def _gather(piece: Piece, order: Order, reader: _Reader, out: Bytes) -> None:
         reader.read(wanted, memory, of.name)
         return
     if order.length.size == 1 and not order.holes:
-        memory = reader.view(int(wanted.offset[0]), out.nbytes, of.name)
+        offset, nbytes = int(wanted.offset[0]), out.nbytes
+
+        def use(file: Bytes) -> None:
+            at = offset & OFFSET
+            _put(order, file[at : at + nbytes], width, of.fill, out)
+
+        if reader.look(offset, nbytes, use):
+            return
+        memory = reader.view(offset, nbytes, of.name)
     else:
         memory = np.empty((order.total + order.holes) * width, np.uint8)
         reader.read(wanted, memory, of.name)
-    put(order, memory, width, of.fill, out)
+    _put(order, memory, width, of.fill, out)
+
+
+def _put(order: Order, memory: Bytes, width: int, pattern: bytes, out: Bytes) -> None:
+    """Put what was read into its order.
+
+    memory : uint8, of all ranges, and of one element more if some are nowhere.
+    pattern : bytes, of an element that is nowhere.
+    """
+    assert order.taken is not None
+    if order.holes:
+        memory[-width:] = np.frombuffer(pattern, np.uint8)
+    # all are within: "raise" would make a copy first
+    memory.view(f"V{width}").take(order.taken, out=out.view(f"V{width}"), mode="clip")
 
 
 class _Reader:
@@ -177,6 +201,8 @@ class _Reader:
     def __init__(self, driver: Driver, room: int) -> None:
         self.driver, self.most = driver, max(1, room // _LEAST_BLOCK)
         self.step, self.room = _LEAST_BLOCK, room
+        self.maps: bool | None = None
+        """Whether the file's own bytes can be had; None before that was tried."""
         self.blocks: dict[int, Bytes] = {}
 
     def read(self, extents: Extents, memory: Bytes, name: str) -> None:
@@ -197,6 +223,18 @@ class _Reader:
         for low, n, at in zip(offset.tolist(), length.tolist(), place.tolist(), strict=True):
             self.range(low, memory[at : at + n], name)
 
+    def look(self, offset: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
+        """Let `use` copy a range of some length from the file's own bytes, if they can be had."""
+        if nbytes < _LOOKED or self.maps is False:
+            return False
+        seen = self.driver.look(offset + nbytes, nbytes, use)
+        if seen and not self.maps:
+            # blocks are for what is short now, and is far apart
+            self.blocks.clear()
+            self.step, self.most = _LEAST_BLOCK, max(1, self.room // _LEAST_BLOCK)
+        self.maps = seen
+        return seen
+
     def view(self, offset: int, nbytes: int, name: str) -> Bytes:
         """One range, not to be changed: of a block that is kept if it lies in one."""
         self.sized(1)
@@ -211,7 +249,7 @@ class _Reader:
 
     def sized(self, count: int) -> None:
         """Choose the size of a block, if that was not done: as many as ranges are read by turns, and some more."""
-        if self.step == _LEAST_BLOCK:
+        if self.step == _LEAST_BLOCK and not self.maps:
             fit = self.room // (4 * count)
             self.step = max(_LEAST_BLOCK, min(_BLOCK, 1 << max(0, fit.bit_length() - 1)))
             self.most = max(1, self.room // self.step)

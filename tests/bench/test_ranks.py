@@ -65,6 +65,18 @@ def test_e3sm_with_maps_that_are_made_up(case: str, size: int, more: tuple[objec
         assert result["quickest_rank"]["pnc_vol"][0] <= result["seconds"]["pnc_vol"][0], result["work"]
 
 
+def test_e3sm_sees_a_set_as_one_file() -> None:
+    told = bench(
+        2, "e3sm", "--case", "F", "--synthetic", 1, "--map-ranks", 3, "-f", 1, "--view", "-x", "canonical", "blob",
+        "-g", 2, "--peers", "pnc_vol,pnc_vol blob",
+    )  # fmt: skip
+    report = "\n".join(told["report"])
+    assert "pnc_vol blob: one rank sees" in report
+    for words in ("opening", "reading", "replay", "plain copy"):
+        assert words in report
+    assert "==== pnc_vol:" not in report
+
+
 def test_e3sm_with_ranks_that_do_not_write() -> None:
     told = bench(3, "e3sm", "--case", "G", "--synthetic", 1, "--map-ranks", 2, "-s", 2, "--peers", "pnc_vol")
     assert "Number of IO processes             = 2" in told["report"]

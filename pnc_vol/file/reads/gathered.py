@@ -18,13 +18,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.file.session import Session
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.layout.subfiles import OFFSET
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["Order", "order_of", "pattern_of", "put", "ranges", "read_gathered"]
+__all__ = ["Order", "order_of", "pattern_of", "ranges", "read_gathered"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -121,21 +122,6 @@ def ranges(source: ElementMap, order: Order, record: int) -> Extents:
     return Extents(offset, order.length * width, order.place * width)
 
 
-def put(order: Order, memory: Bytes, width: int, pattern: bytes, out: Bytes) -> None:
-    """Put what was read into its order.
-
-    memory : uint8, of all ranges, and of one element more if some are nowhere.
-    pattern : bytes, of an element that is nowhere.
-    """
-    if order.taken is None:
-        out[:] = memory
-        return
-    if order.holes:
-        memory[-width:] = np.frombuffer(pattern, np.uint8)
-    # all are within: "raise" would make a copy first
-    memory.view(f"V{width}").take(order.taken, out=out.view(f"V{width}"), mode="clip")
-
-
 def pattern_of(node: DatasetNode, width: int) -> bytes:
     """The bytes of an element that is nowhere."""
     return (node.fillvalue or b"").ljust(width, b"\0")[:width]
@@ -156,48 +142,60 @@ def read_gathered(session: Session, node: DatasetNode, start: int, nelems: int, 
     width, elements = source.itemsize, source.elements
     if width != element.itemsize or (source.inner and start + nelems > layout.elements_stored(node, source)):
         return None
-    out = np.empty(nelems, element.dtype)
-    memory, done = out.view(np.uint8), 0
+    out, done = np.empty(nelems, element.dtype), 0
     while done < nelems:
         record, first = divmod(start + done, elements)
         count = min(elements - first, nelems - done, _STRETCH)
-        if not _read_stretch(session, node, source, record, first, memory[done * width : (done + count) * width]):
+        if not _read_stretch(session, node, source, record, first, out[done : done + count]):
             return None
         done += count
-    if width > 1 and element.dtype != element.file_dtype:
-        out.byteswap(inplace=True)
     return out.reshape(shape)
 
 
-def _read_stretch(session: Session, node: DatasetNode, source: _Scattered, record: int, first: int, out: Bytes) -> bool:
-    width, driver = source.itemsize, session.disk.driver
-    order = _known_order(source, first, out.nbytes // width)
-    nbytes, memory = order.total * width, out
-    few = order.length.size <= _FEW
-    if order.taken is not None:
-        if order.length.size == 1 and nbytes >= _LOOKED and not order.holes:
-            # the file's own bytes, if they can be had: that saves a copy
-            offset = int(source.addresses(order.heads, record)[0])
-
-            def use(file: Bytes) -> None:
-                at = offset & OFFSET
-                put(order, file[at : at + nbytes], width, b"", out)
-
-            if driver.look(offset + nbytes, nbytes, use):
-                return True
-        memory = np.empty((order.total + order.holes) * width, np.uint8)
-    wanted = ranges(source, order, record)
-    if few:
-        got = 0
-        for offset, n, at in zip(*(column.tolist() for column in wanted), strict=True):
-            got += driver.read_one(memory[at : at + n], offset)
-    else:
-        got = driver.read(wanted, memory)
-    if got < nbytes:
+def _read_stretch(session: Session, node: DatasetNode, source: _Scattered, record: int, first: int, out: Array) -> bool:
+    order = _known_order(source, first, out.size)
+    if order.taken is None:
+        return _read_ranges(session.disk.driver, node, ranges(source, order, record), out)
+    memory = np.empty(order.total + order.holes, out.dtype)
+    if not _read_ranges(session.disk.driver, node, ranges(source, order, record), memory[: order.total]):
         return False
-    if order.taken is not None:
-        put(order, memory, width, pattern_of(node, width), out)
+    if order.holes:
+        memory[-1] = np.frombuffer(pattern_of(node, source.itemsize), node.element.file_dtype)[0]
+    # all are within: "raise" would make a copy first
+    memory.take(order.taken, out=out, mode="clip")
     return True
+
+
+def _read_ranges(driver: Driver, node: DatasetNode, wanted: Extents, memory: Array) -> bool:
+    """Fill an array with numbers of several places, one behind another; False if a file ends before one."""
+    width, file_dtype = memory.itemsize, node.element.file_dtype
+    swaps = width > 1 and memory.dtype != file_dtype
+    if wanted.offset.size > _FEW:
+        if driver.read(wanted, memory.view(np.uint8)) < memory.nbytes:
+            return False
+        if swaps:
+            memory.byteswap(inplace=True)
+        return True
+    for offset, nbytes, at in zip(*(column.tolist() for column in wanted), strict=True):
+        part = memory[at // width : (at + nbytes) // width]
+        if nbytes >= _LOOKED and driver.look(offset + nbytes, nbytes, _Copy(part, file_dtype, offset & OFFSET)):
+            continue
+        if driver.read_one(part, offset) < nbytes:
+            return False
+        if swaps:
+            part.byteswap(inplace=True)
+    return True
+
+
+class _Copy(NamedTuple):
+    """Takes numbers from a file's own bytes: one pass, which swaps them, too."""
+
+    part: Array
+    file_dtype: np.dtype[Any]
+    offset: int
+
+    def __call__(self, file: Bytes) -> None:
+        self.part[...] = np.ndarray(self.part.shape, self.file_dtype, file, self.offset)
 
 
 def _known_order(source: _Scattered, first: int, count: int) -> Order:

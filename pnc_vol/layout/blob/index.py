@@ -67,6 +67,13 @@ class Coverage(NamedTuple):
     several: int
     conflicts: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """Which blobs have the same elements, and the counts."""
+        counts = (
+            f"of {self.nelems} elements {self.covered} are in blobs, {self.none} in none, {self.several} in several"
+        )
+        return "; ".join((*self.conflicts, counts))
+
 
 class _Gathered:
     """The runs of all blobs within a window, sorted by their first elements, and which blob each is of.
@@ -113,6 +120,20 @@ class _Gathered:
         """The runs that begin within one before."""
         reach = np.maximum.accumulate(self.start + self.length)
         return np.flatnonzero(self.start[1:] < reach[:-1]) + 1
+
+    def counted(self, nelems: int, overlaps: npt.NDArray[np.intp]) -> Coverage:
+        """How many of `nelems` elements, those of the window, are in blobs, in none, and in several."""
+        if not overlaps.size:
+            covered = int(self.length.sum())
+            return Coverage(nelems, covered, nelems - covered, 0, ())
+        covered = int(coalesced(Runs(self.start, self.length)).length.sum())
+        # Blobs that have the elements from one bound to the next: those that began, less those that ended.
+        bounds = np.unique(np.concatenate((self.start, self.start + self.length)))
+        ends = np.sort(self.start + self.length)
+        depth = np.searchsorted(self.start, bounds, side="right") - np.searchsorted(ends, bounds, side="right")
+        several = int(np.diff(bounds)[depth[:-1] > 1].sum())
+        conflicts = tuple(self.conflict(int(i)) for i in overlaps[:_MOST_NAMED])
+        return Coverage(nelems, covered, nelems - covered, several, conflicts)
 
     def conflict(self, i: int) -> str:
         """Run `i` and one before it that has its first element."""
@@ -177,7 +198,7 @@ class ElementIndex:
         found = _Gathered(nelems, parts, name, low, high)
         overlaps = found.overlaps()
         if overlaps.size:
-            text = found.conflict(int(overlaps[0]))
+            text = str(found.counted(high - low, overlaps))
             raise FormatError(text, field="offsets", value=int(found.start[overlaps[0]]))
         self._take(Runs(found.start, found.length), found.home, low, high, low - found.below)
         self.nelems = nelems
@@ -373,26 +394,6 @@ def coverage(nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "
     ------
     FormatError
         A blob has elements outside.
-
-    Examples
-    --------
-    >>> both = [Runs(np.array([start]), np.array([3])) for start in (0, 2)]
-    >>> found = coverage(6, [(n, SubfileMap((6,), (0,), (both[n],))) for n in (0, 1)], "out.nc: D1")
-    >>> found.covered, found.none, found.several
-    (5, 1, 1)
-    >>> found.conflicts
-    ('out.nc: D1: subfile 0001, blob 0 and subfile 0000, blob 0 both have element 2',)
     """
     found = _Gathered(nelems, parts, name, 0, nelems)
-    overlaps = found.overlaps()
-    if not overlaps.size:
-        covered = int(found.length.sum())
-        return Coverage(nelems, covered, nelems - covered, 0, ())
-    covered = int(coalesced(Runs(found.start, found.length)).length.sum())
-    # Blobs that have the elements from one bound to the next: those that began, less those that ended.
-    bounds = np.unique(np.concatenate((found.start, found.start + found.length)))
-    ends = np.sort(found.start + found.length)
-    depth = np.searchsorted(found.start, bounds, side="right") - np.searchsorted(ends, bounds, side="right")
-    several = int(np.diff(bounds)[depth[:-1] > 1].sum())
-    conflicts = tuple(found.conflict(int(i)) for i in overlaps[:_MOST_NAMED])
-    return Coverage(nelems, covered, nelems - covered, several, conflicts)
+    return found.counted(nelems, found.overlaps())

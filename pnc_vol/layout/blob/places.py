@@ -200,9 +200,16 @@ class BlobPlace:
 
     def addresses(self, heads: Pieces, record: int) -> Int64:
         """Where these elements of a record begin."""
-        base, steps = self._where()
-        where = base[heads.subfile] + heads.position * self.itemsize
-        return where + record * steps[heads.subfile] if record else where
+        # A replay asks once for each variable, so tables as `_where` has would cost more than they save.
+        subfile = heads.subfile
+        within = heads.position * self.itemsize
+        where = self._begins[subfile] + (subfile << SHIFT) + within
+        if record:
+            where += record * self._steps[subfile]
+        if self.supplement is not None:
+            rest = subfile < 0
+            where[rest] = self.supplement.begin + record * self.supplement.record_size + within[rest]
+        return where
 
     def joined(self, runs: Runs) -> Extents:
         """As `extents`, but what lies behind one another in file and memory may be one extent; see `places.Joining`."""
