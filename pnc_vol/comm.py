@@ -20,22 +20,35 @@ Rules
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import OperationError, RankError
-from pnc_vol.rank_errors import ranks_text
+from pnc_vol.rank_errors import Outcome, ranks_text
 from pnc_vol.rank_places import Nodes, cores
+from pnc_vol.rank_traffic import Traffic
 
 if TYPE_CHECKING:
     from pnc_vol.two_levels import Levels
 
-__all__ = ["Comm", "Join", "Traffic", "on_root", "ranks_text", "serial", "told_to_all"]
+__all__ = [
+    "Comm",
+    "Join",
+    "in_ranks",
+    "joined_lists",
+    "on_root",
+    "ranks_text",
+    "said_by",
+    "serial",
+    "told_to_all",
+    "trouble_of",
+]
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -43,36 +56,6 @@ _NOTHING = np.empty(0, np.uint8)
 
 Join = Callable[[bytes, bytes], bytes]
 """Two parts of what ranks know become one: that of the lower ranks comes first. Associative; equal parts stay."""
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What the calls of one communicator cost this rank.
-
-    Collectives of the MPI library count as the algorithms that fit their sizes: a reduction as recursive doubling, a
-    broadcast as a binomial tree.
-
-    reductions : int, reductions of the fixed small vector.
-    rounds : int, times that this rank waited for others.
-    messages : int, messages that this rank sent.
-    bytes_sent : int, bytes of these.
-    largest_buffer : int, bytes of the largest buffer for what others send.
-    """
-
-    reductions: int = 0
-    rounds: int = 0
-    messages: int = 0
-    bytes_sent: int = 0
-    largest_buffer: int = 0
-
-    def sent(self, messages: int, nbytes: int) -> None:
-        """This rank sends messages of `nbytes` each."""
-        self.messages += messages
-        self.bytes_sent += messages * nbytes
-
-    def received(self, nbytes: int) -> None:
-        """This rank has a buffer for what others send."""
-        self.largest_buffer = max(self.largest_buffer, nbytes)
 
 
 class Comm:
@@ -250,6 +233,37 @@ def serial() -> Comm:
     return Comm()
 
 
+def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, list[int]]:
+    """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
+    word = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+    (most, other), _ = comm.reduce(operation, (word, ~word), error=error)
+    if most == ~other:
+        return {text: list(range(comm.size))}
+    told = comm.combine(operation, Outcome.of(comm.rank, text, None).packed(), Outcome.join)
+    return {said: ranks.all() for said, ranks in Outcome.unpacked(told).operations.items()}
+
+
+def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> str:
+    """The trouble of the lowest rank that has any, with all ranks that have some (collective); "" if none has.
+
+    text : str, that of this rank, or "".
+    """
+    said = said_by(comm, operation, text, error=error)
+    ranks = sorted(rank for trouble, of in said.items() if trouble for rank in of)
+    return in_ranks(next((trouble for trouble in said if trouble), ""), ranks, comm.size)
+
+
+def in_ranks(trouble: str, ranks: list[int], size: int) -> str:
+    """A trouble with the ranks that have it."""
+    return f"{trouble} (on {ranks_text(ranks)})" if trouble and size > 1 else trouble
+
+
+def joined_lists(one: bytes, other: bytes) -> bytes:
+    """Two JSON lists as one, each item once: for `Comm.combine`."""
+    known = json.loads(one)
+    return json.dumps(known + [item for item in json.loads(other) if item not in known]).encode()
+
+
 def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
     """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
     result, error = b"", None
@@ -268,5 +282,5 @@ def told_to_all(comm: Comm) -> Iterator[None]:
         yield
     except RankError as error:
         if not comm.in_step(error):
-            comm.exchange("failed", error=error)
+            comm.agree("failed", error=error)
         raise

@@ -31,7 +31,7 @@ from pnc_vol import errors
 from pnc_vol.comm import Comm, Join
 from pnc_vol.mpi_wait import Arrival, Consensus, TimedWait, patiently
 from pnc_vol.rank_errors import Outcome, unpack_error
-from pnc_vol.rank_places import Nodes, find_nodes
+from pnc_vol.rank_places import Nodes, cores, kept_nodes
 from pnc_vol.two_levels import Levels
 
 __all__ = ["MpiComm", "over"]
@@ -81,6 +81,7 @@ class MpiComm(Comm):
         self.rank = mpi.Get_rank()
         self.size = mpi.Get_size()
         self._calls = TimedWait(mpi, module, timeout)
+        self._calls.crowded = self.size > cores()
         # A failed allocation in the middle of a call would leave the others waiting.
         self._sent, self._got = bytearray(_VECTOR.size), bytearray(_VECTOR.size)
         self._sent_sums, self._got_sums = bytearray(_TOTAL.size), bytearray(_TOTAL.size)
@@ -333,16 +334,10 @@ class MpiComm(Comm):
 
     def nodes(self) -> Nodes:
         if self._nodes is None:
-            # Kept by the communicator that this is a copy of, as programs open many files by one.
-            there = self._origin is not None and self._origin != self._MPI.COMM_NULL
-            kept = self._origin.Get_attr(_nodes_key(self._MPI)) if there else None
-            if kept is None:
-                # From here on to the end nobody waits with a time limit.
-                self.agree("nodes")
-                kept = find_nodes(self.mpi, self._MPI)
-                if there:
-                    self._origin.Set_attr(_nodes_key(self._MPI), kept)
-            self._nodes = kept
+            # From here on to the end nobody waits with a time limit.
+            self._nodes = kept_nodes(self.mpi, self._MPI, self._origin, lambda: self.agree("nodes"))
+            node = self._nodes.of(self.rank)
+            self._calls.crowded = len(self._nodes.ranks(node)) > self._nodes.cores[node]
         return self._nodes
 
     def group(self, number: int) -> Comm:
@@ -370,18 +365,12 @@ class MpiComm(Comm):
         self.mpi = None
 
 
-@functools.cache
-def _nodes_key(module: Any) -> int:
-    """Under which a communicator keeps what `nodes` says."""
-    return int(module.Comm.Create_keyval())
-
-
 def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
     """A private communicator over the ranks of `mpi` (collective).
 
     Parameters
     ----------
-    mpi : mpi4py.MPI.Comm
+    mpi : mpi4py.MPI.Comm, or a `Comm`, as virtual ranks (`testing.virtual_ranks`) have
     timeout : float or None, seconds to wait for the other ranks in one collective call.
 
     Raises
@@ -393,6 +382,8 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
     CollectiveTimeout
         Not all ranks came in time.
     """
+    if isinstance(mpi, Comm):
+        return mpi
     from mpi4py import MPI
 
     if not isinstance(mpi, MPI.Intracomm):

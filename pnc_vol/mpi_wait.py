@@ -5,9 +5,11 @@ from its user.
 
 Rules
 -----
-1. If a rank does not come in time, those that came raise `CollectiveTimeout`, which names it.
-2. A rank that leaves by an exception says so (`TimedWait.leave`) and how many calls it completed; whoever waits for it
-   raises `RankError` at once, unless it took part in the call.
+1. If a rank does not come in time, those that came raise `CollectiveTimeout`, which names it. They find out by telling
+   their neighbours, at distances of 1, 2, 4, ... ranks, who they know is here, until nobody learns more; who is silent
+   then is asked directly. No rank sends to all others.
+2. A rank that leaves by an exception says so to its neighbours (`TimedWait.leave`), and how many calls it completed;
+   each rank that waits passes it on to its neighbours, and raises `RankError` unless the other took part in the call.
 3. Waiting ranks sleep: on a machine with more ranks than cores, spinning is most of the cost of a collective call.
 """
 
@@ -16,24 +18,31 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pnc_vol import errors
 from pnc_vol.rank_errors import ranks_text
 
-__all__ = ["Arrival", "Consensus", "TimedWait", "patiently"]
+__all__ = ["NOTES", "Arrival", "Consensus", "TimedWait", "patiently"]
 
-_LAST_CALL = _SIZE = struct.Struct("<q")
+_SIZE = struct.Struct("<q")
+_LEFT = struct.Struct("<qq")
 # Ranks in step meet within some turns; the shortest sleep takes 50 microseconds, as long as the whole exchange.
 _QUICK_TURNS = 200
+_CROWDED_TURNS = 10
+"""The same where ranks share cores: the others need the core to come at all."""
+_SAY_AGAIN = 0.01
+_MOST_ASKED = 64
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 _TAG_LEFT = 4001
 _TAG_HERE = 4002
+NOTES = _TAG_LEFT, _TAG_HERE
+"""Tags of what ranks say when they leave, or give a call up."""
 _LONGEST_NOTE = 4096
 
 
-def patiently(timeout: float | None) -> Iterator[int]:
+def patiently(timeout: float | None, quick: int = _QUICK_TURNS) -> Iterator[int]:
     """Turns of waiting until the time is up, with sleeps that grow longer the longer it takes."""
     deadline = None if timeout is None else time.monotonic() + timeout
     pause, turn = 0.0, 0
@@ -42,7 +51,7 @@ def patiently(timeout: float | None) -> Iterator[int]:
         turn += 1
         if turn % 16 == 0 and deadline is not None and time.monotonic() > deadline:
             return
-        if turn <= _QUICK_TURNS:
+        if turn <= quick:
             _give_way()
         else:
             pause = min(0.001, pause + 0.00002)
@@ -57,6 +66,7 @@ class TimedWait:
     timeout : float or None, seconds to wait in one call.
     sequence : int, calls that were begun here.
     broken : RankError or None, why no call can be completed any more.
+    crowded : bool, ranks share cores.
     note : callable or None, is told the operation and when (`time.perf_counter`) waiting for it began, when it ends.
     """
 
@@ -65,6 +75,7 @@ class TimedWait:
         self.module = module
         self.timeout = timeout
         self.sequence = 0
+        self.crowded = False
         self.broken: errors.RankError | None = None
         self.note: Callable[[str, float], None] | None = None
         self._completed = 0
@@ -106,7 +117,7 @@ class TimedWait:
         """
         early = False
         start = time.perf_counter() if self.note is not None else 0.0
-        for turn in patiently(self.timeout):
+        for turn in patiently(self.timeout, _CROWDED_TURNS if self.crowded else _QUICK_TURNS):
             done = request.Test()
             if done or turn % 16 == 15:
                 # A rank that comes late may find all messages of the others already there, and the others gone.
@@ -124,9 +135,11 @@ class TimedWait:
         while self.mpi.Iprobe(self.module.ANY_SOURCE, _TAG_LEFT, status):
             note = bytearray(_LONGEST_NOTE)
             self.mpi.Recv([note, self.module.BYTE], status.Get_source(), _TAG_LEFT, status)
-            (last,) = _LAST_CALL.unpack_from(note)
-            reason = bytes(note[_LAST_CALL.size : status.Get_count(self.module.BYTE)]).decode(errors="replace")
-            self._left.append((status.Get_source(), last, reason))
+            left, last = _LEFT.unpack_from(note)
+            length = status.Get_count(self.module.BYTE)
+            if all(one != left for one, _, _ in self._left):
+                self._left.append((left, last, bytes(note[_LEFT.size : length]).decode(errors="replace")))
+                self._say(note[:length], _TAG_LEFT, self.neighbours() - {left, status.Get_source()})
         try:
             self._raise_if_left(operation)
         except errors.RankError:
@@ -145,25 +158,22 @@ class TimedWait:
                 )
                 raise self.broken
 
+    def neighbours(self) -> set[int]:
+        """Ranks at distances of 1, 2, 4, ...: what each passes on to these comes to all."""
+        rank, size = self.mpi.rank, self.mpi.size
+        steps = [1 << level for level in range((size - 1).bit_length())]
+        return {(rank + step) % size for step in steps} | {(rank - step) % size for step in steps} - {rank}
+
+    def _say(self, note: bytes | bytearray, tag: int, ranks: Iterable[int]) -> None:
+        """Send a few bytes, without waiting."""
+        for other in ranks:
+            self._given_up.append((self.mpi.Isend([note, self.module.BYTE], other, tag), note))
+
     def _give_up(self, operation: str, request: Any, buffers: tuple[Any, ...], *, late: bool) -> None:
-        """Name the ranks that did not come: each rank says to all whether it came in time, and listens for a while."""
-        MPI = self.module
+        """Name the ranks that did not come: each rank tells who came in time, as far as it knows, and listens."""
         self._given_up.append((request, buffers))
-        note = bytearray((late,))
-        for other in range(self.mpi.size):
-            if other != self.mpi.rank:
-                self._given_up.append((self.mpi.Isend([note, MPI.BYTE], other, _TAG_HERE), note))
-        told = {self.mpi.rank: late}
-        patience = time.monotonic() + min(2.0, max(0.5, (self.timeout or 1.0) / 4))
-        status = MPI.Status()
-        while time.monotonic() < patience and len(told) < self.mpi.size:
-            if self.mpi.Iprobe(MPI.ANY_SOURCE, _TAG_HERE, status):
-                heard = bytearray(1)
-                self.mpi.Recv([heard, MPI.BYTE], status.Get_source(), _TAG_HERE)
-                told[status.Get_source()] = bool(heard[0])
-            else:
-                time.sleep(0.005)
-        absent = [rank for rank in range(self.mpi.size) if told.get(rank, True)]
+        silent = self._silent(late=late)
+        absent = [rank for rank in range(self.mpi.size) if silent >> rank & 1]
         who = f"{ranks_text(absent)} did not call it" if absent else "a rank called it too late"
         self.broken = errors.CollectiveTimeout(
             f"{operation} (collective call {self.sequence} of this file): {who} within {self.timeout:g} s; "
@@ -171,6 +181,37 @@ class TimedWait:
             absent,
         )
         raise self.broken
+
+    def _silent(self, *, late: bool) -> int:
+        """The ranks that did not come, or came too late, as bits of a number."""
+        MPI, rank, size = self.module, self.mpi.rank, self.mpi.size
+        width = -(-size // 8)
+        everyone, here, came_late = (1 << size) - 1, 1 << rank, late << rank
+        neighbours, told, again = self.neighbours(), (0, 0), 0.0
+        patience = min(2.0, max(0.5, (self.timeout or 1.0) / 4))
+        start = news = time.monotonic()
+        asked = False
+        status = MPI.Status()
+        while here != everyone and time.monotonic() < start + patience:
+            now = time.monotonic()
+            if told != (here, came_late) and now > again:
+                told, again = (here, came_late), now + _SAY_AGAIN
+                self._say(_bits(told, width), _TAG_HERE, neighbours)
+            elif not asked and now > news + patience / 2:
+                # All neighbours of a rank may be absent.
+                asked = True
+                self._say(_bits(told, width), _TAG_HERE, _share(rank, here, everyone & ~here))
+            if self.mpi.Iprobe(MPI.ANY_SOURCE, _TAG_HERE, status):
+                heard = bytearray(2 * width)
+                self.mpi.Recv([heard, MPI.BYTE], status.Get_source(), _TAG_HERE)
+                more = int.from_bytes(heard[:width], "little") | here
+                came_late |= int.from_bytes(heard[width:], "little")
+                here, news = more, news if more == here else now
+            else:
+                time.sleep(0.005)
+        if told != (here, came_late):
+            self._say(_bits((here, came_late), width), _TAG_HERE, neighbours)
+        return everyone & ~here | came_late
 
     def free(self) -> None:
         """Give the communicator back (collective)."""
@@ -183,11 +224,20 @@ class TimedWait:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
         if self.broken is None and not self.module.Is_finalized():
             self.broken = errors.RankError(f"this rank left the file: {reason}", [self.mpi.rank])
-            note = bytearray((_LAST_CALL.pack(self._completed) + reason.encode(errors="replace"))[:_LONGEST_NOTE])
-            for other in range(self.mpi.size):
-                if other != self.mpi.rank:
-                    request = self.mpi.Isend([note, self.module.BYTE], other, _TAG_LEFT)
-                    self._given_up.append((request, note))
+            said = _LEFT.pack(self.mpi.rank, self._completed) + reason.encode(errors="replace")
+            self._say(said[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
+
+
+def _bits(sets: tuple[int, int], width: int) -> bytes:
+    """Two sets of ranks as bytes."""
+    return b"".join(one.to_bytes(width, "little") for one in sets)
+
+
+def _share(rank: int, here: int, silent: int) -> list[int]:
+    """The silent ranks that this one asks: all that are here ask some."""
+    place, askers = (here & ((1 << rank) - 1)).bit_count(), here.bit_count()
+    ranks = [one for one in range(silent.bit_length()) if silent >> one & 1]
+    return ranks[place::askers][:_MOST_ASKED]
 
 
 class Arrival:

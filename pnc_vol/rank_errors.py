@@ -15,6 +15,7 @@ from pnc_vol import errors
 __all__ = ["Outcome", "Ranks", "pack_error", "ranks_text", "unpack_error"]
 
 _MOST_RANGES = 256
+_MOST_GROUPS = 16
 _LONGEST_TEXT = 4000
 
 
@@ -143,5 +144,6 @@ class Outcome:
         """What ranks did and what higher ones did, as one."""
         one, other = cls.unpacked(lower), cls.unpacked(higher)
         for name, ranks in other.operations.items():
-            one.operations[name] = one.operations.get(name, Ranks()).joined(ranks)
+            if name in one.operations or len(one.operations) < _MOST_GROUPS:
+                one.operations[name] = one.operations.get(name, Ranks()).joined(ranks)
         return cls(one.operations, one.failed.joined(other.failed), one.first or other.first).packed()

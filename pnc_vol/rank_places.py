@@ -8,15 +8,16 @@ with blocks a few numbers for each node.
 
 from __future__ import annotations
 
+import functools
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Nodes", "cores", "find_nodes"]
+__all__ = ["Nodes", "cores", "kept_nodes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,30 @@ class Nodes:
         return [rank for start, end, at in runs if at == node for rank in range(start, end)]
 
 
-def find_nodes(mpi: Any, module: Any) -> Nodes:
+def kept_nodes(mpi: Any, module: Any, origin: Any, begin: Callable[[], None]) -> Nodes:
+    """Where the ranks of `mpi` are (collective).
+
+    origin : mpi4py.MPI.Intracomm or None
+        What it is a copy of: keeps what was found, as programs open many files by one communicator.
+    begin : callable, is called on all ranks before they are asked.
+    """
+    there = origin is not None and origin != module.COMM_NULL
+    kept: Nodes | None = origin.Get_attr(_key(module)) if there else None
+    if kept is None:
+        begin()
+        kept = _found(mpi, module)
+        if there:
+            origin.Set_attr(_key(module), kept)
+    return kept
+
+
+@functools.cache
+def _key(module: Any) -> int:
+    """Under which a communicator keeps its nodes."""
+    return int(module.Comm.Create_keyval())
+
+
+def _found(mpi: Any, module: Any) -> Nodes:
     """Where the ranks of `mpi` are (collective, without a time limit)."""
     rank, size = mpi.Get_rank(), mpi.Get_size()
     here = mpi.Split_type(module.COMM_TYPE_SHARED)

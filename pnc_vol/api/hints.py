@@ -101,7 +101,7 @@ def prepared_from_file(comm: Comm, path: str, prepare: Callable[[HintFile], T]) 
         except Exception as error:
             failure = error
     # what a rank was told besides need not be the same
-    comm.exchange("open hints", error=failure)
+    comm.agree("open hints", error=failure)
     for warning, category in () if comm.rank else held:
         warn_outside(warning, category)
     return prepared[0]

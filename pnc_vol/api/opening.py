@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol import comm as communicators
 from pnc_vol.api.arguments import Checked, Given, check, refuse_in_memory
 from pnc_vol.api.ids import Handle
+from pnc_vol.comm import said_by
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.forgotten import watch
@@ -79,10 +80,9 @@ def _opened_by_ranks(given: Given) -> Handle:
     except (TypeError, PncVolError):
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
-    said = json.dumps([in_file, *(text for text, _ in held)]).encode()
     try:
-        told = [json.loads(one) for one in ranks.exchange("open", said, error=failure)]
-        named = {one[0] for one in told}
+        named = said_by(ranks, "open", in_file or "", error=failure)
+        warned = ranks.from_root("open warnings", json.dumps([text for text, _ in held]).encode())
         if len(named) > 1:
             names = ", ".join(sorted(repr(one) for one in named))
             text = f"ranks open the file with different hint files: {names}. Give the same on every rank"
@@ -94,7 +94,7 @@ def _opened_by_ranks(given: Given) -> Handle:
         if ranks.in_step(error):
             ranks.close()
         raise
-    shown = told[0][1:] if ranks.rank else []
+    shown = json.loads(warned) if ranks.rank else []
     for text, category in held:
         if text not in shown:
             warn_outside(text, category)

@@ -37,7 +37,7 @@ from pnc_vol.system import REAL, System
 __all__ = ["Descriptor", "one_node"]
 
 
-_FILE = struct.Struct("<?QQ")
+_UNSIGNED, _SIGNED = struct.Struct("<2Q"), struct.Struct("<2q")
 
 _LEAST, _LONGEST = 32, 16384
 """Pieces below which, and bytes of a piece from which on, a call for each costs no more than a look."""
@@ -80,17 +80,18 @@ class Descriptor:
             with ranks.errors_shared():
                 fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
                 there = system.fstat(fd)
-                mine = _FILE.pack(stat.S_ISREG(there.st_mode), there.st_dev, there.st_ino)
-                told = ranks.exchange("open file", mine + bytes((_is_link_to(system, fd, there),)))
+                device, number = _SIGNED.unpack(_UNSIGNED.pack(there.st_dev, there.st_ino))
+                other, unnamed = not stat.S_ISREG(there.st_mode), not _is_link_to(system, fd, there)
+                told, _ = ranks.reduce("open file", (device, ~device, number, ~number, other, unnamed))
         except BaseException:
             if fd >= 0:
                 system.close(fd)
             raise
-        if not stat.S_ISREG(there.st_mode) or any(one[:-1] != mine for one in told):
+        if told[0] != ~told[1] or told[2] != ~told[3] or told[4]:
             system.close(fd)
             return None
         made = cls(system, fd, path)
-        made.named = all(one[-1] for one in told)
+        made.named = not told[5]
         return made
 
     @property

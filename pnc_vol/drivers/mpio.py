@@ -174,7 +174,7 @@ class MpioDriver(Root):
             found = Descriptor.of(path, ranks, writable=context.writable, system=context.system)
         else:
             # MPI-IO waits for all ranks, without a time limit: what went wrong before on one is told here.
-            ranks.exchange("open file")
+            ranks.agree("open file")
         return cls(
             partial(opened, mpi, writable=context.writable, hints=dict(context.hints)),
             path,

@@ -44,7 +44,7 @@ def close(session: Session) -> None:
                 flush(session, durable=session.always_durable, closing=True)
             else:
                 complete_posted(session)
-                session.comm.exchange("close")
+                session.comm.agree("close")
     except BaseException as error:
         orderly = session.comm.in_step(error)
         if not orderly:

@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pnc_vol.comm import Comm, on_root
+from pnc_vol.comm import Comm, in_ranks, on_root, said_by
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-_ANOTHER_FILE = b"another file"
+_ANOTHER_FILE = "another file"
 _HINTED = "cache | "
 """What hints put in front of a stack."""
 
@@ -137,7 +137,7 @@ def open_together(
             if inode and path is not None and context.fd < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
                 same = context.system.stat(path).st_ino == inode
-            told = comm.exchange("open driver", b"\0" + driver.trouble().encode() if same else _ANOTHER_FILE)
+            said = said_by(comm, "open driver", driver.trouble() if same else _ANOTHER_FILE)
     except BaseException:
         if driver is not None and not driver.capabilities.collective:
             driver.close()
@@ -145,10 +145,11 @@ def open_together(
             location.discard()
         raise
     assert driver is not None
-    if _ANOTHER_FILE in told:
+    if _ANOTHER_FILE in said:
         driver.close()
         return None
-    fall_back(comm, driver, [one[1:].decode() for one in told])
+    ranks = sorted(rank for text, of in said.items() if text for rank in of)
+    fall_back(driver, in_ranks(next((text for text in said if text), ""), ranks, comm.size))
     return driver
 
 

@@ -26,7 +26,7 @@ from struct import Struct
 
 import numpy as np
 
-from pnc_vol.comm import Comm, ranks_text
+from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
@@ -155,7 +155,7 @@ class Epochs:
             self._driver.drain()
         except Exception as reason:
             error = reason
-        self._comm.exchange(operation, error=error)
+        self._comm.agree(operation, error=error)
         self.drained(present=False)
 
     def drained(self, *, present: bool) -> None:
@@ -172,23 +172,23 @@ class Epochs:
         self._written = 0
         self._release(self._ended + present)
 
-    def stop_holding(self, troubles: Sequence[str]) -> None:
+    def stop_holding(self, trouble: str) -> None:
         """Hold nothing back from now on (collective): what a flush could not put into a log goes to the file.
 
-        troubles : of each rank; see `fall_back`.
+        trouble : see `fall_back`.
 
         Raises
         ------
         OSError
             As `drain`.
         """
-        for call in (partial(fall_back, self._comm, self._driver, troubles), partial(self.drained, present=False)):
+        for call in (partial(fall_back, self._driver, trouble), partial(self.drained, present=False)):
             error: BaseException | None = None
             try:
                 call()
             except Exception as reason:
                 error = reason
-            self._comm.exchange("flush fall back", error=error)
+            self._comm.agree("flush fall back", error=error)
         self.holding = False
 
     def hold(self, encoded: bytes) -> None:
@@ -263,19 +263,17 @@ class Epochs:
         self._in_file = encoded
 
 
-def fall_back(comm: Comm, driver: Driver, troubles: Sequence[str]) -> None:
-    """Hold nothing back from now on, if a rank cannot do so any more (collective, without an exchange of its own).
+def fall_back(driver: Driver, trouble: str) -> None:
+    """Hold nothing back from now on, if a rank cannot do so any more (collective, without a call of its own).
 
     Parameters
     ----------
-    troubles : sequence of str, `Holds.trouble` of each rank.
+    trouble : str, why, with the ranks; the same on all ranks. "" for none.
 
     Raises
     ------
     OSError
         What this rank holds could not be written to the file; it is still held.
     """
-    ranks = [rank for rank, text in enumerate(troubles) if text]
-    if ranks:
-        reason = troubles[ranks[0]]
-        driver.stop_holding(reason if comm.size == 1 else f"{reason} (on {ranks_text(ranks)})")
+    if trouble:
+        driver.stop_holding(trouble)

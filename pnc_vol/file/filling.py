@@ -104,7 +104,7 @@ def fill(
         if comm.size > 1:
             # Data of other ranks follow, which must not come to the file first.
             driver.drain()
-        comm.exchange("flush fill")
+        comm.agree("flush fill")
     return left
 
 

@@ -72,7 +72,7 @@ def write_data(
     *,
     carried: bool,
     write: WriteData | None = None,
-) -> tuple[Executed, list[RequestFailure], int | None, list[str]]:
+) -> tuple[Executed, list[RequestFailure], int | None, str]:
     """Write what is posted (collective).
 
     batches : as many lists on all ranks, written one after another.
@@ -84,7 +84,7 @@ def write_data(
     done : Executed, on this rank.
     failures : list of RequestFailure, of all ranks.
     lowest : int or None, the first record that a failed request should have written.
-    troubles : list of str, why a driver can hold nothing back any more, of all ranks.
+    trouble : str, why a driver of some rank can hold nothing back any more, or "".
     """
     comm, disk, ordered = session.comm, session.disk, session.options.ordered
     layout = disk.layout
@@ -94,7 +94,7 @@ def write_data(
         done, known, least = write()
     for n, some in enumerate(batches if write is None else ()):
         if n:
-            comm.exchange("flush next")
+            comm.agree("flush next")
         for turn in range(comm.size) if ordered else (comm.rank,):
             if turn == comm.rank:
                 maps = layout.maps if some else {}
@@ -105,7 +105,7 @@ def write_data(
                     # What the next rank writes must come to the file later.
                     disk.driver.drain()
             if ordered:
-                comm.exchange("flush turn")
+                comm.agree("flush turn")
     failures: list[RequestFailure] = []
     lowest = least
     if done.failed and write is None:
@@ -115,10 +115,10 @@ def write_data(
             failures += _carried(session)
         elif session.epochs.failed:
             failures += failures_of_held(session.epochs.take_unwritten(), session.defs.tree, layout.maps, comm.rank)
-    troubles = [disk.driver.trouble() if session.epochs.holding else ""]
+    trouble = disk.driver.trouble() if session.epochs.holding else ""
     if comm.size > 1:
-        failures, lowest, troubles = share_failures(comm, failures, lowest, troubles[0])
-    return done, known + failures, lowest, troubles
+        failures, lowest, trouble = share_failures(comm, failures, lowest, trouble)
+    return done, known + failures, lowest, trouble
 
 
 def check_failures(

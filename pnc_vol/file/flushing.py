@@ -90,6 +90,7 @@ def flush(
     """
     phases = _Phases(session.counts)
     comm, defs, disk, posted, epochs = session.comm, session.defs, session.disk, session.posted, session.epochs
+    comm.traffic.begin()
     unsafe = disk.sync_error is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
@@ -115,7 +116,7 @@ def flush(
     # What ranks posted, only they know; and data that somebody else writes may leave anything open.
     later, unfilled = _use_layout(session, target, agreed, phases, batches if comm.size == 1 and write is None else ())
     phases.end("fill")
-    done, failures, lowest, troubles = write_data(session, [batches], agreed, carried=carried, write=write)
+    done, failures, lowest, trouble = write_data(session, [batches], agreed, carried=carried, write=write)
     phases.end("data")
     if failures:
         check_failures(session, target, failures, carried=carried, closing=closing)
@@ -126,7 +127,7 @@ def flush(
     try:
         # what fails is known to all ranks where requests failed as well
         with comm.errors_shared() if failures else nullcontext():
-            held = _order(session, troubles, carried=carried)
+            held = _order(session, trouble, carried=carried)
             write_header(comm, defs, disk, header, session.counts, epochs, durable=durable, held=held)
     except BaseException as reason:
         disk.driver.unorder()
@@ -143,7 +144,7 @@ def flush(
         posted.queue.after_flush()
     if closing and posted.queue.logged:
         # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
-        comm.exchange("close logs")
+        comm.agree("close logs")
     _cut(session, agreed, failed=bool(failures), held=held)
     phases.end("header")
     _report(session, phases.seconds, done)
@@ -195,7 +196,7 @@ def _flush_set(
     session.defs.flushed(header)
     session.posted.queue.after_flush()
     if closing and session.posted.queue.logged:
-        comm.exchange("close logs")
+        comm.agree("close logs")
     phases.end("header")
     _report(session, phases.seconds, done)
     if failures:
@@ -293,7 +294,7 @@ def _use_layout(
     lost = agree_lost_records(comm, target.uids, placed.lost_records) if agreed.lost else {}
     if target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
-        comm.exchange("flush layout")
+        comm.agree("flush layout")
     if not target.same_places(placed):
         # Without variables the file ends with its header.
         shorter = not target.header.vars and header_size(target.header) < len(disk.header_bytes)
@@ -327,13 +328,13 @@ def _use_layout(
     return later, unfilled
 
 
-def _order(session: Session, troubles: list[str], *, carried: bool) -> bool:
+def _order(session: Session, trouble: str, *, carried: bool) -> bool:
     """Let the data come before the header (collective); whether the header is to be held."""
     comm, disk, epochs = session.comm, session.disk, session.epochs
-    order_writes(comm, disk.driver, partial(fall_back, comm, disk.driver, troubles) if any(troubles) else None)
+    order_writes(comm, disk.driver, partial(fall_back, disk.driver, trouble) if trouble else None)
     if not epochs.holding:
         return False
-    epochs.holding = not any(troubles)
+    epochs.holding = not trouble
     if carried or not epochs.holding:
         epochs.drained(present=True)
         return False
@@ -342,11 +343,11 @@ def _order(session: Session, troubles: list[str], *, carried: bool) -> bool:
 
 def _end(session: Session, *, wrote: bool) -> None:
     """The flush is complete (collective); `wrote`: some rank may hold data of it."""
-    troubles = end_flush(session.comm, session.disk.driver)
+    trouble = end_flush(session.comm, session.disk.driver)
     if session.epochs.holding:
         session.epochs.end(wrote=wrote, together=session.transport.last != "independent")
-        if any(troubles):
-            session.epochs.stop_holding(troubles)
+        if trouble:
+            session.epochs.stop_holding(trouble)
 
 
 def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> None:

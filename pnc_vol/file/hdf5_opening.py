@@ -65,7 +65,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
     try:
         with comm.errors_shared():
             made.append(_own(path, number, mode, options, comm.group(number)))
-            comm.exchange("create subfiles")
+            comm.agree("create subfiles")
     except BaseException:
         for own in made:
             own.location.discard()

@@ -195,10 +195,10 @@ class Hdf5Set:
         self._fill(layout, session.defs.tree.datasets, batches, decided)
         # What is filled must not come after data of other ranks.
         over.drain()
-        self.comm.exchange("close filled")
+        self.comm.agree("close filled")
         _, failures, _ = write(self._in_turns(batches) if decided.overlaps and self.comm.size > 1 else ())
         own.driver.drain()
-        self.comm.exchange("close written")
+        self.comm.agree("close written")
         if failures:
             # Without these the files would not be whole: none gets its name.
             return
@@ -208,7 +208,7 @@ class Hdf5Set:
             own.driver.sync()
         own.driver.end_flush()
         own.driver.drain()
-        self.comm.exchange("close copied")
+        self.comm.agree("close copied")
         self._publish(durable=durable)
 
     def _in_turns(self, batches: list[Batch]) -> list[list[Batch]]:
@@ -332,7 +332,7 @@ class Hdf5Set:
                 own.location.publish(durable=durable)
             except OSError as reason:
                 error = reason
-        self.comm.exchange("close publish", error=error)
+        self.comm.agree("close publish", error=error)
         own.location.note_published()
 
     def close(self, *, orderly: bool) -> None:

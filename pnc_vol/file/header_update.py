@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from pnc_vol.comm import Comm
+from pnc_vol.comm import Comm, trouble_of
 from pnc_vol.disk.publish import Location, write_bytes
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
@@ -92,7 +92,7 @@ def write_header(
     except Exception as reason:
         error = reason
     try:
-        comm.exchange("flush header", error=error)
+        comm.agree("flush header", error=error)
     except Exception as reason:
         _remember(disk, reason)
         disk.layout.note_unknown_bytes()
@@ -147,29 +147,29 @@ def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = 
     _on_driver(comm, "flush order", driver, order)
 
 
-def end_flush(comm: Comm, driver: Driver) -> list[str]:
-    """Tell the driver that the flush is complete (collective); of each rank why it can hold nothing back any more."""
+def end_flush(comm: Comm, driver: Driver) -> str:
+    """Tell the driver that the flush is complete (collective); why some rank can hold nothing back any more, or ""."""
     return _on_driver(comm, "flush end", driver, driver.end_flush)
 
 
-def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> list[str]:
+def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> str:
     """A verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then.
 
     Returns
     -------
-    list of str
-        `Holds.trouble` of all ranks; none if the driver holds nothing back.
+    str
+        `Holds.trouble` of the lowest rank that has any, with the ranks; "" if none has.
     """
     holds = driver.capabilities.holds_back
     if comm.size == 1 or not holds:
         call()
-        return [driver.trouble()] if holds else []
+        return driver.trouble() if holds else ""
     error: BaseException | None = None
     try:
         call()
     except Exception as reason:
         error = reason
-    return [told.decode() for told in comm.exchange(operation, driver.trouble().encode(), error=error)]
+    return trouble_of(comm, operation, driver.trouble(), error=error)
 
 
 def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
@@ -178,7 +178,8 @@ def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
     if not disk.location.unseen:
         return disk.lasting
     # Rank 0 alone knows what had the name when this file was made.
-    return b"replaces" in comm.exchange("flush replaces", b"replaces" if disk.location.replaces else b"")
+    (replaces,), _ = comm.reduce("flush replaces", (disk.location.replaces,))
+    return bool(replaces)
 
 
 def cut_tail(comm: Comm, disk: StoredFile) -> None:
@@ -189,7 +190,7 @@ def cut_tail(comm: Comm, disk: StoredFile) -> None:
         disk.note_cut()
     except Exception as reason:
         error = reason
-    comm.exchange("flush cut", error=error)
+    comm.agree("flush cut", error=error)
 
 
 def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
@@ -197,13 +198,13 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
 
     Until then it stays, since a later flush may count it.
     """
-    location, longer = disk.location, b""
+    location, longer = disk.location, False
     if comm.rank == 0 and (location is None or (location.published and not location.torn)):
         with suppress(OSError):
-            longer = b"longer" if disk.driver.size() > _length(disk) else b""
+            longer = disk.driver.size() > _length(disk)
     held = len(disk.driver.unsynced().offset) > 0
-    told = comm.exchange("close cut", b"held" if held else longer)
-    if b"longer" in told and b"held" not in told:
+    (any_longer, any_held), _ = comm.reduce("close cut", (longer, held))
+    if any_longer and not any_held:
         cut_tail(comm, disk)
 
 
@@ -224,10 +225,10 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
             error = reason
     # It may have its name, and an old journal beside it could not be removed: all ranks go on from that.
     named = error is not None and location.published
-    told = comm.exchange("flush publish", b"named" if named else b"", error=None if named else error)
+    (any_named,), _ = comm.reduce("flush publish", (named,), error=None if named else error)
     location.note_published()
-    if b"named" in told:
-        comm.exchange("flush journal", error=error)
+    if any_named:
+        comm.agree("flush journal", error=error)
 
 
 def _same_but_numrecs(one: Header, other: Header) -> bool:
@@ -252,7 +253,7 @@ def _sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *
         error = reason
     counts["syncs"] += 1
     try:
-        comm.exchange(operation, error=error)
+        comm.agree(operation, error=error)
     except OSError as reason:
         _remember(disk, reason)
         if not replaces or location is None or not isinstance(reason, SyncError):

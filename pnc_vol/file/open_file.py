@@ -274,4 +274,4 @@ class OpenFile(Session):
             "driver": self.disk.driver.statistics(),
             "last_flush": self.posted.last_flush,
         }
-        return {**self.counts, **self.transport.statistics(), **told}
+        return {**self.counts, **self.transport.statistics(), **self.comm.traffic.told(), **told}

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnc_vol.comm import Comm, on_root, ranks_text
+from pnc_vol.comm import Comm, on_root, ranks_text, said_by
 from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
 from pnc_vol.disk.publish import Location, write_bytes
 from pnc_vol.disk.stored_file import StoredFile
@@ -143,7 +143,7 @@ def open_file(
     _check_layout(layout_class(options.layout or CANONICAL), options, comm)
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
-        comm.exchange("open log folders", error=beginning.missing_folder(options))
+        comm.agree("open log folders", error=beginning.missing_folder(options))
     for _ in range(ATTEMPTS):
         mine = Mine()
         arguments = options, path, mode, keeps_file, root, claim, mine, new
@@ -288,11 +288,12 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
     if comm.size == 1:
         return
     clash = claim.clash() if claim is not None else None
-    everyone = [json.loads(told) for told in comm.exchange("open", json.dumps(wishes).encode(), error=clash)]
+    said = said_by(comm, "open", json.dumps(wishes), error=clash)
+    groups = [(json.loads(text), ranks) for text, ranks in said.items()]
     for key in wishes:
         by_value: dict[str, list[int]] = {}
-        for rank, told in enumerate(everyone):
-            by_value.setdefault(repr(told[key]), []).append(rank)
+        for told, ranks in groups:
+            by_value[repr(told[key])] = sorted(by_value.get(repr(told[key]), []) + ranks)
         if len(by_value) > 1:
             what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
             text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
@@ -332,7 +333,7 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
             location.publish(durable=options.durable or options.burst_buf_sync != "none")
         except OSError as reason:
             error = reason
-    comm.exchange("open publish", error=error)
+    comm.agree("open publish", error=error)
     location.note_published()
 
 

@@ -335,7 +335,7 @@ class OpenAttempt:
         error = None
         if session is None or session.closed or not deferred.same_ranks(session.comm, self.comm):
             error = self._refused(f"has it open on other ranks, and not on rank {self.comm.rank}; close it there first")
-        self.comm.exchange("open joined", error=error)
+        self.comm.agree("open joined", error=error)
         assert session is not None
         if deferred.holds(session):
             # all ranks close it; then this attempt begins anew

@@ -77,7 +77,7 @@ def copied(
             _copy(disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
             # Data of other ranks follow, which must not come to the copy first.
             copy.driver.drain()
-            comm.exchange("flush move")
+            comm.agree("flush move")
     except BaseException:
         _drop(comm, copy)
         raise

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from pnc_vol.comm import Comm, serial, told_to_all
+from pnc_vol.comm import Comm, joined_lists, serial, told_to_all
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError
@@ -247,10 +247,10 @@ def _headers_of_opened(
 ) -> list[Header]:
     """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
     mine = [(n, o.header_bytes.hex()) for n, (o, g) in zip(numbers, opened, strict=True) if g.rank == 0]
-    told = comm.exchange("open subfiles", json.dumps(mine).encode())
+    told = comm.combine("open subfiles", json.dumps(mine).encode(), joined_lists)
     if new:
         return []
-    by_number = {n: bytes.fromhex(text) for one in told for n, text in json.loads(one)}
+    by_number = {n: bytes.fromhex(text) for n, text in json.loads(told)}
     return [header_of_bytes(by_number[n]) for n in range(count)]
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.comm import Comm, told_to_all
+from pnc_vol.comm import Comm, joined_lists, told_to_all
 from pnc_vol.disk.publish import Location
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.map_agreement import Agreed, MapAgreement
@@ -163,7 +163,7 @@ class SubfileSet:
         if not self.settled:
             for member in self.members:
                 member.session.epochs.drain(operation)
-            self.comm.exchange(operation)
+            self.comm.agree(operation)
             self.driver.held = ""
 
     # ------------------------------------------------------------------------------------------- flush
@@ -209,7 +209,7 @@ class SubfileSet:
                     step = partial(self._flush_member, member.session, step, done, durable=durable, carried=carried)
             step()
             # the header of subfile 0 is written when all other subfiles are complete
-            self.comm.exchange("flush subfiles")
+            self.comm.agree("flush subfiles")
 
         if self.members[0].number:
             others()
@@ -217,7 +217,7 @@ class SubfileSet:
             self._flush_member(self.members[0].session, others, done, durable=durable, carried=carried)
         if gone:
             # no rank goes on before subfile 0 is complete
-            self.comm.exchange("flush first subfile")
+            self.comm.agree("flush first subfile")
             for member in self.members:
                 if member.number:
                     self._define(member, canonical, uids, nodes, decided, {})
@@ -243,8 +243,8 @@ class SubfileSet:
     def _end(self, session: Session, *, carried: bool) -> None:
         """The flush is complete (collective)."""
         holding = any(member.session.epochs.holding for member in self.members) and not carried
-        told = self.comm.exchange("flush set", b"held" if holding else b"")
-        self.driver.held = _HELD if self.count > 1 and b"held" in told else ""
+        (held,), _ = self.comm.reduce("flush set", (holding,))
+        self.driver.held = _HELD if self.count > 1 and held else ""
         self._decided = Agreed()
         self._agreement.lists.clear()
         if session.disk.keep_unpublished:
@@ -343,11 +343,12 @@ class SubfileSet:
             if member.root and self.count > 1 and (header.vars is not headers[number].vars or work != member.work):
                 told.append([number, work, encode(header, check=False).hex()])
             headers[number], member.work = header, work
-        for one in self.comm.exchange("flush headers", json.dumps(told).encode()):
-            for number, work, encoded in json.loads(one):
-                self.driver.moved(number, work)
-                if number not in own:
-                    headers[number] = header_of_bytes(bytes.fromhex(encoded))
+        for number, work, encoded in json.loads(
+            self.comm.combine("flush headers", json.dumps(told).encode(), joined_lists)
+        ):
+            self.driver.moved(number, work)
+            if number not in own:
+                headers[number] = header_of_bytes(bytes.fromhex(encoded))
         rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
         known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
         self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})
@@ -362,7 +363,7 @@ class SubfileSet:
         """Copy what was posted to variables without a map from subfile 0 to the others (collective)."""
         if self.count == 1 or not decided.copies:
             return
-        self.comm.exchange("flush copies")
+        self.comm.agree("flush copies")
         for member in self.members:
             if not member.root or member.number == 0:
                 continue

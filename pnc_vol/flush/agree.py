@@ -4,8 +4,8 @@ Knows: definitions, counts, a communicator. Does not know: files, drivers, data.
 
 Rules
 -----
-1. One small exchange begins a flush: digest of the definitions, what was drained, how much is posted. What fails here
-   outside of an exchange is shared by `Comm.errors_shared`, in which every flush stands.
+1. One reduction begins a flush: digest of the definitions, what was drained, how much is posted. What fails here
+   outside of a collective call is shared by `Comm.errors_shared`, in which every flush stands.
 2. Different definitions are an error on every rank, and the text names the first object that differs.
 3. Strings of varying length may have grown on some ranks only; the widest wins everywhere.
 """
@@ -26,7 +26,7 @@ from pnc_vol.mapping.tree import Tree
 
 __all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "digest"]
 
-_STATE = struct.Struct("<16s5?7q")
+_DIGEST = struct.Struct("<2q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +96,20 @@ def agree(
     describe : callable
         The definitions themselves, to name what differs.
     report : bytes
-        What this rank tells besides, see `Epochs.report`; the second result is that of all ranks.
+        What this rank tells besides, see `Epochs.report`; the second result is that of all ranks, none if all are b"".
 
     Raises
     ------
     DefinitionMismatchError
         Ranks defined different things.
     """
-    told = comm.exchange(operation, _STATE.pack(definitions, *astuple(mine)) + report)
-    all_states = [_STATE.unpack_from(state) for state in told]
-    if len({state[0] for state in all_states}) > 1:
-        raise_difference(comm, describe())
-    columns = list(zip(*all_states, strict=True))
-    agreed = Agreement(*(any(column) for column in columns[1:6]), *(max(column) for column in columns[6:]))
-    return agreed, [state[_STATE.size :] for state in told]
+    one, other = _DIGEST.unpack(definitions)
+    most, _ = comm.reduce(operation, (one, ~one, other, ~other, len(report), *astuple(mine)))
+    if most[0] != ~most[1] or most[2] != ~most[3]:
+        raise_difference(comm, definitions, describe)
+    agreed = Agreement(*map(bool, most[5:10]), *most[10:])
+    # Only where ranks hold bytes back each needs to know the ranges of every other one.
+    return agreed, comm.exchange("flush held", report) if most[4] else []
 
 
 def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
@@ -119,13 +119,18 @@ def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
     `known` these are added of strings that grew elsewhere.
     """
     mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
-    for told in comm.exchange("flush widths", json.dumps(mine).encode()):
-        for uid, width in json.loads(told).items():
-            node = tree.datasets.get(int(uid))
-            if node is not None and node.element.itemsize < width:
-                known.setdefault(int(uid), node.element.itemsize)
-                node.element = node.element.widened(width)
-                tree.touch()
+    told = comm.combine("flush widths", json.dumps(mine).encode(), _widest)
+    for uid, width in json.loads(told).items():
+        node = tree.datasets.get(int(uid))
+        if node is not None and node.element.itemsize < width:
+            known.setdefault(int(uid), node.element.itemsize)
+            node.element = node.element.widened(width)
+            tree.touch()
+
+
+def _widest(one: bytes, other: bytes) -> bytes:
+    known, more = json.loads(one), json.loads(other)
+    return json.dumps(known | {uid: max(width, known.get(uid, 0)) for uid, width in more.items()}).encode()
 
 
 def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> LostRecords:
@@ -137,11 +142,13 @@ def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> Lo
     lost : see `Layout.lost_records`
     """
     mine = [(i, *lost[uid]) for i, uid in enumerate(uids) if uid in lost]
-    if comm.size == 1:
-        return {uids[i]: (first, live) for i, first, live in mine}
-    found: LostRecords = {}
-    for told in comm.exchange("flush lost records", json.dumps(mine).encode()):
-        for i, first, live in json.loads(told):
-            least, most = found.get(uids[i], (first, live))
-            found[uids[i]] = min(first, least), max(live, most)
-    return found
+    told = comm.combine("flush lost records", json.dumps(mine).encode(), _least_left)
+    return {uids[i]: (first, live) for i, first, live in json.loads(told)}
+
+
+def _least_left(one: bytes, other: bytes) -> bytes:
+    found = {i: (first, live) for i, first, live in json.loads(one)}
+    for i, first, live in json.loads(other):
+        least, most = found.get(i, (first, live))
+        found[i] = min(first, least), max(live, most)
+    return json.dumps([(i, *found[i]) for i in sorted(found)]).encode()

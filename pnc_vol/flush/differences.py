@@ -6,9 +6,10 @@ Knows: definitions, a communicator. Does not know: files, when definitions are c
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import NoReturn
 
-from pnc_vol.comm import Comm, ranks_text
+from pnc_vol.comm import Comm, joined_lists, ranks_text, said_by
 from pnc_vol.errors import DefinitionMismatchError
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -16,20 +17,28 @@ from pnc_vol.mapping.tree import DatasetNode, Tree
 __all__ = ["described", "raise_difference"]
 
 _SHOWN = 3
+_GROUPS = 8
+"""Groups of ranks with the same definitions whose definitions are looked at."""
 
 Entry = tuple[str, str, str]
 """Kind, name and what it is."""
 
 
-def raise_difference(comm: Comm, mine: list[Entry]) -> NoReturn:
+def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entry]]) -> NoReturn:
     """Raise, on all ranks, the error that names what differs (collective).
+
+    The ranks fall into groups of the same digest; the lowest of each of the first groups tells what it defined.
 
     Raises
     ------
     DefinitionMismatchError
     """
-    told = [json.loads(one) for one in comm.exchange("flush definitions", json.dumps(mine).encode())]
-    what, odd = _difference([[(kind, name, text) for kind, name, text in one] for one in told])
+    groups = list(said_by(comm, "flush digests", digest.hex()).values())[:_GROUPS]
+    mine = b""
+    if any(ranks[0] == comm.rank for ranks in groups):
+        mine = json.dumps([[comm.rank, describe()]]).encode()
+    told = dict(json.loads(comm.combine("flush definitions", mine, joined_lists)))
+    what, odd = _difference([(ranks, [(kind, name, text) for kind, name, text in told[ranks[0]]]) for ranks in groups])
     raise comm.on_all(
         DefinitionMismatchError(
             f"the definitions of the ranks differ: {what}. "
@@ -39,18 +48,20 @@ def raise_difference(comm: Comm, mine: list[Entry]) -> NoReturn:
     )
 
 
-def _difference(everyone: list[list[Entry]]) -> tuple[str, list[int]]:
-    """What differs, the first objects of one kind, and the ranks that are fewer."""
-    ranks = range(len(everyone))
-    names = list(dict.fromkeys((kind, name) for told in everyone for kind, name, _ in told))
-    texts = [{(kind, name): text for kind, name, text in told} for told in everyone]
+def _difference(groups: list[tuple[list[int], list[Entry]]]) -> tuple[str, list[int]]:
+    """What differs, the first objects of one kind, and the ranks that are fewer.
+
+    groups : ranks that define the same, and what that is.
+    """
+    names = list(dict.fromkeys((kind, name) for _, told in groups for kind, name, _ in told))
+    texts = [(ranks, {(kind, name): text for kind, name, text in told}) for ranks, told in groups]
     found: list[str] = []
     odd: list[int] = []
     first = ""
     for key in names:
         by_text: dict[str | None, list[int]] = {}
-        for rank in ranks:
-            by_text.setdefault(texts[rank].get(key), []).append(rank)
+        for ranks, of_group in texts:
+            by_text[of_group.get(key)] = sorted(by_text.get(of_group.get(key), []) + ranks)
         if len(by_text) == 1 or (first and key[0] != first) or len(found) == _SHOWN:
             continue
         first, odd = key[0], odd or min(by_text.values(), key=len)
@@ -59,14 +70,14 @@ def _difference(everyone: list[list[Entry]]) -> tuple[str, list[int]]:
         found.append(f"{key[0]} {key[1]}: " + ", ".join(said))
     if found:
         return "; ".join(found), odd
-    for at in zip(*everyone, strict=False):
+    for at in zip(*(told for _, told in groups), strict=False):
         order: dict[str, list[int]] = {}
-        for rank, (kind, name, _) in enumerate(at):
-            order.setdefault(f"{kind} {name}", []).append(rank)
+        for (ranks, _), (kind, name, _) in zip(groups, at, strict=True):
+            order[f"{kind} {name}"] = sorted(order.get(f"{kind} {name}", []) + ranks)
         if len(order) > 1:
             what = ", ".join(f"{name} on {ranks_text(of)}" for name, of in order.items())
             return f"the order, where there is {what}", min(order.values(), key=len)
-    return "the same names with different details", list(ranks)
+    return "the same names with different details", sorted(rank for ranks, _ in groups for rank in ranks)
 
 
 def described(tree: Tree, flat: Flat) -> list[Entry]:

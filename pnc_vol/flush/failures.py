@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from pnc_vol.comm import Comm
+from pnc_vol.comm import Comm, in_ranks
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import FlushError, RequestFailure
 from pnc_vol.flush.execute import Executed
@@ -18,6 +17,7 @@ from pnc_vol.layout.base import Layout
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.rows import Rows
+from pnc_vol.rank_errors import Outcome
 
 __all__ = ["HELD", "failures_of", "failures_of_held", "flush_error", "share_failures"]
 
@@ -71,16 +71,33 @@ def _has(at: ElementMap | None, node: DatasetNode, offset: int) -> bool:
 
 def share_failures(
     comm: Comm, failures: Sequence[RequestFailure], lowest_record: int | None, trouble: str = ""
-) -> tuple[list[RequestFailure], int | None, list[str]]:
-    """All failed requests of all ranks, and the first record that one of them should have written (collective).
+) -> tuple[list[RequestFailure], int | None, str]:
+    """Failed requests of all ranks, the first record that one of them should have written, and trouble (collective).
 
-    trouble : str, `Holds.trouble`; the third result is that of all ranks.
+    One reduction if nothing failed. Of very many failures the first are kept.
+
+    trouble : str, `Holds.trouble`; the third result is that of the lowest rank that has any, with the ranks, or "".
     """
-    mine: dict[str, Any] = {"record": lowest_record, "failed": [tuple(f) for f in failures[:_MOST_FAILURES]]}
-    told = [json.loads(t) for t in comm.exchange("flush data", json.dumps({**mine, "trouble": trouble}).encode())]
-    every = [RequestFailure(*failure) for t in told for failure in t["failed"]]
-    lowest = min((t["record"] for t in told if t["record"] is not None), default=None)
-    return every, lowest, [t["trouble"] for t in told]
+    mine = b""
+    if failures or lowest_record is not None or trouble:
+        said = Outcome.of(comm.rank, trouble, None).packed().decode() if trouble else ""
+        mine = json.dumps([lowest_record, [tuple(f) for f in failures[:_MOST_FAILURES]], said]).encode()
+    told = comm.combine("flush data", mine, _joined)
+    if not told:
+        return [], None, ""
+    record, failed, said = json.loads(told)
+    groups = Outcome.unpacked(said.encode()).operations if said else {}
+    ranks = sorted(rank for of in groups.values() for rank in of.all())
+    reason = in_ranks(next(iter(groups), ""), ranks, comm.size)
+    return [RequestFailure(*failure) for failure in failed], record, reason
+
+
+def _joined(lower: bytes, higher: bytes) -> bytes:
+    """What failed on some ranks, and on higher ones."""
+    (record, failed, said), (other, more, theirs) = json.loads(lower), json.loads(higher)
+    least = min((one for one in (record, other) if one is not None), default=None)
+    both = Outcome.join(said.encode(), theirs.encode()).decode() if said and theirs else said or theirs
+    return json.dumps([least, (failed + more)[:_MOST_FAILURES], both]).encode()
 
 
 def flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> FlushError:

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from contextlib import suppress
 from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import FULL
-from pnc_vol.comm import Comm, on_root
+from pnc_vol.comm import Comm, joined_lists, on_root
 from pnc_vol.disk.identity import UNKNOWN, identify
 from pnc_vol.errors import CollectiveMismatchError
 from pnc_vol.log.definition_writer import LoggedFile
@@ -89,8 +90,11 @@ def begin_log(context: StoreContext) -> LogStore:
     except Exception as reason:
         error = reason
     try:
-        told = comm.exchange("open logs", b"%d " % lowest + os.fsencode(folder), error=error)
-        _same_folders(comm, told, shared=share is not None)
+        mine = [lowest if share is not None else 0, os.fsencode(folder).hex()]
+        told = json.loads(comm.combine("open logs", json.dumps([mine]).encode(), joined_lists, error=error))
+        folders = [(number, bytes.fromhex(text)) for number, text in told]
+        if share is not None:
+            _same_folders(comm, folders)
     except BaseException:
         if store is not None:
             store.close(flushed=True, empty=True)
@@ -100,7 +104,7 @@ def begin_log(context: StoreContext) -> LogStore:
             forget_folder(system, note_of(path), folder)
         raise
     if comm.rank == 0:
-        for other in {os.fsdecode(one.partition(b" ")[2]) for one in told} - {folder}:
+        for other in {os.fsdecode(one) for _, one in folders} - {folder}:
             _note(options, path, other)
     assert store is not None
     return store
@@ -131,14 +135,13 @@ def _note(options: Options, path: str, folder: str) -> None:
         )
 
 
-def _same_folders(comm: Comm, told: Sequence[bytes], *, shared: bool) -> None:
+def _same_folders(comm: Comm, told: Sequence[tuple[int, bytes]]) -> None:
     """Raise if ranks that share files look for them in different folders; the same on all ranks."""
-    nodes: dict[bytes, set[bytes]] = {}
-    for one in told:
-        lowest, _, folder = one.partition(b" ")
+    nodes: dict[int, set[bytes]] = {}
+    for lowest, folder in told:
         nodes.setdefault(lowest, set()).add(folder)
     apart = next((folders for folders in nodes.values() if len(folders) > 1), None)
-    if shared and apart:
+    if apart:
         named = ", ".join(sorted(os.path.dirname(os.fsdecode(folder)) for folder in apart))
         raise comm.on_all(
             CollectiveMismatchError(

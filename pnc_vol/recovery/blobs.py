@@ -198,7 +198,7 @@ def _replay(
             done = copy(mine, view.disk.driver, made.driver, options.buffer_size, note)
             if durable:
                 made.driver.sync()
-        report.nbytes = sum(int(told) for told in comm.exchange("replay copied", b"%d" % done))
+        _, (report.nbytes,) = comm.reduce("replay copied", total=(done,))
         made.publish(sizes.data_end(header))
     return report
 

@@ -53,7 +53,7 @@ class NewFile:
         except OSError as reason:
             error = reason
         try:
-            self.comm.exchange("replay open", error=error)
+            self.comm.agree("replay open", error=error)
         except BaseException:
             if error is None:
                 self.driver.close()

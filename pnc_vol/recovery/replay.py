@@ -144,7 +144,7 @@ def replay_into(
                 refuse_other_file(options.system, path, _holding(sources, salvage))
         except Exception as reason:
             error = reason
-        comm.exchange("replay", error=error)
+        comm.agree("replay", error=error)
         for source in sources:
             _count(report, path, source)
         if any(source.holds for source in sources):
@@ -182,7 +182,7 @@ def _replay_jobs(
                 redo = Redo(session, sources, report)
             except Exception as reason:
                 error = reason
-            comm.exchange("replay check", error=error)
+            comm.agree("replay check", error=error)
             assert redo is not None
             session.disk.call_before_header(*(bound(source.about_to_write, target) for source in sources))
             redo.replay()
@@ -215,7 +215,7 @@ def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource
     except Exception as reason:
         error = reason
     try:
-        comm.exchange("replay logs", error=error)
+        comm.agree("replay logs", error=error)
     except BaseException:
         for source in sources:
             source.close()

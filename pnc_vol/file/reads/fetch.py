@@ -196,7 +196,7 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
             memory, extents, spots = _prepared(session, wanted)
             (session.epochs if session.file_set is None else session.file_set).drain("read")
             _read_extents(session, wanted[0][0], extents, memory, collective=session.disk.collective)
-            session.comm.exchange("read done")
+            session.comm.agree("read done")
     else:
         memory, extents, spots = _prepared(session, wanted)
         _read_extents(session, wanted[0][0], extents, memory, collective=False)
