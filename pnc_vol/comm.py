@@ -20,7 +20,6 @@ Rules
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,12 +29,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import OperationError, RankError
+from pnc_vol.late import late
 from pnc_vol.rank_errors import Outcome, ranks_text
 from pnc_vol.rank_places import Nodes, cores
 from pnc_vol.rank_traffic import Traffic
 
 if TYPE_CHECKING:
+    import hashlib
+
     from pnc_vol.two_levels import Levels
+else:
+    hashlib = late("hashlib")
 
 __all__ = [
     "Comm",
@@ -235,6 +239,9 @@ def serial() -> Comm:
 
 def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, list[int]]:
     """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
+    if comm.size == 1:
+        comm.agree(operation, error=error)
+        return {text: [0]}
     word = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
     (most, other), _ = comm.reduce(operation, (word, ~word), error=error)
     if most == ~other:
