@@ -276,18 +276,23 @@ class MpiComm(Comm):
 
     def _spread(self, operation: str, payload: bytes, length: int) -> bytes:
         """Bytes of rank 0, whose number all know, on all ranks."""
-        got: Any = memoryview(self._room)[:length]
-        if length > _ROOM:
-            lack: Exception | None = None
-            try:
-                got = bytearray(length)
-            except MemoryError as error:
-                lack = error
-            self.agree(operation, error=lack)
+        got = self._memory(operation, length)
         if self.rank == 0:
             got[:] = payload
         self._broadcast(operation, got)
         return bytes(got)
+
+    def _memory(self, operation: str, length: int) -> Any:
+        """Memory of a length that all ranks know; all have it, or all raise (collective if it is long)."""
+        if length <= _ROOM:
+            return memoryview(self._room)[:length]
+        lack: Exception | None = None
+        try:
+            got = bytearray(length)
+        except MemoryError as error:
+            lack = error
+        self.agree(operation, error=lack)
+        return got
 
     def _broadcast(self, operation: str, memory: Any) -> None:
         """Fill `memory` with that of rank 0."""
@@ -319,14 +324,7 @@ class MpiComm(Comm):
         mine, lengths = np.array([len(payload)], np.int64), np.empty(self.size, np.int64)
         self._wait(operation, self.mpi.Iallgather(mine, lengths), (mine, lengths))
         every = [int(n) for n in lengths]
-        room: Any = self._room
-        if sum(every) > _ROOM:
-            lack: Exception | None = None
-            try:
-                room = bytearray(sum(every))
-            except MemoryError as error:
-                lack = error
-            self.agree(operation, error=lack)
+        room = self._memory(operation, sum(every))
         BYTE = self._MPI.BYTE
         self._wait(operation, self.mpi.Iallgatherv([payload, BYTE], [room, every, BYTE]), (payload, room))
         ends = list(itertools.accumulate(every))
