@@ -341,7 +341,14 @@ class MpiComm(Comm):
     def group(self, number: int) -> Comm:
         # From here on to the end nobody waits with a time limit.
         self.agree("group")
-        return MpiComm(self.mpi.Split(number, self.rank), self._MPI, timeout=self.timeout)
+        made = MpiComm(self.mpi.Split(number, self.rank), self._MPI, timeout=self.timeout)
+        if self._nodes is not None:
+            # Which ranks these are is known without asking them.
+            ours, all_ranks = made.mpi.Get_group(), self.mpi.Get_group()
+            made._nodes = self._nodes.among(ours.Translate_ranks(None, all_ranks))
+            ours.Free()
+            all_ranks.Free()
+        return made
 
     def levels(self, node: int, *, writes: bool) -> Levels:
         self.agree("levels")

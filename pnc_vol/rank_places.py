@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,15 @@ class Nodes:
         ends = (*self.starts[1:], self.size)
         runs = zip(self.starts, ends, self.nodes, strict=True)
         return [rank for start, end, at in runs if at == node for rank in range(start, end)]
+
+    def among(self, ranks: Sequence[int]) -> Nodes:
+        """The places of some of the ranks, which are numbered anew, in their order."""
+        own = [self.of(rank) for rank in ranks]
+        starts = [i for i, node in enumerate(own) if not i or node != own[i - 1]]
+        numbers = {node: i for i, node in enumerate(dict.fromkeys(own))}
+        lowest = tuple(own.index(node) for node in numbers)
+        at = tuple(self.cores[node] for node in numbers)
+        return Nodes(lowest, at, tuple(starts), tuple(numbers[own[i]] for i in starts), len(own))
 
 
 def kept_nodes(mpi: Any, module: Any, origin: Any, begin: Callable[[], None]) -> Nodes:

@@ -30,8 +30,11 @@
 `header_update`         header, record count, name and length at the end of a flush
 `report`                what a flush did, or would do
 ----------------------  ----------------------------------------------------------------------------
+`blob_set`              what sets of both blob layouts have in common
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all
 `map_agreement`         which decomposition map each variable of a set gets
+`map_proposals`         what ranks tell each other of maps
+`posted_runs`           what a rank posted to the variables of a set, as runs
 `physical_definitions`  what is defined in a subfile
 `set_driver`            addresses over the drivers of subfiles
 `hdf5_set`              the HDF5 subfiles of an open set: all is written at the close

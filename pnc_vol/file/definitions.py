@@ -202,7 +202,9 @@ class Definitions:
         known, layout = self.with_begins, disk.layout
         if known is not None and known[0] is flat and not layout.drained:
             return known[1]
-        size, reserve = header_size(flat.header), layout.options.header_reserve
+        # the header of a set of files is in none of them
+        size = 0 if layout.several_files else header_size(flat.header)
+        reserve = layout.options.header_reserve
         if reserve is None:
             reserve = 0 if closing else max(_LEAST_RESERVE, size)
         # Never where a longer header was: its bytes would be read as data.

@@ -173,9 +173,10 @@ def _flush_set(
     done, lowest = Executed(), None
     failures: list[RequestFailure] = []
 
-    def write(turns: Sequence[list[Batch]] = ()) -> Written:
+    def write(turns: Sequence[list[Batch]] = (), *, pieces: int) -> Written:
         nonlocal done, failures, lowest
-        done, failures, lowest, _ = write_data(session, turns or [batches], agreed, carried=False)
+        weighed = replace(agreed, runs=pieces)
+        done, failures, lowest, _ = write_data(session, turns or [batches], weighed, carried=False)
         if failures:
             check_failures(session, target, failures, carried=False, closing=closing)
         return done, failures, lowest

@@ -29,7 +29,9 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.model import Runs, one_extent
-from pnc_vol.file.map_agreement import Agreed, MapAgreement, inner_shape, posted_runs
+from pnc_vol.file.blob_set import BlobSet
+from pnc_vol.file.map_agreement import Agreed
+from pnc_vol.file.posted_runs import PostedRuns, inner_shape
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.flush.agree import Agreement
@@ -37,11 +39,11 @@ from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.maps import SubfileMap, coalesced
+from pnc_vol.layout.hdf5blob.container import Container, Stored
 from pnc_vol.layout.hdf5blob.layout import Hdf5BlobFiles, Hdf5BlobLayout
-from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, plan_subfile
+from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, contained, plan_subfile
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.rows import Listed
 
@@ -85,15 +87,12 @@ class Own:
         return self.group.rank == 0
 
 
-class Hdf5Set:
-    """The subfiles of an open file: a `FileSet`.
+class Hdf5Set(BlobSet[Hdf5BlobFiles]):
+    """The subfiles of an open file, which are written at the close.
 
     Parameters
     ----------
-    comm : Comm, all ranks.
-    path : str, the name of the set.
-    count, nprocs : int, subfiles, and the processes that made them.
-    subfile_of : list of int, the subfile of each rank.
+    comm, path, count, nprocs, subfile_of : see `BlobSet`.
     own : Own or None, in a set that is read.
     driver : Hdf5SetDriver
     location : Location, of subfile 0, by which the process finds the session again.
@@ -111,22 +110,19 @@ class Hdf5Set:
         driver: Hdf5SetDriver,
         location: Location,
     ) -> None:
-        self.comm, self.path, self.count, self.nprocs, self.own = comm, path, count, nprocs, own
-        self.driver, self.location = driver, location
-        self.files = driver.files = Hdf5BlobFiles(self._index, path)
-        self._agreement = MapAgreement(comm, self.files, subfile_of)
+        make = partial(Hdf5BlobFiles, path=path)
+        super().__init__(comm, path, make, Hdf5BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
+        self.driver, self._location, self.own = driver, location, own
+        driver.files = self.files
         self._flushed: list[int] = []
         """Of each flush the number of the first request behind it."""
 
-    def layout(self, options: Options) -> Hdf5BlobLayout:
-        """A layout over these files."""
-        made = Hdf5BlobLayout(options)
-        made.files = self.files
-        return made
+    def read_index(self, k: int) -> ElementIndex:
+        return self.files.read_index(self.driver.file, k)
 
-    def _index(self, k: int) -> ElementIndex:
-        known = self._agreement.index_of_lists(k)
-        return self.files.read_index(self.driver.file, k) if known is None else known
+    @property
+    def location(self) -> Location:
+        return self._location
 
     @property
     def begun(self) -> bool:
@@ -187,16 +183,18 @@ class Hdf5Set:
         layout, own = session.disk.layout, self.own
         assert isinstance(layout, Hdf5BlobLayout)
         assert own is not None
-        decided, lists = self._plan(session, layout, batches)
+        posted = PostedRuns(batches)
+        decided, lists = self._plan(session, layout, posted)
         mine = self.files.subfiles[own.number]
         over = self.driver.file(own.number)
         blob = own.group.rank
         over.write(*mine.map_rows(blob, lists))
-        self._fill(layout, session.defs.tree.datasets, batches, decided)
+        self._fill(session.defs.tree.datasets, posted)
         # What is filled must not come after data of other ranks.
         over.drain()
         self.comm.agree("close filled")
-        _, failures, _ = write(self._in_turns(batches) if decided.overlaps and self.comm.size > 1 else ())
+        turns = self._in_turns(batches) if decided.overlaps and self.comm.size > 1 else ()
+        _, failures, _ = write(turns, pieces=decided.pieces)
         own.driver.drain()
         self.comm.agree("close written")
         if failures:
@@ -218,29 +216,33 @@ class Hdf5Set:
             turns[bisect_right(self._flushed, _first_request(batch))].append(batch)
         return turns
 
-    def _plan(self, session: Session, layout: Hdf5BlobLayout, batches: list[Batch]) -> tuple[Agreed, list[Runs]]:
+    def _plan(self, session: Session, layout: Hdf5BlobLayout, posted: PostedRuns) -> tuple[Agreed, list[Runs]]:
         """Agree on maps and all places (collective); the runs of this rank's blob in each map."""
         own, files = self.own, self.files
         assert own is not None
         files.elsewhere = {}
-        nodes = session.defs.tree.datasets
         canonical, uids = layout.header, layout.uids
-        decided = self._agreement.agree(canonical, uids, nodes, batches, session.defs.decompositions)
+        decided = self.agree(session, canonical, uids, posted)
         maps = [decided.maps[k] for k in sorted(decided.maps)]
-        told, planned = b"", None
-        error: Exception | None = None
-        if own.root:
-            try:
-                planned, told = self._planned(own, canonical, uids, maps, decided)
-            except Exception as reason:
-                error = reason
+        told, error = b"", None
+        planned: list[Hdf5Subfile] = []
+        try:
+            # Each rank plans its subfile itself, at the same time as the others; one makes the container.
+            planned.append(self._planned(own, canonical, uids, maps, decided))
+            if own.root:
+                told = self._make_container(own, planned[0])
+        except Exception as reason:
+            error = reason
         plans = [one for one in self.comm.exchange("close plan", told, error=error) if one]
         subfiles: dict[int, Hdf5Subfile] = {}
         for plan in plans:
             words, _, packed = plan.partition(b"\n")
-            number, work = json.loads(words)
-            mine = planned if number == own.number else None
-            subfiles[number] = mine or Hdf5Subfile.unpacked(packed)
+            number, work, *stored = json.loads(words)
+            if number == own.number:
+                container = Container(*(Stored(*where) for where in stored))
+                subfiles[number] = planned[0]._replace(container=container)
+            else:
+                subfiles[number] = Hdf5Subfile.unpacked(packed)
             self.driver.moved(number, work)
         files.use_subfiles([subfiles[n] for n in range(self.count)], uids)
         layout.forget_places()
@@ -249,37 +251,36 @@ class Hdf5Set:
 
     def _planned(
         self, own: Own, canonical: Header, uids: tuple[int, ...], maps: list[SubfileMap], decided: Agreed
-    ) -> tuple[Hdf5Subfile, bytes]:
-        """Make the plan of a subfile, and write its container; the plan, and what all ranks are told of it."""
+    ) -> Hdf5Subfile:
+        """The plan of this rank's subfile, without its container."""
         files = self.files
-        rest: dict[int, int] = {}
-        if own.number == 0:
-            rest = {
-                i: files.lookup(files.assigned[uid]).index.coverage().none
-                for i, uid in enumerate(uids)
-                if uid in decided.supplements
-            }
+        rest = self.supplements(own.number, uids, decided.supplements)
+        assigned = [files.assigned[uid] for uid in uids]
         header = physical_header(
             canonical,
             maps,
-            [files.assigned[uid] for uid in uids],
+            assigned,
             nblobs=own.group.size,
-            nprocs=self.comm.size,
+            nprocs=self.nprocs,
             subfiles=self.count,
-            supplements={i: n for i, n in rest.items() if n},
+            supplements=rest,
         )
         shape = (len(maps), own.group.size)
         columns = [of.counts for of in maps], [of.nreqs for of in maps]
         counts, nreqs = (np.array(column, np.int64).reshape(shape) for column in columns)
-        one, pieces, nbytes = plan_subfile(header, counts, nreqs, subfile_path(self.path, own.number))
+        return plan_subfile(header, counts, nreqs, subfile_path(self.path, own.number))
+
+    def _make_container(self, own: Own, plan: Hdf5Subfile) -> bytes:
+        """Write the container of a subfile; what all ranks are told of the file."""
+        one, pieces, nbytes = contained(plan)
         own.driver.grow(nbytes)
         for offset, piece in pieces:
             own.driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
-        return one, json.dumps([own.number, own.location.work]).encode() + b"\n" + one.packed(pieces[-1][1])
+        # Its own ranks know the rest.
+        packed = one.packed(pieces[-1][1]) if self.count > 1 else b""
+        return json.dumps([own.number, own.location.work, *one.container]).encode() + b"\n" + packed
 
-    def _fill(
-        self, layout: Hdf5BlobLayout, nodes: Mapping[int, DatasetNode], batches: list[Batch], decided: Agreed
-    ) -> None:
+    def _fill(self, nodes: Mapping[int, DatasetNode], posted: PostedRuns) -> None:
         """Write fill values where this rank's blob has elements that it did not post."""
         own, files = self.own, self.files
         assert own is not None
@@ -294,18 +295,17 @@ class Hdf5Set:
                 variables.append(one.says.supplements[i])
             for variable in variables:
                 nbytes = one.part_bytes(variable, blob)
-                if nbytes and not (k and variable == one.says.variables[i] and self._posted_whole(batches, node)):
+                if nbytes and not (k and variable == one.says.variables[i] and self._posted_whole(posted, node)):
                     _fill_bytes(driver, int(one.begins(variable)[blob]), nbytes, pattern)
 
-    def _posted_whole(self, batches: list[Batch], node: DatasetNode) -> bool:
+    def _posted_whole(self, posted: PostedRuns, node: DatasetNode) -> bool:
         """Whether this rank posted each element of its part, in all records, and nothing else."""
         uid, own = node.uid, self.files.own[self.files.assigned[node.uid]][0]
         inner = math.prod(inner_shape(node)) if node.is_record else 0
-        posted = posted_runs(batches, uid, 0, {})
         records = (node.shape or (0,))[0] if node.is_record else 1
-        within = posted_runs(batches, uid, inner, {})
-        part = coalesced(own)
-        return int(posted.length.sum()) == records * int(part.length.sum()) and all(map(np.array_equal, within, part))
+        part, elements = coalesced(own), int(posted.of(uid, 0).length.sum())
+        within = posted.of(uid, inner)
+        return elements == records * int(part.length.sum()) and all(map(np.array_equal, within, part))
 
     def _copy_plain(self, layout: Hdf5BlobLayout, decided: Agreed) -> None:
         """Copy what was posted to variables without a map from subfile 0 to the others."""
@@ -358,7 +358,7 @@ def _first_request(batch: Batch) -> int:
 
 
 def _posted(session: Session, uid: int) -> Runs:
-    return posted_runs(session.posted.queue.batches(), uid, 0, {})
+    return PostedRuns(session.posted.queue.batches()).of(uid, 0)
 
 
 def _blocks(nbytes: int) -> Iterator[tuple[int, int]]:

@@ -13,29 +13,27 @@ Rules
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.extents.decomposition import Decomposition
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.model import Runs
+from pnc_vol.file.map_proposals import NOTHING, Proposal, Told, packed_lists, unpacked_lists
+from pnc_vol.file.posted_runs import PostedRuns, inner_shape
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_dim
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles
-from pnc_vol.layout.blob.maps import SubfileMap, coalesced, derived, split_rows
+from pnc_vol.layout.blob.maps import SubfileMap, derived, split_rows
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import Listed
 
-__all__ = ["Agreed", "MapAgreement", "inner_shape"]
+__all__ = ["Agreed", "MapAgreement"]
 
 _NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 _SMALL = 64 << 10
@@ -55,6 +53,7 @@ class Agreed:
         each subfile has a copy.
     afar : bool, some rank may write to a subfile of other ranks.
     overlaps : bool, several ranks may have posted the same element.
+    pieces : int, the most runs that any rank has to write, where all that it owns of a map is one.
     """
 
     maps: dict[int, SubfileMap] = field(default_factory=dict)
@@ -62,6 +61,7 @@ class Agreed:
     copies: dict[int, tuple[int, int]] = field(default_factory=dict)
     afar: bool = False
     overlaps: bool = False
+    pieces: int = 0
 
     def followed_by(self, new: Agreed, uids: Sequence[int]) -> Agreed:
         """This, of a flush that failed, and what the next one agreed on; `uids`: the variables that there are now."""
@@ -72,12 +72,6 @@ class Agreed:
                 copies[uid] = min(low, first), max(high, last)
         supplements = {uid for uid in self.supplements if uid in uids}
         return Agreed(self.maps | new.maps, supplements | new.supplements, copies)
-
-
-def inner_shape(node: DatasetNode) -> tuple[int, ...]:
-    """The lengths that a map of a dataset has: all axes but that of records."""
-    shape = node.shape or ()
-    return shape[1:] if node.is_record else shape
 
 
 class MapAgreement:
@@ -95,8 +89,6 @@ class MapAgreement:
         self.given: Mapping[int, Decomposition] = {}
         self._numbers: dict[Any, int] = {}
         self._undecided: set[int] = set()
-        self._compares: dict[tuple[int, int], tuple[Runs, Runs | None, bool]] = {}
-        self._digests: dict[int, tuple[Runs, str]] = {}
         self.lists: dict[int, list[Runs]] = {}
         """The runs of all ranks, of maps that the files do not have yet."""
 
@@ -117,7 +109,7 @@ class MapAgreement:
         header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
-        batches: Sequence[Batch],
+        posted: PostedRuns,
         given: Mapping[int, Decomposition],
     ) -> Agreed:
         """Decide for all variables, from what all ranks posted (collective).
@@ -127,42 +119,49 @@ class MapAgreement:
         header : Header, the next canonical one.
         uids : sequence of int, of its variables.
         nodes : mapping of uid to DatasetNode
-        batches : what this rank posted.
+        posted : PostedRuns, of this rank.
         given : mapping of uid to Decomposition, those that datasets were created with.
         """
         self.given = given
-        self._compares.clear()
-        self._digests.clear()
         self._afar = False
-        files, told = self.files, _Told()
+        files, told = self.files, Told()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
         at = {uid: i for i, uid in enumerate(uids)}
         mine: dict[int, Runs] = {}
-        known: dict[tuple[int, int], Runs] = {}
+        known: dict[Any, tuple[Proposal, Runs, int]] = {}
         for uid in uids:
             if uid not in files.assigned:
                 files.assigned[uid] = 0
                 self._undecided.add(uid)
         self._undecided &= files.assigned.keys()
-        posted = {uid for batch in batches for uid in batch.uids() if uid in at}
-        for uid in sorted(posted | (self._undecided & given.keys()), key=at.__getitem__):
-            node, inner = nodes[uid], math.prod(inner_shape(nodes[uid]))
-            if uid in self._undecided and not _never(node):
-                explicit = self._explicit(node)
-                here = posted_runs(batches, uid, inner if node.is_record else 0, known)
-                own = mine[uid] = here if explicit is None else explicit
-                beyond = self._compared(here, explicit)
-                told.maps[at[uid]] = self._proposal(own, inner, explicit is not None, beyond)
-            elif files.assigned[uid]:
-                if uid not in files.supplements and self._misses(uid, node, batches, known):
+        here = posted.uids & at.keys()
+        for uid in sorted(here | (self._undecided & given.keys()), key=at.__getitem__):
+            node = nodes[uid]
+            shape = inner_shape(node)
+            if uid in self._undecided and not _never(node, shape):
+                # Hundreds of variables are posted alike.
+                lists = posted.lists(uid)
+                key = id(given.get(uid)), shape, node.is_record, lists
+                found = known.get(key) if lists is not None else None
+                if found is None:
+                    found = known[key] = self._proposal(node, shape, posted)
+                proposal, mine[uid], pieces = found
+                told.propose(at[uid], proposal)
+                told.pieces += pieces
+                continue
+            own, inner = None, _inner(node)
+            if files.assigned[uid]:
+                own = files.own[files.assigned[uid]][0] if files.assigned[uid] in files.own else None
+                if uid not in files.supplements and self._misses(uid, inner, posted):
                     told.supplements.append(at[uid])
             else:
-                told.copies[at[uid]] = _records(node, batches, uid)
-        told.afar = self._afar or bool(told.copies) or any(proposal[4] for proposal in told.maps.values())
+                told.copies[at[uid]] = posted.records(node)
+            told.pieces += posted.pieces(uid, inner, own)
+        told.afar = self._afar or bool(told.copies) or any(one.beyond for one in told.kinds)
         agreed = self._decided(header, uids, nodes, told.exchanged(self.comm), mine)
         if self._strays:
-            hit = [at[u] for u in self._strays & posted if self._misses(u, nodes[u], batches, known)]
+            hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
             everyone = self.comm.exchange("flush strays", json.dumps(hit).encode())
             agreed.supplements |= {uids[i] for one in everyone for i in json.loads(one)}
         return agreed
@@ -172,38 +171,23 @@ class MapAgreement:
         given = self.given.get(uid)
         return (1, uid) if given is None else (0, given.number)
 
-    def _explicit(self, node: DatasetNode) -> Runs | None:
-        given = self.given.get(node.uid)
-        return None if given is None else given.owned(inner_shape(node))
+    def _proposal(self, node: DatasetNode, shape: tuple[int, ...], posted: PostedRuns) -> tuple[Proposal, Runs, int]:
+        """What this rank says of a variable, the runs that its map shall have of this rank, and the pieces to write."""
+        given, inner = self.given.get(node.uid), _inner(node)
+        here = posted.of(node.uid, inner)
+        own = None if given is None else given.owned(shape)
+        part = here if own is None else own
+        nelems = int(part.length.sum())
+        whole = len(part.start) == 1 and nelems == math.prod(shape)
+        proposal = Proposal(posted.digest(part), nelems, whole, own is not None, posted.beyond(here, own))
+        return proposal, part, posted.pieces(node.uid, inner, part)
 
-    def _proposal(self, own: Runs, inner: int, explicit: bool, beyond: bool) -> list[Any]:
-        nelems = int(own.length.sum())
-        return [self._digest(own), nelems, len(own.start) == 1 and nelems == inner, explicit, beyond]
-
-    def _digest(self, own: Runs) -> str:
-        kept = self._digests.get(id(own))
-        if kept is None:
-            made = hashlib.blake2b(own.start.tobytes() + own.length.tobytes(), digest_size=12).hexdigest()
-            # kept with the runs, so that their identity stays theirs
-            kept = self._digests[id(own)] = own, made
-        return kept[1]
-
-    def _compared(self, here: Runs, own: Runs | None) -> bool:
-        """`_beyond`, once for two lists."""
-        key = id(here), id(own)
-        found = self._compares.get(key)
-        if found is None:
-            found = self._compares[key] = here, own, _beyond(here, own)
-        return found[2]
-
-    def _misses(
-        self, uid: int, node: DatasetNode, batches: Sequence[Batch], known: dict[tuple[int, int], Runs]
-    ) -> bool:
+    def _misses(self, uid: int, inner: int, posted: PostedRuns) -> bool:
         """Whether this rank posted elements of a variable that its map leaves open."""
         k = self.files.assigned[uid]
         own = self.files.own.get(k)
-        here = posted_runs(batches, uid, math.prod(inner_shape(node)) if node.is_record else 0, known)
-        if own is not None and not self._compared(here, own[0]):
+        here = posted.of(uid, inner)
+        if own is not None and not posted.beyond(here, own[0]):
             return False
         found = self.files.lookup(k).locate(here).subfile
         self._afar |= bool((found != self.subfile_of[self.comm.rank]).any())
@@ -214,10 +198,10 @@ class MapAgreement:
         header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
-        told: list[_Told],
+        told: list[Told],
         mine: Mapping[int, Runs],
     ) -> Agreed:
-        files, agreed = self.files, Agreed()
+        files, agreed = self.files, Agreed(pieces=max(one.pieces for one in told))
         self._strays: set[int] = set()
         agreed.afar = any(one.afar for one in told) and len(set(self.subfile_of)) > 1
         for one in told:
@@ -228,70 +212,121 @@ class MapAgreement:
                 agreed.copies[uids[i]] = min(low, first), max(high, last)
         new: dict[Any, list[int]] = {}
         shared: set[Any] = set()
-        for i in sorted({i for one in told for i in one.maps}):
+        verdicts: dict[Any, _Verdict] = {}
+        columns = [one.maps for one in told]
+        for i in sorted(set().union(*columns)):
             uid, node = uids[i], nodes[uids[i]]
-            proposals = [one.maps.get(i) for one in told]
-            posted = [p for p in proposals if p is not None and p[1]]
+            kinds = tuple([column.get(i, -1) for column in columns])
+            alike = kinds, inner_shape(node), node.element.itemsize
+            found = verdicts.get(alike)
+            if found is None:
+                proposals = [one.kinds[kind] if kind >= 0 else NOTHING for one, kind in zip(told, kinds, strict=True)]
+                found = verdicts[alike] = self._verdict(proposals, *alike[1:])
             self._undecided.discard(uid)
-            explicit = any(p is not None and p[3] for p in proposals)
-            agreed.overlaps |= any(p is not None and p[4] for p in proposals)
-            nbytes = math.prod(inner_shape(node)) * node.element.itemsize
-            if not explicit and (
-                not posted
-                or (all(p[2] for p in posted) and (len(posted) > 1 or self.comm.size == 1 or nbytes <= _SMALL))
-            ):
+            agreed.overlaps |= found.overlaps
+            if found.key is None:
                 agreed.copies[uid] = (0, max(1, (node.shape or (0,))[0])) if node.is_record else (0, 1)
-                agreed.overlaps |= len(posted) > 1
                 continue
-            key = inner_shape(node), tuple("" if p is None else p[0] for p in proposals)
-            new.setdefault(key, []).append(uid)
-            if not explicit or any(p is not None and p[4] for p in proposals):
-                shared.add(key)
-            if explicit:
-                self._strays |= {uid} if any(p is not None and p[4] for p in proposals) else set()
-        for key in sorted((key for key in new if key not in self._numbers), key=lambda key: self._turn(new[key][0])):
-            files.dims.append(key[0])
-            self._numbers[key] = len(files.dims)
-            first = new[key][0]
-            agreed.maps[len(files.dims)], overlaps = self._made(
-                key,
-                _dimids(header, uids.index(first), len(key[0])),
-                mine.get(first, _NO_RUNS),
-                all_ranks=key in shared,
-                derive=first not in self.given,
-            )
-            agreed.overlaps |= overlaps
+            new.setdefault(found.key, []).append(uid)
+            if found.all_ranks:
+                shared.add(found.key)
+            if found.strays:
+                self._strays.add(uid)
+        self._make(agreed, header, uids, new, shared, mine)
         for key, members in new.items():
             for uid in members:
                 files.assigned[uid] = self._numbers[key]
         return agreed
 
-    def _made(
-        self,
-        key: Any,
-        dimids: tuple[int, ...],
-        own: Runs,
-        *,
-        all_ranks: bool,
-        derive: bool,
-    ) -> tuple[SubfileMap, bool]:
-        """A new map (collective); whether some ranks posted the same elements.
+    def _verdict(self, proposals: Sequence[Proposal], shape: tuple[int, ...], itemsize: int) -> _Verdict:
+        posted = [one for one in proposals if one.nelems]
+        explicit, beyond = any(one.explicit for one in proposals), any(one.beyond for one in proposals)
+        if not explicit and (
+            not posted
+            or (
+                all(one.whole for one in posted)
+                and (len(posted) > 1 or self.comm.size == 1 or math.prod(shape) * itemsize <= _SMALL)
+            )
+        ):
+            return _Verdict(None, overlaps=len(posted) > 1 or beyond)
+        key = shape, tuple(one.digest for one in proposals)
+        return _Verdict(key, beyond, all_ranks=not explicit or beyond, strays=explicit and beyond)
 
-        It takes the runs of all ranks if `all_ranks`, otherwise those of the ranks of this subfile alone: a large job
-        has more of them than fit in memory.
+    def _make(
+        self,
+        agreed: Agreed,
+        header: Header,
+        uids: Sequence[int],
+        new: Mapping[Any, list[int]],
+        shared: set[Any],
+        mine: Mapping[int, Runs],
+    ) -> None:
+        """Make the maps that there are not yet (collective)."""
+        files = self.files
+        fresh = sorted((key for key in new if key not in self._numbers), key=lambda key: self._turn(new[key][0]))
+        posted = self._told_lists(fresh, shared, {key: mine.get(new[key][0], _NO_RUNS) for key in fresh})
+        for key in fresh:
+            files.dims.append(key[0])
+            k = self._numbers[key] = len(files.dims)
+            first = new[key][0]
+            lists = posted[key]
+            if first not in self.given:
+                elements = sum(int(one.length.sum()) for one in lists)
+                lists = derived(lists)
+                agreed.overlaps |= elements > sum(int(one.length.sum()) for one in lists)
+            dimids = _dimids(header, uids.index(first), len(key[0]))
+            agreed.maps[k] = self._made(k, dimids, lists, all_ranks=key in shared)
+
+    def _made(self, k: int, dimids: tuple[int, ...], lists: list[Runs], *, all_ranks: bool) -> SubfileMap:
+        """A new map, as this rank's subfile has it.
+
+        lists : list of Runs, of each rank.
+        all_ranks : bool, they are known of the ranks of other subfiles, too.
         """
-        k, dims, rank = self._numbers[key], key[0], self.comm.rank
-        posted = lists = _of_all(self.comm, own) if all_ranks else _of_group(self.comm, own, self.subfile_of)
-        if derive:
-            lists = derived(lists)
+        dims, rank = self.files.dims[k - 1], self.comm.rank
         if all_ranks:
             self.lists[k] = lists
         subfile = self.subfile_of[rank]
         ours = [r for r, s in enumerate(self.subfile_of) if s == subfile]
         before = sum(int(lists[r].length.sum()) for r in ours if r < rank)
         self.files.own[k] = lists[rank], subfile, before
-        overlaps = derive and sum(int(one.length.sum()) for one in posted) > sum(int(one.length.sum()) for one in lists)
-        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in ours)), overlaps
+        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in ours))
+
+    def _told_lists(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, list[Runs]]:
+        """For each new map the runs of all ranks, if it is in `shared` (collective).
+
+        Otherwise those of the ranks of this subfile, and none of the others: a large job has more than fit in memory.
+        """
+        comm, found = self.comm, dict[Any, list[Runs]]()
+        if comm.size == 1:
+            return {key: [own[key]] for key in keys}
+        for every, names in ((True, [k for k in keys if k in shared]), (False, [k for k in keys if k not in shared])):
+            if not names:
+                continue
+            packed, none = packed_lists([own[key] for key in names]), packed_lists([_NO_RUNS] * len(names))
+            if every:
+                told: Sequence[Any] = comm.exchange("flush lists", packed.tobytes())
+            else:
+                mine = self.subfile_of[comm.rank]
+                told = comm.all_to_all("flush lists", [packed if s == mine else none for s in self.subfile_of])
+            lists = [unpacked_lists(one, len(names)) for one in told]
+            found |= {key: [one[i] for one in lists] for i, key in enumerate(names)}
+        return found
+
+
+class _Verdict(NamedTuple):
+    """What becomes of a variable.
+
+    key : what identifies its map; None: it is not partitioned.
+    overlaps : bool, see `Agreed`.
+    all_ranks : bool, all ranks have to know the runs of all.
+    strays : bool, ranks posted elements that the decompositions do not have.
+    """
+
+    key: Any
+    overlaps: bool
+    all_ranks: bool = False
+    strays: bool = False
 
 
 def _dimids(header: Header, number: int, ndims: int) -> tuple[int, ...]:
@@ -300,100 +335,11 @@ def _dimids(header: Header, number: int, ndims: int) -> tuple[int, ...]:
     return tuple(i for i in header.vars[number].dims if i != record)[:ndims]
 
 
-class _Told:
-    """What a rank tells at a flush; variables by their number in the header."""
-
-    def __init__(self) -> None:
-        self.maps: dict[int, list[Any]] = {}
-        self.supplements: list[int] = []
-        self.copies: dict[int, tuple[int, int]] = {}
-        self.afar = False
-
-    def exchanged(self, comm: Comm) -> list[_Told]:
-        if comm.size == 1:
-            return [self]
-        words = json.dumps([list(self.maps.items()), self.supplements, list(self.copies.items()), self.afar])
-        found = []
-        for one in comm.exchange("flush maps", words.encode()):
-            told = _Told()
-            maps, told.supplements, copies, told.afar = json.loads(one)
-            told.maps, told.copies = dict(maps), {i: (first, last) for i, (first, last) in copies}
-            found.append(told)
-        return found
-
-
-def _packed(own: Runs) -> npt.NDArray[np.uint8]:
-    return np.concatenate((own.start, own.length)).astype("<i8", copy=False).view(np.uint8)
-
-
-def _unpacked(packed: Any) -> Runs:
-    both = np.frombuffer(packed, "<i8").astype(np.int64)
-    return Runs(both[: both.size // 2], both[both.size // 2 :])
-
-
-def _of_all(comm: Comm, own: Runs) -> list[Runs]:
-    """The runs of all ranks (collective)."""
-    if comm.size == 1:
-        return [own]
-    return [_unpacked(one) for one in comm.exchange("flush lists", _packed(own).tobytes())]
-
-
-def _of_group(comm: Comm, own: Runs, subfile_of: Sequence[int]) -> list[Runs]:
-    """The runs of the ranks of this rank's subfile, and none of the others (collective)."""
-    if comm.size == 1:
-        return [own]
-    packed, none, mine = _packed(own), np.empty(0, np.uint8), subfile_of[comm.rank]
-    told = comm.all_to_all("flush lists", [packed if s == mine else none for s in subfile_of])
-    return [_unpacked(one) for one in told]
-
-
-def _never(node: DatasetNode) -> bool:
+def _never(node: DatasetNode, shape: tuple[int, ...]) -> bool:
     """Whether a dataset is not partitioned, whatever is posted: it has no axis to partition."""
-    return node.is_placeholder or not inner_shape(node)
+    return node.is_placeholder or not shape
 
 
-def _beyond(here: Runs, own: Runs | None) -> bool:
-    """Whether runs have elements that are not among those of a sorted list."""
-    if own is None or here is own or not len(here.start):
-        return False
-    at = np.searchsorted(own.start, here.start, side="right") - 1
-    ends = np.where(at >= 0, own.start[at] + own.length[at], 0) if len(own.start) else np.zeros_like(here.start)
-    return bool(((at < 0) | (here.start + here.length > ends)).any())
-
-
-def posted_runs(batches: Sequence[Batch], uid: int, inner: int, known: dict[tuple[int, int], Runs]) -> Runs:
-    """What this rank posted of a variable, within a record where `inner`, its elements, is not 0; sorted, disjoint.
-
-    known : what was found out for lists of runs, which many variables have in common.
-    """
-    parts: list[Runs] = []
-    for batch in batches:
-        for item in batch.items(uid):
-            if isinstance(item, Listed):
-                key = id(item.runs), inner
-                found = known.get(key)
-                if found is None:
-                    found = known[key] = _within(item.runs, inner)
-                parts.append(found)
-            elif len(item):
-                parts.append(_within(Runs(item[:, 1], item[:, 2]), inner))
-    parts = [one for i, one in enumerate(parts) if not any(one is other for other in parts[:i])]
-    if len(parts) == 1:
-        return parts[0]
-    columns: list[Int64] = [np.concatenate([np.empty(0, np.int64), *(one[i] for one in parts)]) for i in (0, 1)]
-    return coalesced(Runs(*columns))
-
-
-def _within(found: Runs, inner: int) -> Runs:
-    return coalesced(Runs(found.start % inner, found.length) if inner else found)
-
-
-def _records(node: DatasetNode, batches: Sequence[Batch], uid: int) -> tuple[int, int]:
-    """The records of a variable that were posted, (0, 1) of one without."""
-    if not node.is_record:
-        return 0, 1
-    inner = max(1, math.prod(inner_shape(node)))
-    rows = [batch.rows(uid) for batch in batches]
-    first = min(int(one[:, 1].min()) for one in rows if len(one)) // inner
-    last = max(int((one[:, 1] + one[:, 2]).max()) for one in rows if len(one))
-    return first, -(-last // inner)
+def _inner(node: DatasetNode) -> int:
+    """Elements of a record of a dataset; 0 of one without records."""
+    return math.prod(inner_shape(node)) if node.is_record else 0

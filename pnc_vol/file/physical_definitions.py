@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pnc_vol.extents.model import one_extent
 from pnc_vol.file.definitions import Definitions
@@ -79,6 +79,16 @@ class PhysicalDefinitions(Definitions):
         elif header.numrecs != flat.header.numrecs:
             self.flat = flat._replace(header=flat.header.with_numrecs(header.numrecs))
 
+    def have_records(self, records: int) -> None:
+        """Have another number of records, and nothing else that is new."""
+        flat = self.flat
+        assert flat is not None
+        if records != flat.header.numrecs:
+            for node in self.tree.datasets.values():
+                if node.maxshape is not None:
+                    node.shape = (records, *(node.shape or ())[1:])
+            self.flat = flat._replace(header=flat.header.with_numrecs(records))
+
     def uid(self, key: Hashable) -> int | None:
         """The number of a variable."""
         node = self._nodes.get(key)
@@ -118,6 +128,8 @@ class Member:
     def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
         self.number, self.session, self.nblobs = number, session, nblobs
         self.sizes: list[SizedMap] = list(sizes)
+        self.made_of: Any = None
+        """What its definitions follow from, but for the number of records."""
         self.work = ""
         """The file that its data were in at the last flush; see `Location`."""
 

@@ -45,7 +45,8 @@ written, or None."""
 
 WriteData = Callable[..., Written]
 """Writes the data of a flush (collective). If it is given lists of batches, all of those that are posted, it writes one
-list after another: what any rank has in a list goes over what any rank has in those before."""
+list after another: what any rank has in a list goes over what any rank has in those before. ``pieces=`` is the most
+runs that any rank has to write where data lie: what is posted as many may lie there as one."""
 
 
 class FileSet(Protocol):

@@ -21,8 +21,8 @@ from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError, FormatWarning
-from pnc_vol.file.map_agreement import inner_shape
 from pnc_vol.file.physical_definitions import PhysicalDefinitions, PhysicalVariable
+from pnc_vol.file.posted_runs import inner_shape
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Header, Var

@@ -28,8 +28,10 @@ import numpy as np
 from pnc_vol.comm import Comm, joined_lists, told_to_all
 from pnc_vol.disk.publish import Location
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.map_agreement import Agreed, MapAgreement
+from pnc_vol.file.blob_set import BlobSet
+from pnc_vol.file.map_agreement import Agreed
 from pnc_vol.file.physical_definitions import Member
+from pnc_vol.file.posted_runs import PostedRuns
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.file.set_headers import (
@@ -42,17 +44,16 @@ from pnc_vol.file.set_headers import (
     read_headers,
     variables_of,
 )
-from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.agree import Agreement, derive_digest
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.described import Described
 from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
-from pnc_vol.layout.blob.maps import MAP_VARIABLES, SubfileMap
+from pnc_vol.layout.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
-from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 
 __all__ = ["SubfileSet"]
@@ -63,16 +64,13 @@ _HELD = (
 )
 
 
-class SubfileSet:
-    """The subfiles of an open file.
+class SubfileSet(BlobSet[BlobFiles]):
+    """The subfiles of an open file, each with a session.
 
     Parameters
     ----------
-    comm : Comm, all ranks.
-    path : str, the name of the set.
-    count, nprocs : int, subfiles, and the processes that made them.
+    comm, path, count, nprocs, subfile_of : see `BlobSet`.
     members : list of Member, those that this rank writes; empty in a set that is only read.
-    subfile_of : list of int, the subfile of each rank.
     driver : SetDriver
     location : Location, of subfile 0, where this rank has no session of it.
     stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
@@ -91,10 +89,8 @@ class SubfileSet:
         location: Location,
         stale: Sequence[str] = (),
     ) -> None:
-        self.comm, self.path, self.count, self.nprocs = comm, path, count, nprocs
+        super().__init__(comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
         self.members, self.driver, self._location = members, driver, location
-        self.files = BlobFiles(self._index)
-        self._agreement = MapAgreement(comm, self.files, subfile_of)
         self._stale = list(stale)
         self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
         """What was agreed on and is not in the files yet; what subfile 0 calls partitioned datasets, by uid and map."""
@@ -121,12 +117,6 @@ class SubfileSet:
             return self.members[0].session.disk.location
         return self._location
 
-    def layout(self, options: Options) -> BlobLayout:
-        """A layout over these files."""
-        made = BlobLayout(options)
-        made.files = self.files
-        return made
-
     def refresh(self, session: Session) -> bool:
         """Take over what is in the subfiles now, of a set that is only read (collective)."""
         system, first = session.options.system, self._location.path
@@ -150,9 +140,8 @@ class SubfileSet:
         session.defs.flushed(canonical)
         return new
 
-    def _index(self, k: int) -> ElementIndex:
-        known = self._agreement.index_of_lists(k)
-        return self.driver.read_index(self.files, k) if known is None else known
+    def read_index(self, k: int) -> ElementIndex:
+        return self.driver.read_index(self.files, k)
 
     @property
     def settled(self) -> bool:
@@ -184,7 +173,7 @@ class SubfileSet:
         assert isinstance(layout, BlobLayout)
         nodes = session.defs.tree.datasets
         canonical, uids = layout.header, layout.uids
-        new = self._agreement.agree(canonical, uids, nodes, batches, session.defs.decompositions)
+        new = self.agree(session, canonical, uids, PostedRuns(batches))
         decided = self._decided = self._decided.followed_by(new, uids)
         if new.afar:
             # What is written without the cache of the ranks of a subfile must not meet older data that these hold.
@@ -194,7 +183,7 @@ class SubfileSet:
         names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])
         gone = {} if self.count == 1 else {key: name for key, name in self._names.items() if names.get(key) != name}
         for member in self.members:
-            member.sizes += (self._part(member, made) for made in new.maps.values())
+            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
             self._define(member, canonical, uids, nodes, decided, gone)
             self._lose(member, lost)
             if not session.disk.keep_unpublished:
@@ -237,7 +226,7 @@ class SubfileSet:
         for member in self.members:
             if member.root:
                 member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
-        done.append(write())
+        done.append(write(pieces=new.pieces))
         self._copy_plain(layout, self._decided)
 
     def _end(self, session: Session, *, carried: bool) -> None:
@@ -297,18 +286,17 @@ class SubfileSet:
         before = {i: gone[key] for key, i in still.items() if key in gone} if member.number else {}
         kept = kept_variables(member.defs, gone, still) if member.number else []
         left = [of for _, of in kept]
-        rest: dict[int, int] = {}
-        if member.number == 0:
-            wanted = decided.supplements | files.supplements.keys()
-            rest = {
-                i: files.lookup(files.assigned[uid]).index.coverage().none
-                for i, uid in enumerate(uids)
-                if uid in wanted
-            }
+        rest = self.supplements(member.number, uids, decided.supplements | files.supplements.keys())
+        assigned = [files.assigned[uid] for uid in uids]
+        facts = tuple(member.sizes), assigned, rest
+        made_of = None if before or kept else (canonical.with_numrecs(0), uids, facts)
+        if made_of is not None and member.made_of == made_of:
+            member.defs.have_records(canonical.numrecs)
+            return
         header = physical_header(
             canonical,
             member.sizes,
-            [files.assigned[uid] for uid in uids],
+            assigned,
             nblobs=member.nblobs,
             nprocs=self.nprocs,
             subfiles=self.count,
@@ -316,12 +304,16 @@ class SubfileSet:
             before=before,
             kept=[one for one, _ in kept],
         )
+        if made_of is not None and member.session.comm.size > 1:
+            # Ranks that agree on all that it is made of need not compare it.
+            derive_digest(header, canonical, repr(facts))
         # the records of what is kept are those that subfile 0 counts
         header = header.with_numrecs(max([header.numrecs, *(of.shape[0] for of in left if of.record)]))
         supplements = {uids[i]: n for i, n in sorted(rest.items())}
         member.defs.become(
             header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements, [of for _, of in kept])
         )
+        member.made_of = made_of
 
     def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
         layout = member.session.disk.layout

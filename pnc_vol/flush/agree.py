@@ -24,7 +24,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.layout.base import LostRecords
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "digest"]
+__all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "derive_digest", "digest"]
 
 _DIGEST = struct.Struct("<2q")
 
@@ -75,6 +75,14 @@ def digest(header: Header) -> bytes:
     if known is None:
         known = header.derived["digest"] = hashlib.blake2b(unplaced(header), digest_size=16).digest()
     return hashlib.blake2b(numrecs_bytes(header) + known, digest_size=16).digest()
+
+
+def derive_digest(made: Header, source: Header, facts: str) -> None:
+    """Let the digest of a header that follows from another one, and from facts, follow from these."""
+    import hashlib  # as in `digest`
+
+    known = digest(source.with_numrecs(0))
+    made.derived["digest"] = hashlib.blake2b(known + facts.encode(), digest_size=16).digest()
 
 
 def agree(

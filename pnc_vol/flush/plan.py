@@ -15,7 +15,7 @@ import numpy as np
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs
 from pnc_vol.extents.place import place_many
-from pnc_vol.layout.places import ElementMap, Joining, Place, extents_of_rows, table_of
+from pnc_vol.layout.places import ElementMap, Place, extents_of_rows, table_of
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
 
 __all__ = ["Plan", "Relative", "unmerged"]
@@ -142,7 +142,7 @@ def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool
 def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: bool) -> Extents:
     """The extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
     if not affine:
-        extents = cast(Joining, at).joined(item.runs) if hasattr(at, "joined") else at.extents(item.runs)
+        extents = at.joined(item.runs)
         offset, length, where = extents if len(extents.offset) == 1 else last_wins(extents)
         return Extents(offset, length, where + item.address)
     begin = cast(Place, at).begin

@@ -7,7 +7,7 @@ Rules
 1. An `ElementMap` answers for any layout. A `Place` is the affine one: element ``e`` of record ``r`` begins at byte
    ``begin + r * record_size + e * itemsize``. What is computed from begins, element sizes and record sizes is computed
    here and in `extents.place`, and nowhere else: fast reads ask a `Place` for the offset of a run or for its `Grid`.
-2. No extent holds bytes of two runs: who plans finds the run of an extent by its ``place``.
+2. No extent of `ElementMap.extents` holds bytes of two runs: who plans finds the run of an extent by its ``place``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
 
-__all__ = ["ElementMap", "Grid", "Joining", "Place", "Places", "extents_of_rows", "table_of"]
+__all__ = ["ElementMap", "Grid", "Place", "Places", "extents_of_rows", "table_of"]
 
 
 class ElementMap(Protocol):
@@ -51,12 +51,8 @@ class ElementMap(Protocol):
         """
         ...
 
-
-class Joining(Protocol):
-    """An `ElementMap` that has many runs of a variable in one piece."""
-
     def joined(self, runs: Runs) -> Extents:
-        """As `ElementMap.extents`, but runs that follow one another in the file may be one extent.
+        """As `extents`, but runs that follow one another in the file may be one extent.
 
         For one request, whose values lie one after another.
         """
@@ -102,6 +98,10 @@ class Place(NamedTuple):
         return place(
             runs, begin=self.begin, itemsize=self.itemsize, inner=self.inner or None, record_size=self.record_size
         )
+
+    def joined(self, runs: Runs) -> Extents:
+        """See `ElementMap.joined`; what adjoins in the file does so in memory, and is joined when it is planned."""
+        return self.extents(runs)
 
     def offset_of_run(self, start: int, length: int) -> int:
         """Where a run of elements begins, in bytes; -1 if it goes from one record into the next."""

@@ -51,6 +51,7 @@ _DESCRIPTIONS = (
 )
 OF_FILE = ("global_nprocs", "num_decompositions", "num_subfiles")
 MAP, DIMIDS, SUPPLEMENT, BEFORE = "decomposition_ID", "global_dimids", "supplement_of", "name_before"
+_OF_VARIABLE = frozenset((MAP, DIMIDS, SUPPLEMENT, BEFORE))
 NBLOBS, KEPT_RECORDS = "nblobs", "kept.records"
 _NO_SUPPLEMENTS, _NO_NAMES = dict[int, int](), dict[int, str]()
 
@@ -132,6 +133,9 @@ def physical_header(
     ((0, 3), ['decomposition_ID', 'global_dimids'])
     """
     _refuse_names(canonical, assigned, len(maps))
+    users: dict[int, list[Var]] = {}
+    for var, k in zip(canonical.vars, assigned, strict=True):
+        users.setdefault(k, []).append(var)
     dims = [*canonical.dims, Dim(NBLOBS, nblobs)]
     at_nblobs = len(canonical.dims)
     at_nelems, at_nreqs = at_nblobs + 1, at_nblobs + 1 + len(maps)
@@ -143,14 +147,26 @@ def physical_header(
         if one.nblobs != nblobs:
             row = len(dims)
             dims.append(Dim(f"D{k}.nblobs", one.nblobs))
-        ids = _dimids(canonical, one, [var for var, of in zip(canonical.vars, assigned, strict=True) if of == k])
+        ids = _dimids(canonical, one, users.get(k, ()))
         variables += _map_variables(k, one, ids, row, at_nreqs + k - 1)
     record = record_dim(canonical)
+    # Variables of one map often have their dimensions in common, and may share one tuple of attributes.
+    shapes: dict[tuple[int, tuple[int, ...]], tuple[tuple[int, ...], tuple[Attr, ...]]] = {}
+    shared: dict[tuple[int, int, tuple[int, ...]], tuple[Attr, ...]] = {}
     for i, (var, k) in enumerate(zip(canonical.vars, assigned, strict=True)):
-        of = _partitioned(canonical, var, k, maps[k - 1], at_nelems + k - 1, record) if k else var
+        name, where, own, code, _ = var
+        if k:
+            known = shapes.get((k, where))
+            if known is None:
+                known = shapes[k, where] = _partitioned(canonical, var, k, maps[k - 1], at_nelems + k - 1, record)
+            key = id(own), k, where
+            found = shared.get(key)
+            if found is None:
+                found = shared[key] = known[1] + own
+            where, own = known[0], found
         if i in before:
-            of = of._replace(attrs=(*of.attrs, _text(BEFORE, before[i])))
-        variables.append(of._replace(begin=-1))
+            own = (*own, _text(BEFORE, before[i]))
+        variables.append(Var(name, where, own, code))
     taken = {var.name for var in variables}
     for i, nelems in sorted(supplements.items()):
         k = assigned[i]
@@ -164,7 +180,11 @@ def physical_header(
     for i, one_kept in enumerate(kept):
         variables.append(_kept(one_kept, i, at_nelems + one_kept.map - 1, dims, record, taken))
     attrs = _ints(OF_FILE[0], [nprocs]), _ints(OF_FILE[1], [len(maps)]), _ints(OF_FILE[2], [subfiles])
-    return Header(5, canonical.numrecs, tuple(dims), (*attrs, *canonical.attrs), tuple(variables))
+    made = Header(5, canonical.numrecs, tuple(dims), (*attrs, *canonical.attrs), tuple(variables))
+    if canonical.derived.get("within_limits") and not kept:
+        # Nothing in it is larger than what it stands for.
+        made.derived["within_limits"] = True
+    return made
 
 
 def _refuse_names(canonical: Header, assigned: Sequence[int], nmaps: int) -> None:
@@ -176,8 +196,9 @@ def _refuse_names(canonical: Header, assigned: Sequence[int], nmaps: int) -> Non
     found += [f"the variable {var.name!r}" for var in canonical.vars if var.name in variables]
     found += [f"the attribute {attr.name!r}" for attr in canonical.attrs if attr.name in OF_FILE]
     for var, k in zip(canonical.vars, assigned, strict=True):
-        own = {MAP, SUPPLEMENT, BEFORE} | ({DIMIDS} if k else set())
-        found += [f"the attribute {attr.name!r} of {var.name!r}" for attr in var.attrs if attr.name in own]
+        for attr in var.attrs:
+            if attr[0] in _OF_VARIABLE and (k or attr[0] != DIMIDS):
+                found.append(f"the attribute {attr.name!r} of {var.name!r}")
     if found:
         raise DefinitionError(
             f"The blob layout needs the name of {found[0]} for itself; use another name, or layout='canonical'"
@@ -207,12 +228,15 @@ def _map_variables(k: int, one: SizedMap, dimids: tuple[int, ...], row: int, col
         yield Var(f"D{k}.{name}", (row, column) if name in ("offsets", "lengths") else (row,), tuple(attrs), code)
 
 
-def _partitioned(canonical: Header, var: Var, k: int, of: SizedMap, size: int, record: int | None) -> Var:
+def _partitioned(
+    canonical: Header, var: Var, k: int, of: SizedMap, size: int, record: int | None
+) -> tuple[tuple[int, ...], tuple[Attr, ...]]:
+    """The dimensions that a variable has in the subfile, and the attributes that come before its own."""
     dims = shaped(var.dims, len(of.dims), size, record)
     lengths = tuple(canonical.dims[i].size for i in var.dims[var.dims[:1] == (record,) :])
     if not of.dims or lengths[: len(of.dims)] != tuple(of.dims):
         raise DefinitionError(f"The map D{k} is of the dimensions {of.dims}, the variable {var.name!r} has {lengths}")
-    return Var(var.name, dims, (_ints(MAP, [k]), _ints(DIMIDS, var.dims), *var.attrs), var.type)
+    return dims, (_ints(MAP, [k]), _ints(DIMIDS, var.dims))
 
 
 def shaped(dims: tuple[int, ...], mapped: int, size: int, record: int | None) -> tuple[int, ...]:

@@ -83,6 +83,11 @@ class MapSizes(NamedTuple):
     nelems: int
     max_nreqs: int
 
+    @classmethod
+    def of(cls, one: SizedMap) -> MapSizes:
+        """The sizes of a map, without its runs."""
+        return cls(one.dims, one.dimids, one.nblobs, one.nelems, one.max_nreqs)
+
 
 @dataclass(frozen=True, slots=True)
 class SubfileMap:

@@ -54,12 +54,13 @@ class MapLookup:
     [43]
     """
 
-    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "orders", "own")
+    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "orders", "own", "own_elements")
 
     def __init__(
         self, nelems: int, index: Callable[[], ElementIndex], own: tuple[Runs, int, int] | None = None
     ) -> None:
         self.nelems, self.own = nelems, own
+        self.own_elements = 0 if own is None else int(own[0].length.sum())
         self._make = index
         self._index: ElementIndex | None = None
         self._mine: ElementIndex | None = None
@@ -212,15 +213,16 @@ class BlobPlace:
         return where
 
     def joined(self, runs: Runs) -> Extents:
-        """As `extents`, but what lies behind one another in file and memory may be one extent; see `places.Joining`."""
+        """As `extents`, but what lies behind one another in file and memory may be one extent; see `ElementMap`."""
         record = self.lookup.own_record(runs)
         own = self.lookup.own
         if record < 0 or own is None or (record and not self.inner):
             return self.extents(runs)
         _, subfile, position = own
-        base, steps = self._where()
-        offset = base[subfile] + position * self.itemsize + record * steps[subfile]
-        return one_extent(int(offset), int(own[0].length.sum()) * self.itemsize)
+        offset = int(self._begins[subfile]) + (subfile << SHIFT) + position * self.itemsize
+        if record:
+            offset += record * int(self._steps[subfile])
+        return one_extent(offset, self.lookup.own_elements * self.itemsize)
 
     def extents(self, runs: Runs) -> Extents:
         """See `ElementMap.extents`; elements without a place are left out."""

@@ -147,20 +147,27 @@ def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
 def _with_swapped_values(header: Header) -> Header:
     """The header with the bytes of each attribute value reversed."""
     made: dict[int, tuple[Attr, ...]] = {}
+    # and many have values in common
+    values: dict[tuple[int, bytes], bytes] = {}
+
+    def turned(attr: Attr) -> Attr:
+        size = TYPES[attr.type].size
+        if size == 1:
+            return attr
+        found = values.get((size, attr.data))
+        if found is None:
+            found = values[size, attr.data] = np.frombuffer(attr.data, f"u{size}").byteswap().tobytes()
+        return Attr(attr.name, attr.type, attr.nelems, found)
 
     def swapped(attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
         # variables alike share one tuple
         found = made.get(id(attrs))
         if found is None:
-            found = made[id(attrs)] = tuple(map(_swapped, attrs))
+            found = made[id(attrs)] = tuple(map(turned, attrs))
         return found
 
     variables = tuple(var._replace(attrs=swapped(var.attrs)) if var.attrs else var for var in header.vars)
-    return replace(header, attrs=swapped(header.attrs), vars=variables)
-
-
-def _swapped(attr: Attr) -> Attr:
-    size = TYPES[attr.type].size
-    if size == 1:
-        return attr
-    return attr._replace(data=np.frombuffer(attr.data, f"u{size}").byteswap().tobytes())
+    found = replace(header, attrs=swapped(header.attrs), vars=variables)
+    if header.derived.get("within_limits"):
+        found.derived["within_limits"] = True
+    return found

@@ -127,7 +127,7 @@ class Hdf5BlobPlace:
         return where
 
     def joined(self, runs: Runs) -> Extents:
-        """See `places.Joining`: all that this rank owns is one extent."""
+        """See `ElementMap.joined`: all that this rank owns is one extent."""
         record, own = self.lookup.own_record(runs), self.lookup.own
         if record < 0 or own is None or (record and not self.inner):
             return self.extents(runs)
@@ -203,3 +203,5 @@ class HeldElsewhere:
                 "what this rank wrote, or close the file and open it again"
             )
         return Extents(*np.zeros((3, 0), np.int64))
+
+    joined = extents

@@ -29,14 +29,14 @@ from pnc_vol.layout.hdf5blob.container import HEADER, Container, Stored, find, m
 from pnc_vol.layout.hdf5blob.parts import Parts, read_map, read_parts
 from pnc_vol.layout.hdf5blob.swapped import SwappedDriver
 
-__all__ = ["Hdf5Subfile", "plan_subfile", "read_subfile"]
+__all__ = ["Hdf5Subfile", "contained", "plan_subfile", "read_subfile"]
 
 
 class Hdf5Subfile(NamedTuple):
     """A subfile.
 
     path : str, what it is called in messages.
-    container : Container
+    container : Container, `UNKNOWN` until one process has made it.
     order : str, the byte order of the file.
     header : Header, of the subfile, with begins that are 0.
     says : Described, what the header says.
@@ -108,10 +108,13 @@ class Hdf5Subfile(NamedTuple):
         return one_extent(self.container.data.offset + int(self.parts.starts[blob]), memory.nbytes), memory
 
 
+UNKNOWN = Container(Stored(0, 0), Stored(0, 0))
+
+
 def plan_subfile(
     header: Header, counts: Int64, nreqs: Int64, path: str, order: header_blob.Order = header_blob.NATIVE
-) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], int]:
-    """A subfile that is going to be written.
+) -> Hdf5Subfile:
+    """A subfile that is going to be written, as each of its processes can plan it.
 
     Parameters
     ----------
@@ -119,10 +122,23 @@ def plan_subfile(
     counts, nreqs : int64[maps, nblobs], elements and runs of each blob in each map.
     path : str
 
+    Raises
+    ------
+    FormatError
+        There is more than any file can hold.
+    """
+    says = described(header, path)
+    return Hdf5Subfile(path, UNKNOWN, order, header, says, Parts(header, says, counts, nreqs, path))
+
+
+def contained(plan: Hdf5Subfile) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], int]:
+    """A planned subfile with its container, which one process makes.
+
     Returns
     -------
     subfile : Hdf5Subfile
-    pieces : list of (int, bytes), what lies outside of ``/data_blob``: offsets and bytes; one process writes them.
+    pieces : list of (int, bytes)
+        What lies outside of ``/data_blob``: offsets and bytes; the last one is the content of ``/header_blob``.
     nbytes : int, bytes of the file.
 
     Raises
@@ -132,12 +148,9 @@ def plan_subfile(
     MissingPackageError
         h5py is not installed.
     """
-    says = described(header, path)
-    parts = Parts(header, says, counts, nreqs, path)
-    content = header_blob.encode(header, order)
-    container, pieces, nbytes = make(len(content), parts.nbytes)
-    made = Hdf5Subfile(path, container, order, header, says, parts)
-    return made, [*pieces, (container.header.offset, content)], nbytes
+    content = header_blob.encode(plan.header, plan.order)
+    container, pieces, nbytes = make(len(content), plan.parts.nbytes)
+    return plan._replace(container=container), [*pieces, (container.header.offset, content)], nbytes
 
 
 def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> Hdf5Subfile:

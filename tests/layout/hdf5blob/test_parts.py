@@ -26,7 +26,7 @@ from pnc_vol.layout.blob.described import Described, described
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob import container, header_blob
 from pnc_vol.layout.hdf5blob.parts import Parts, read_parts
-from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, plan_subfile, read_subfile
+from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, contained, plan_subfile, read_subfile
 
 
 class Read(NamedTuple):
@@ -261,7 +261,7 @@ def test_what_is_written_equals_the_c_program_in_both_datasets(name: str) -> Non
     stored = content(name)
     source = read(stored, name)
     one = source.one
-    made, pieces, nbytes = plan_subfile(one.header, one.parts.counts, one.parts.nreqs, name, one.order)
+    made, pieces, nbytes = contained(plan_subfile(one.header, one.parts.counts, one.parts.nreqs, name, one.order))
     below = MemoryDriver(b"")
     below.resize(nbytes)
     driver = made.over(below)

@@ -1,0 +1,144 @@
+"""What a rank posted to the variables of a set of subfiles, as runs of elements.
+
+Knows: batches, lists of runs. Does not know: maps, headers, ranks, files.
+
+Rules
+-----
+1. Many variables are posted with the same list of runs, the same object. What is found out of a list, or of two lists
+   together, is found out once.
+2. Lists are kept as long as what is known of them, so that their identity stays theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.layout.blob.maps import coalesced
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.rows import Item, Listed
+
+__all__ = ["PostedRuns", "inner_shape"]
+
+
+def inner_shape(node: DatasetNode) -> tuple[int, ...]:
+    """The lengths that a map of a dataset has: all axes but that of records."""
+    shape = node.shape or ()
+    return shape[1:] if node.is_record else shape
+
+
+class PostedRuns:
+    """See the module.
+
+    Parameters
+    ----------
+    batches : sequence of Batch, in the order of posting.
+    """
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._items: dict[int, list[Item]] = {}
+        for batch in batches:
+            for uid in batch.uids():
+                self._items.setdefault(uid, []).extend(batch.items(uid))
+        self._within: dict[tuple[int, int], tuple[Runs, Runs]] = {}
+        self._beyond: dict[tuple[int, int], tuple[Runs, Runs, bool]] = {}
+        self._whole: dict[tuple[int, int], tuple[Runs, Runs, bool]] = {}
+        self._digests: dict[int, tuple[Runs, str]] = {}
+
+    @property
+    def uids(self) -> set[int]:
+        """The variables that were posted."""
+        return set(self._items)
+
+    def lists(self, uid: int) -> tuple[int, ...] | None:
+        """What tells variables apart that were posted with other lists; None if more than lists was posted."""
+        items = self._items.get(uid, ())
+        found = tuple([id(item.runs) for item in items if isinstance(item, Listed)])
+        return found if len(found) == len(items) else None
+
+    def of(self, uid: int, inner: int) -> Runs:
+        """The elements that were posted of a variable; sorted, disjoint.
+
+        inner : int, elements of a record, to have the elements within a record; 0: all elements as they are.
+        """
+        parts: list[Runs] = []
+        for item in self._items.get(uid, ()):
+            if isinstance(item, Listed):
+                found = self._listed(item.runs, inner)
+                if not any(found is other for other in parts):
+                    parts.append(found)
+            elif len(item):
+                parts.append(_within(Runs(item[:, 1], item[:, 2]), inner))
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[Int64] = [np.concatenate([np.empty(0, np.int64), *(one[i] for one in parts)]) for i in (0, 1)]
+        return coalesced(Runs(*columns))
+
+    def _listed(self, runs: Runs, inner: int) -> Runs:
+        found = self._within.get((id(runs), inner))
+        if found is None:
+            found = self._within[id(runs), inner] = runs, _within(runs, inner)
+        return found[1]
+
+    def pieces(self, uid: int, inner: int, own: Runs | None) -> int:
+        """Runs that were posted of a variable; a list of all that this rank owns of its map, `own`, is one piece."""
+        count = 0
+        for item in self._items.get(uid, ()):
+            if not isinstance(item, Listed):
+                count += len(item)
+            elif own is not None and self._is_whole(item.runs, self._listed(item.runs, inner), own):
+                count += 1
+            else:
+                count += len(item.runs.start)
+        return count
+
+    def _is_whole(self, runs: Runs, within: Runs, own: Runs) -> bool:
+        found = self._whole.get((id(runs), id(own)))
+        if found is None:
+            whole = int(runs.length.sum()) == int(own.length.sum()) and all(map(np.array_equal, within, own))
+            found = self._whole[id(runs), id(own)] = runs, own, whole
+        return found[2]
+
+    def beyond(self, here: Runs, own: Runs | None) -> bool:
+        """Whether runs have elements that are not among those of a sorted list."""
+        if own is None or here is own:
+            return False
+        found = self._beyond.get((id(here), id(own)))
+        if found is None:
+            found = self._beyond[id(here), id(own)] = here, own, _beyond(here, own)
+        return found[2]
+
+    def digest(self, runs: Runs) -> str:
+        """What tells one list of runs from another."""
+        found = self._digests.get(id(runs))
+        if found is None:
+            made = hashlib.blake2b(runs.start.tobytes() + runs.length.tobytes(), digest_size=12).hexdigest()
+            found = self._digests[id(runs)] = runs, made
+        return found[1]
+
+    def records(self, node: DatasetNode) -> tuple[int, int]:
+        """The first record of a variable that was posted and the one behind the last; (0, 1) of one without records."""
+        if not node.is_record:
+            return 0, 1
+        inner = max(1, math.prod(inner_shape(node)))
+        tables = [item.rows() if isinstance(item, Listed) else item for item in self._items[node.uid]]
+        first = min(int(one[:, 1].min()) for one in tables if len(one)) // inner
+        last = max(int((one[:, 1] + one[:, 2]).max()) for one in tables if len(one))
+        return first, -(-last // inner)
+
+
+def _within(found: Runs, inner: int) -> Runs:
+    return coalesced(Runs(found.start % inner, found.length) if inner else found)
+
+
+def _beyond(here: Runs, own: Runs) -> bool:
+    if not len(here.start):
+        return False
+    at = np.searchsorted(own.start, here.start, side="right") - 1
+    ends = np.where(at >= 0, own.start[at] + own.length[at], 0) if len(own.start) else np.zeros_like(here.start)
+    return bool(((at < 0) | (here.start + here.length > ends)).any())
