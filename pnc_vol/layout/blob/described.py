@@ -128,7 +128,7 @@ class _Reader:
         self.record = record_dim(physical)
         if self.record is not None and self.record > self.canonical and names[self.record] != KEPT_RECORDS:
             self.wrong(f"dimension {names[self.record]!r}", 0, "it belongs to the blobs and cannot grow")
-        self.mapped: dict[tuple[Attr | tuple[int, ...], ...], tuple[tuple[int, ...], int]] = {}
+        self.mapped: dict[tuple[object, ...], tuple[tuple[int, ...], int]] = {}
 
     def wrong(self, what: str, value: object, why: str, *, absent: bool = False) -> NoReturn:
         said = f"there is no {what}" if absent else f"{what} is {value}"
