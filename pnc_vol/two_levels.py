@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.comm import Traffic
 from pnc_vol.mpi_wait import TimedWait
+from pnc_vol.rank_traffic import Traffic
 
 __all__ = ["Levels"]
 
