@@ -8,6 +8,7 @@
 `reads`           columns, strides, lists, masks, blocks; record variables
 `posts`           small writes of each kind; recovery of a log
 `small`           small files, a script of one dataset, a flush in each step
+`conversion`      netCDF-4 and HDF5 files to CDF-5
 `objects`         many variables with attributes
 `ranks`           benchmarks of many processes: starting them, the slowest one's time
 `carriers`        one file of many ranks, with the calls of each library

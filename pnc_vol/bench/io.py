@@ -22,12 +22,13 @@ __all__ = ["peers", "works"]
 Array = npt.NDArray[Any]
 
 NO_REQUESTS = dict.fromkeys(("h5py", "netCDF4", "scipy", "os.pwrite"), "has no words for it")
+NO_INTO = "makes an array of its own"
 QUADRATIC = "define: the time to define a variable grows with those defined already"
 
 
 def works(scale: float) -> list[Work]:
     """The works, at `scale` times their real size."""
-    return [_big(scale), _rows(scale), _pieces(scale), _many(scale)]
+    return [_big(scale), _filled(scale), _rows(scale), _pieces(scale), _many(scale)]
 
 
 def _read(phase: str, peer: Any, watch: Watch, read: Any, values: Array, *before: Array) -> None:
@@ -51,9 +52,35 @@ def _big(scale: float) -> Work:
         with watch(f"{title}, read"):
             found = peer.read()
         check(f"{title}, {peer.path}", found, x)
+        if hasattr(peer, "read_into"):
+            # its pages are there: what a program has that reads one step after another
+            _read(into, peer, watch, peer.read_into, x)
         clear(peer.path)
 
-    return Work({f"{title}, {what}": (8 * n, 1) for what in ("write", "read")}, run)
+    into = f"{title}, read into an array"
+    phases = [f"{title}, write", f"{title}, read", into]
+    return Work(dict.fromkeys(phases, (8 * n, 1)), run, {into: dict.fromkeys(("netCDF4", "scipy"), NO_INTO)})
+
+
+def _filled(scale: float) -> Work:
+    n = times(scale, 1 << 22)
+    title = f"variable of {n:,} in 64 parts"
+    values = functools.cache(lambda: np.random.default_rng(5).random(n))
+    phases = [f"{title}, without a fill value", f"{title}, with a fill value"]
+    without = {"scipy": "fills nothing", "os.pwrite": "fills nothing"}
+
+    def run(peer: Any, watch: Watch) -> None:
+        if peer.name in without:
+            return
+        x = values()
+        for phase, fill in zip(phases, (None, -1.0), strict=True):
+            clear(peer.path)
+            with watch(phase):
+                peer.write_filled(x, fill, -(-n // 64))
+            check(f"{phase}, {peer.path}", peer.read(), x)
+        clear(peer.path)
+
+    return Work(dict.fromkeys(phases, (8 * n, 64)), run, dict.fromkeys(phases, without))
 
 
 def _rows(scale: float) -> Work:
@@ -79,7 +106,9 @@ def _pieces(scale: float) -> Work:
     count, width = times(scale, 100_000), 8
     size = 100 * count
     title = f"{count:,} random pieces of {width}"
-    whats = ("write, one call each", "write, one call", "read, one call each", "read, one call")
+    whats = (
+        "write, one call each", "write, one call", "read, one call each", "read, one call", "read, as requests",
+    )  # fmt: skip
     phases = [f"{title}, {what}" for what in whats]
 
     @functools.cache
@@ -101,13 +130,15 @@ def _pieces(scale: float) -> Work:
         _read(phases[2], peer, watch, peer.read_pieces, values, starts)
         if hasattr(peer, "read_list"):
             _read(phases[3], peer, watch, peer.read_list, values, starts)
+        if hasattr(peer, "request_pieces"):
+            _read(phases[4], peer, watch, peer.request_pieces, values, starts)
         clear(peer.path)
 
-    calls = (count, 1, count, 1)
+    calls = (count, 1, count, 1, count)
     return Work(
         {phase: (count * width * 8, n) for phase, n in zip(phases, calls, strict=True)},
         run,
-        {phases[1]: NO_REQUESTS, phases[3]: NO_REQUESTS},
+        dict.fromkeys((phases[1], phases[3], phases[4]), NO_REQUESTS),
     )
 
 

@@ -114,6 +114,16 @@ class _H5py(_Indexed):
         with self.module.File(self.path, "w") as f:
             f.create_dataset("x", data=values)
 
+    def read_into(self, out: Array) -> None:
+        with self.module.File(self.path, "r") as f:
+            f["x"].read_direct(out)
+
+    def write_filled(self, values: Array, fill: float | None, step: int) -> None:
+        with self.module.File(self.path, "w") as f:
+            x = f.create_dataset("x", values.shape, values.dtype, fillvalue=fill)
+            for low in range(0, len(values), step):
+                x[low : low + step] = values[low : low + step]
+
     def write_many(self, values: Array) -> None:
         with self.module.File(self.path, "w") as f:
             for i, row in enumerate(values):
@@ -129,6 +139,15 @@ class _PncVol(_H5py):
             for i in range(len(out)):
                 ds.iget(i, out[i])
             f.wait_all()
+
+    def request_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        with self.module.File(self.path, "r") as f:
+            ds = f["x"]
+            requests = [ds.iget(slice(at, at + n)) for at in starts.tolist()]
+            f.wait_all()
+            for piece, request in zip(out, requests, strict=True):
+                piece[:] = request.array
 
     def write_list(self, size: int, starts: Array, values: Array) -> None:
         f, ds = self.new((size,), values.dtype)
@@ -153,6 +172,12 @@ class _NetCDF4(_Indexed):
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
         f, dims = self.create(shape)
         return f, f.createVariable("x", dtype, dims)
+
+    def write_filled(self, values: Array, fill: float | None, step: int) -> None:
+        with self.module.Dataset(self.path, "w", format="NETCDF3_64BIT_DATA") as f:
+            x = f.createVariable("x", values.dtype, _dimensions(f, values.shape), fill_value=fill or False)
+            for low in range(0, len(values), step):
+                x[low : low + step] = values[low : low + step]
 
     def old(self) -> tuple[Any, Any]:
         f = self.module.Dataset(self.path)
@@ -216,6 +241,23 @@ class _PnetCDF(Peer):
         f.close()
         return found
 
+    def read_into(self, out: Array) -> None:
+        f = self._old()
+        f.variables["x"].get_var_all(out)
+        f.close()
+
+    def write_filled(self, values: Array, fill: float | None, step: int) -> None:
+        f = self.module.File(self.path, mode="w", format="NC_64BIT_DATA")
+        f.def_dim("n", len(values))
+        x = f.def_var("x", values.dtype, ("n",))
+        if fill is not None:
+            x.def_fill(no_fill=0, fill_value=np.array(fill, values.dtype))
+        f.enddef()
+        for low in range(0, len(values), step):
+            x.iput_var(values[low : low + step], start=(low,), count=(len(values[low : low + step]),))
+        f.wait_all()
+        f.close()
+
     def write_rows(self, rows: Array) -> None:
         f, (x,) = self._new({"n": rows.shape[0], "m": rows.shape[1]}, rows.dtype, ["x"])
         for i, row in enumerate(rows):
@@ -256,6 +298,15 @@ class _PnetCDF(Peer):
         for at, piece in zip(starts.tolist(), out, strict=True):
             x.get_var(piece, start=(at,), count=(n,))
         f.end_indep()
+        f.close()
+
+    def request_pieces(self, starts: Array, out: Array) -> None:
+        n = out.shape[1]
+        f = self._old()
+        x = f.variables["x"]
+        for at, piece in zip(starts.tolist(), out, strict=True):
+            x.iget_var(piece, start=(at,), count=(n,))
+        f.wait_all()
         f.close()
 
     def write_list(self, size: int, starts: Array, values: Array) -> None:
@@ -311,6 +362,9 @@ class _Raw(Peer):
         found = np.empty(REAL.stat(self.path).st_size // 8, "f8")
         self._get(np.zeros(1, int), found[None])
         return found
+
+    def read_into(self, out: Array) -> None:
+        self._get(np.zeros(1, int), out[None])
 
     def write_rows(self, rows: Array) -> None:
         self._put(np.arange(len(rows)) * rows[0].nbytes, rows)

@@ -14,8 +14,15 @@ from pnc_vol.bench.measure import Watch
 from pnc_vol.bench.serial import run_serial
 from pnc_vol.bench.table import plot, print_table
 
-SIZES = {"io": "0.0001", "reads": "0.0003", "objects": "0.0003", "posts": "0.0003", "small": "0.01"}
-WORKS = {"io": 11, "reads": 9, "objects": 16, "posts": 8, "small": 5}
+SIZES = {
+    "io": "0.0001",
+    "reads": "0.0003",
+    "objects": "0.0003",
+    "posts": "0.0003",
+    "small": "0.01",
+    "conversion": "0.0003",
+}
+WORKS = {"io": 15, "reads": 9, "objects": 16, "posts": 8, "small": 5, "conversion": 2}
 
 
 @pytest.mark.parametrize("name", list(SIZES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -132,6 +133,27 @@ def test_posted_reads_beyond_a_group(path):
         f.wait_all()
         assert all(request.status == "done" for request in requests)
     assert np.array_equal(out, wanted)
+
+
+def test_posted_reads_have_no_arrays_until_these_are_asked_for(path):
+    wanted = np.random.default_rng(0).random((200, 4096))
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = wanted
+    with pnc_vol.File(path) as f:
+        f["x"].iget(0).wait()
+        tracemalloc.start()
+        requests = [f["x"].iget(i) for i in range(200)]
+        assert tracemalloc.get_traced_memory()[1] < wanted.nbytes // 10
+        tracemalloc.stop()
+        early = requests[3].array
+        assert list(f.requests.values()) == requests
+        f.wait_all()
+        assert requests[3].array is early
+        for request, row in zip(requests, wanted, strict=True):
+            assert np.array_equal(request.array, row)
+            assert request.array is request.array
+        requests[5].array[:] = 0
+        assert np.array_equal(requests[6].array, wanted[6]), "arrays of two requests are two"
 
 
 def test_a_short_file_reads_as_the_fill_value_or_is_an_error(path):
