@@ -117,10 +117,9 @@ class MpiComm(Comm):
             inline = payload[:_INLINE] if len(payload) <= _INLINE else b""
             values = (len(payload), *struct.unpack(f"<{_VALUES - 1}q", inline.ljust(_INLINE, b"\0")))
         got, _ = self._meet(operation, values, (), error)
-        length = got[0]
-        if length <= _INLINE:
-            return struct.pack(f"<{_VALUES - 1}q", *got[1:])[:length]
-        return self._spread(operation, payload, length)
+        if got[0] <= _INLINE:
+            return struct.pack(f"<{_VALUES - 1}q", *got[1:])[: got[0]]
+        return self._spread(operation, payload, got[0])
 
     def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
         word = int.from_bytes(hashlib.blake2b(mine, digest_size=8).digest(), "little", signed=True)
@@ -181,10 +180,9 @@ class MpiComm(Comm):
         """The maxima of `values`, and sums, once all ranks are here and none has failed."""
         number = self._calls.begin(operation)
         word = _word(operation)
-        failed = 0 if error is None else 1
-        _VECTOR.pack_into(self._sent, 0, word, ~word, number, ~number, failed, 1 if sums else 0, *values)
-        INT64, MPI = self._MPI.INT64_T, self._MPI
-        request = self.mpi.Iallreduce([self._sent, INT64], [self._got, INT64], MPI.MAX)
+        _VECTOR.pack_into(self._sent, 0, word, ~word, number, ~number, error is not None, bool(sums), *values)
+        INT64 = self._MPI.INT64_T
+        request = self.mpi.Iallreduce([self._sent, INT64], [self._got, INT64], self._MPI.MAX)
         adding = self._add(sums) if sums else None
         self._wait(operation, request, (self._sent, self._got))
         self._calls.completed()
@@ -204,10 +202,10 @@ class MpiComm(Comm):
     def _add(self, sums: Sequence[int]) -> Any:
         """Begin the reduction of sums."""
         _TOTAL.pack_into(self._sent_sums, 0, *sums, *_NO_SUMS[len(sums) :])
-        INT64, MPI = self._MPI.INT64_T, self._MPI
+        INT64 = self._MPI.INT64_T
         self.traffic.reductions += 1
         self.traffic.sent(self._levels, _TOTAL.size)
-        return self.mpi.Iallreduce([self._sent_sums, INT64], [self._got_sums, INT64], MPI.SUM)
+        return self.mpi.Iallreduce([self._sent_sums, INT64], [self._got_sums, INT64], self._MPI.SUM)
 
     def _raise_outcome(self, operation: str, error: BaseException | None, *, failed: bool) -> None:
         """Find out who failed or did something else, and raise it."""
