@@ -1,4 +1,4 @@
-"""The journal of a header that is replaced in place: a file ``.NAME.pncj`` beside the file, with both headers.
+"""The journal of a header that is replaced in place: a file ``.NAME.pncj`` beside the file, with what differs of both.
 
 Knows: the journal's bytes, which journals to trust, what a file's first bytes say about a replacement. Does not know:
 drivers,
@@ -6,7 +6,8 @@ variables.
 
 Rules
 -----
-1. The journal is there before the first byte of the header is overwritten, and until the last one is in the file. Of a
+1. The journal holds the range in which the headers differ, of both, with a few bytes around it and the beginning of
+   each. It is there before the first byte of the header is overwritten, and until the last one is in the file. Of a
    file whose content is to outlast a power failure each of these steps is on stable storage before the next one.
 2. A journal counts only while the header is *torn*: some of its bytes are the old ones and some the new ones. If the
    header is the old one or the new one, whole, the journal says nothing that is not true already. So one that comes
@@ -32,15 +33,25 @@ import numpy as np
 
 from pnc_vol.append_log.private_folders import neighbour
 from pnc_vol.format.decode import MAX_HEADER_BYTES
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
 
-__all__ = ["content_of", "forget_journal", "journal_path", "recover"]
+__all__ = ["content_of", "forget_journal", "is_atomic", "journal_path", "recover"]
 
 _HEAD = struct.Struct("<8sQQQI")
-"""Magic, inode of the file, bytes of the old and of the new header, CRC-32 of both."""
-_MAGIC = b"PNCJ0001"
+"""Magic, inode of the file, bytes of the new header, number of pieces, CRC-32 of what follows."""
+_PIECE = struct.Struct("<QQQ")
+"""Where a piece of a header begins, and its bytes in the old and in the new one, which differ in the last one alone.
+The first piece is the beginning: magic, version and number of records. Behind this table, which has a row for each
+piece, come the pieces of the old header, then those of the new one."""
+_MAGIC = b"PNCJ0002"
+_AROUND = 256
+"""Bytes on both sides of what differs that are kept as well: a journal is only used where they are as they were."""
+_MOST_PIECES = 64
+_ATOMIC, _SECTOR = 16, 512
+"""Bytes of the longest write that is taken as never torn, and of the sector in which it lies."""
 _LOOKS = 100
 """Looks at a journal that a writer at work replaces again and again."""
 _BLOCK = 1 << 20
@@ -53,6 +64,19 @@ _UNREADABLE = {
 }
 
 
+def is_atomic(parts: list[tuple[int, int, int]]) -> bool:
+    """Whether a header can be replaced without a journal: no kill, and no power failure, can cut the write in two.
+
+    Parameters
+    ----------
+    parts : what `changed_parts` found
+    """
+    if len(parts) != 1:
+        return False
+    first, old_end, end = parts[0]
+    return first < old_end == end <= first + _ATOMIC and first // _SECTOR == (end - 1) // _SECTOR
+
+
 def journal_path(path: str) -> str:
     """The name of a file's journal."""
     return neighbour(path, "pncj")
@@ -60,8 +84,22 @@ def journal_path(path: str) -> str:
 
 def content_of(inode: int, old: bytes, new: bytes) -> bytes:
     """The bytes of a journal."""
-    body = old + new
-    return _HEAD.pack(_MAGIC, inode, len(old), len(new), zlib.crc32(body)) + body
+    first, kept = _start(new), 0
+    pieces = [(0, min(first, len(old)), min(first, len(new)))]
+    for at, old_end, new_end in changed_parts(old, new):
+        if new_end > first:
+            kept = max(first, at - _AROUND)
+            pieces.append((kept, min(old_end + _AROUND, len(old)) - kept, min(new_end + _AROUND, len(new)) - kept))
+    table = [(at, max(0, was), max(0, now)) for at, was, now in pieces]
+    before = [old[at : at + was] for at, was, _ in table]
+    after = [new[at : at + now] for at, _, now in table]
+    body = b"".join([*(_PIECE.pack(*row) for row in table), *before, *after])
+    return _HEAD.pack(_MAGIC, inode, len(new), len(table), zlib.crc32(body)) + body
+
+
+def _start(header: bytes) -> int:
+    """Bytes of the beginning of a header: magic, version and number of records, which has 8 bytes in CDF-5, else 4."""
+    return 12 if header[3:4] == b"\x05" else 8
 
 
 def forget_journal(system: System, path: str) -> None:
@@ -141,14 +179,21 @@ def _complete(
             return None, why
         found = _read(system, journal, told.st_size, there.st_size)
         if found is not None:
-            inode, old, new = found
-            state = _state(_first(system, fd, max(len(old), len(new))), old, new)
+            inode, nbytes, pieces, old, new = found
+            whole = _first(system, fd, max(nbytes, *(at + max(was, now) for at, was, now in pieces)))
+            state = _state(b"".join(whole[at : at + max(was, now)] for at, was, now in pieces), old, new)
             if inode != there.st_ino or state == "other":
                 return None, "belongs to another state of the file"
             if state == "torn":
+                header = bytearray(whole[:nbytes].ljust(nbytes, b"\0"))
+                behind = 0
+                for at, _, now in pieces:
+                    header[at : at + now] = new[behind : behind + now]
+                    if writable:
+                        write_all(system, fd, new[behind : behind + now], at)
+                    behind += now
                 if not writable:
-                    return new, ""
-                write_all(system, fd, new, 0)
+                    return bytes(header), ""
                 system.fsync(fd)
         # One that is not whole was never followed by a header.
         if writable:
@@ -171,16 +216,25 @@ def _distrust(told: os.stat_result, there: os.stat_result) -> str:
     return ""
 
 
-def _read(system: System, fd: int, nbytes: int, limit: int) -> tuple[int, bytes, bytes] | None:
-    """Inode, old and new header as a journal has them; None if it is not whole.
+def _read(
+    system: System, fd: int, nbytes: int, limit: int
+) -> tuple[int, int, list[tuple[int, int, int]], bytes, bytes] | None:
+    """Inode, bytes of the new header, pieces, and these of both headers, one behind the other; None if it is not whole.
 
     limit : int, bytes of the file, which the old header cannot exceed.
     """
     head = _first(system, fd, _HEAD.size)
     if len(head) < _HEAD.size:
         return None
-    magic, inode, old_size, new_size, crc = _HEAD.unpack(head)
-    if magic != _MAGIC or _HEAD.size + old_size + new_size != nbytes or old_size > limit:
+    magic, inode, new_nbytes, count, crc = _HEAD.unpack(head)
+    if magic != _MAGIC or not 0 < count <= _MOST_PIECES or new_nbytes > MAX_HEADER_BYTES:
+        return None
+    behind = _HEAD.size + count * _PIECE.size
+    pieces = list(_PIECE.iter_unpack(_first(system, fd, behind)[_HEAD.size :].ljust(count * _PIECE.size, b"\0")))
+    old_size, new_size = sum(piece[1] for piece in pieces), sum(piece[2] for piece in pieces)
+    if behind + old_size + new_size != nbytes or max(at + was for at, was, _ in pieces) > limit:
+        return None
+    if max(at + now for at, _, now in pieces) > new_nbytes:
         return None
     # The checksum first, block by block: a sparse file takes no memory.
     block, found = bytearray(min(_BLOCK, nbytes)), 0
@@ -191,10 +245,10 @@ def _read(system: System, fd: int, nbytes: int, limit: int) -> tuple[int, bytes,
         found = zlib.crc32(part, found)
     if found != crc:
         return None
-    body = bytearray(nbytes - _HEAD.size)
-    if read_at(system, fd, memoryview(body), _HEAD.size) < len(body):
+    body = bytearray(nbytes - behind)
+    if read_at(system, fd, memoryview(body), behind) < len(body):
         return None
-    return inode, bytes(body[:old_size]), bytes(body[old_size:])
+    return inode, new_nbytes, pieces, bytes(body[:old_size]), bytes(body[old_size:])
 
 
 def _first(system: System, fd: int, nbytes: int) -> bytes:
@@ -204,9 +258,8 @@ def _first(system: System, fd: int, nbytes: int) -> bytes:
 
 
 def _state(now: bytes, old: bytes, new: bytes) -> Literal["old", "new", "torn", "other"]:
-    """Which of two headers a file begins with; see rules 2 and 3."""
-    # The number of records: 8 bytes of CDF-5, else 4.
-    count = slice(4, 12 if new[3:4] == b"\x05" else 8)
+    """Which of two headers a file begins with, from what is kept of them; see rules 2 and 3."""
+    count = slice(4, _start(new))
 
     def begins_with(header: bytes) -> bool:
         return (

@@ -6,9 +6,10 @@ Rules
 -----
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
    stands for a whole file. With ``publish="close"`` the rename comes at the close.
-2. A header is replaced in place with a journal beside the file (`journal`): first the journal with both headers is
-   written, then the header, then the journal goes. A journal that is found when a file is opened is completed. The
-   header of an empty file needs none: what is behind it is written first, and then its bytes, 48 at most.
+2. Of a header the bytes that differ are replaced in place. If they are more than a few, that is done with a journal
+   beside the file (`journal`): first the journal is written, then the bytes, then the journal goes. A journal that is
+   found when a file is opened is completed. The header of an empty file needs none: what is behind it is written first,
+   and then its bytes, 48 at most.
 3. A layout that moves data is written to a temporary copy; the rename makes it the file.
 4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
    process, is itself there before it does so, whoever asks.
@@ -22,17 +23,18 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnc_vol.disk.journal import content_of, forget_journal, journal_path
+from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.extents.model import one_extent
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.late import late
 from pnc_vol.system import System, exists
 
@@ -255,21 +257,20 @@ class Location:
                 self.system.unlink(self.work)
 
     def replace_header(self, driver: Driver, old: bytes, new: bytes, *, sync: Callable[[], None] | None = None) -> None:
-        """Put `new` where `old` is, in the file that `driver` has open.
+        """Put `new` where `old` is, in the file that `driver` has open: the bytes that differ.
 
         Parameters
         ----------
         driver : Driver
         old, new : bytes
         sync : callable, optional
-            Brings the file that has the name to stable storage. With it each step is safe before the next one begins,
-            so that not even a power failure leaves a part of a header without a journal.
+            Brings the file that has the name to stable storage: each step is safe before the next one begins, so that
+            not even a power failure leaves a part of a header without a journal.
 
         Raises
         ------
         OSError
-            The header in the file is the old one, or, if even that could not be put back, the journal is kept
-            and the next open completes it.
+            The old header is in the file, or else the journal is kept, and the next open completes it.
         """
         try:
             if sync is None and not self.torn and len(new) > len(old) and not old[4:].strip(b"\0"):
@@ -280,8 +281,11 @@ class Location:
                 write_bytes(driver, 0, new[: len(old)])
                 self._torn = None
                 return
-            with self.journalled(old, new, sync=sync):
-                write_bytes(driver, 0, new)
+            parts = changed_parts(old, new)
+            # A write that is done or not, as that of the number of records, needs no journal.
+            with nullcontext() if is_atomic(parts) else self.journalled(old, new, sync=sync):
+                for at, _, end in parts:
+                    write_bytes(driver, at, new[at:end])
         except OSError:
             # What failed first says more; what cannot be restored now is, before the next header.
             with suppress(OSError):
@@ -293,12 +297,8 @@ class Location:
         """Keep a journal beside the file while `new` takes the place of `old` inside, by whatever way.
 
         If that fails the journal stays, and so does `torn`: then the same is to be tried again, which uses the same
-        journal, or `restore_header` puts the old one back.
-
-        Raises
-        ------
-        OSError
-            The journal cannot be written, and nothing inside has begun; or what was raised inside.
+        journal, or `restore_header` puts the old one back. An OSError is raised if the journal cannot be written, and
+        nothing inside has begun.
         """
         # Without a name nobody can open the file, and so nobody needs a journal of it.
         there = self._there() if self.published else None

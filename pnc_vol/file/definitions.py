@@ -6,8 +6,8 @@ Rules
 -----
 1. The header is made in two steps: without begins (`flatten`), which ranks compare, and with begins (`lay_out`). Both
    are kept until something changes.
-2. The cost of a change of attributes follows what changed, not what is there. What comes of it is the same as if all
-   had been made anew; where that is not sure, all is made anew.
+2. The cost of a change of attributes, or of the number of records, follows what changed, not what is there. What comes
+   of it is the same as if all had been made anew; where that is not sure, all is made anew.
 3. What is posted can be written: the size limits of CDF-1 and CDF-2 are checked when something is defined. Below some
    size everything fits; above it, the header is laid out as a flush would do it.
 """
@@ -19,13 +19,14 @@ from math import prod
 
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.decomposition import Decomposition
+from pnc_vol.format.edits import placed_as
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
-from pnc_vol.format.placing import first_begin
 from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.layout.base import Layout
-from pnc_vol.mapping.flatten import Flat, numrecs_of, to_header, with_new_attributes
+from pnc_vol.mapping.changes import changed
+from pnc_vol.mapping.flatten import Flat, numrecs_of, to_header
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["Definitions"]
@@ -45,6 +46,7 @@ class Definitions:
     version : int, 1, 2 or 5: the CDF format.
     flat : Flat or None, the tree as a header without begins, as it was at `flat_version` of the tree.
     with_begins : (Flat, Header) or None, the same with begins.
+    same_places : Header or None, one that differs from that of the layout in attributes and records alone.
     flushed_version : int, the version of the tree that the file has.
     widened : dict of int to int
         Strings that grew, here or elsewhere, by uid: the width in bytes that all ranks know.
@@ -63,6 +65,7 @@ class Definitions:
         "flat_version",
         "flushed_version",
         "ordered_by_place",
+        "same_places",
         "size_used",
         "tree",
         "version",
@@ -76,6 +79,7 @@ class Definitions:
         self.flat: Flat | None = None
         self.flat_version = self.size_used = -1
         self.with_begins: tuple[Flat, Header] | None = None
+        self.same_places: Header | None = None
         self.flushed_version = tree.version
         self.widened: dict[int, int] = {}
         self.ordered_by_place = self.drain_agreed = False
@@ -131,8 +135,9 @@ class Definitions:
         if common and self.widened:
             return self.make_header(common=True)
         if self.flat is None or self.flat_version != tree.version:
-            self.flat = self._with_new_attributes(layout) or self.make_header()
-            self.flat_version, tree.changed = tree.version, set()
+            self.flat = self._changed(layout) or self.make_header()
+            self.flat_version = tree.version
+            tree.changed, tree.resized = set(), {}
         return self.flat
 
     def _order_by_place(self, layout: Layout) -> None:
@@ -166,29 +171,29 @@ class Definitions:
         check_limits(flat.header)
         return flat
 
-    def _with_new_attributes(self, layout: Layout) -> Flat | None:
+    def _changed(self, layout: Layout) -> Flat | None:
         """The header from that of the flush before, with begins if they are the same; None if more has changed.
 
-        Where no variable changed but in its attributes, and the header is still as long as its region or shorter, all
-        variables lie where they lay.
+        Where no variable changed but in its attributes and its records, and the header is still as long as its region
+        or shorter, all variables lie where they lay.
         """
-        old, changed = self.flat, self.tree.changed
-        new = None if old is None or changed is None else with_new_attributes(old, self.tree, changed)
-        known, there = self.with_begins, layout.header
-        if (
-            old is not None
-            and new is not None
-            and known is not None
-            and known[0] is old
-            and not layout.drained
-            and there.vars is known[1].vars
-        ):
-            region = first_begin(there)
-            if region is not None and header_size(new.header) <= region:
-                triples = zip(there.vars, old.header.vars, new.header.vars, strict=True)
-                made = tuple(var if b is a else var._replace(attrs=b.attrs) for var, a, b in triples)
-                layout.same_places_header = new.header.with_vars(made)
-                self.with_begins = new, layout.same_places_header
+        old, known, there = self.flat, self.with_begins, layout.header
+        found = None if old is None else changed(old, self.tree)
+        if old is None or found is None:
+            return None
+        new, own = found
+        check_limits(new.header)
+        if known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars:
+            region, size = layout.region.first, header_size(new.header)
+            # Without variables the file ends with its header, which may not become shorter like this.
+            fits = size >= header_size(old.header) if region is None else size <= region
+            if new.header.derived is old.header.derived:
+                placed = there.with_numrecs(new.header.numrecs)
+            elif fits:
+                placed = placed_as(there, new.header, own, exact=there.derived is old.header.derived)
+            else:
+                return new
+            self.with_begins, self.same_places = (new, placed), placed
         return new
 
     def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:
@@ -223,7 +228,8 @@ class Definitions:
         """
         header, layout = self.lay_out(flat, disk, closing=closing), disk.layout
         if header is not layout.header or layout.drained:
-            layout = layout.successor(header, flat.uids, self.tree.datasets)
+            layout = layout.successor(header, flat.uids, self.tree.datasets, same_places=header is self.same_places)
+            self.same_places = None
             # Known by its identity the next time, where an equal one is in force.
             self.with_begins = flat, layout.header
         return layout

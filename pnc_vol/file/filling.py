@@ -59,17 +59,23 @@ def fill(
     written_whole : collection of int, uids that need no filling; see `Posted`.
     """
     left: LeftToPosts = {}
-    records = target.header.numrecs
+    records, same = target.header.numrecs, target.same_places(placed)
+    grown = bool(target.record_uids) and records > min(placed.records, placed.header.numrecs)
+    if same and not lost and not grown:
+        # Nothing is new.
+        return left
+    # The same variables lie where they lay: what is new of them is records.
+    asked = lost if only_lost else sorted(target.record_uids | lost.keys()) if same else target.uids
     if (
         target.unwritten_reads_zero
         and not target.stale_gaps
         and not lost
-        and all(n.fillvalue is None for n in tree.datasets.values())
+        and all(tree.datasets[uid].fillvalue is None for uid in asked)
     ):
         # All that was not written reads as zero, as it should.
         return left
     tasks: list[Callable[[], None]] = []
-    for uid in lost if only_lost else target.uids:
+    for uid in asked:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids

@@ -25,7 +25,8 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
-from pnc_vol.format.encode import encode, numrecs_bytes, only_numrecs_differs
+from pnc_vol.format.edits import encode_again
+from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 
@@ -78,17 +79,13 @@ def write_header(
     try:
         if comm.rank == 0 and location is not None and not held:
             location.restore_header(disk.driver)
-        if not old or not _same_but_numrecs(disk.header, new):
-            # a copy has no header yet, though what is to be in it may be the same
-            encoded = encode(new, check=False)  # names were checked when they were made; foreign ones are kept
-        elif new.numrecs != disk.header.numrecs:
-            count = numrecs_bytes(new)
-            encoded = old[:4] + count + old[4 + len(count) :]
+        # Names were checked when they were made; foreign ones are kept. A copy has no header yet.
+        encoded, only_count = (old, True) if old and new is disk.header else encode_again(disk.header, old, new)
         if encoded is not old or unnamed:
             for tell in disk.before_header:
                 tell(encoded)
             if comm.rank == 0 and (encoded != old or unnamed):
-                _put(comm, disk, new, encoded, counts, durable=durable, held=held)
+                _put(comm, disk, new, encoded, counts, only_count=only_count, durable=durable, held=held)
     except Exception as reason:
         error = reason
     try:
@@ -112,7 +109,15 @@ def write_header(
 
 
 def _put(
-    comm: Comm, disk: StoredFile, new: Header, encoded: bytes, counts: Counts, *, durable: bool, held: bool
+    comm: Comm,
+    disk: StoredFile,
+    new: Header,
+    encoded: bytes,
+    counts: Counts,
+    *,
+    only_count: bool,
+    durable: bool,
+    held: bool,
 ) -> None:
     """Bring the encoded header into the file, as safely as is asked for; on rank 0."""
     old, driver, location = disk.header_bytes, disk.driver, disk.location
@@ -121,7 +126,7 @@ def _put(
         driver.grow(disk.layout.data_end(new))
     if location is None:
         write_bytes(driver, 0, encoded)
-    elif location.published and only_numrecs_differs(old, encoded):
+    elif location.published and only_count:
         write_bytes(driver, 4, numrecs_bytes(new))
     elif held:
         # The journal would be completed before the data are there; it is written when the header follows.
@@ -229,12 +234,6 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
     location.note_published()
     if any_named:
         comm.agree("flush journal", error=error)
-
-
-def _same_but_numrecs(one: Header, other: Header) -> bool:
-    return one is other or (
-        one.vars == other.vars and one.dims == other.dims and one.attrs == other.attrs and one.version == other.version
-    )
 
 
 def _sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *, replaces: bool) -> None:

@@ -206,7 +206,7 @@ class Posted:
 
     def without_deleted(self, batches: list[Batch], datasets: Mapping[int, DatasetNode]) -> list[Batch]:
         """The batches without the rows of variables that are none of `datasets` any more; these are dropped."""
-        deleted = {uid for batch in batches for uid in batch.uids()} - datasets.keys()
+        deleted = {uid for batch in batches for uid in batch.uids() if uid not in datasets}
         if not deleted:
             return batches
         self.queue.forget(deleted)

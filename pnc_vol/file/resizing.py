@@ -78,7 +78,7 @@ def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
         # A process that was killed, or another program, may have left anything in the records that it had not.
         session.disk.layout.lose_records(node.uid, old, old)
     node.shape = shape
-    session.defs.tree.touch()
+    session.defs.tree.touch_records(node, old)
 
 
 def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:

@@ -15,6 +15,7 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 `rules`    what fields mean to each other and to the size of the file
 `limits`   what each version can hold
 `encode`   a header to bytes
+`edits`    the bytes of a header after a change, from those before
 `placing`  where variables begin
 `moving`   which bytes move where when definitions change
 `check`    whether a file is valid: findings with offsets

@@ -12,8 +12,7 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from struct import pack_into
 from typing import NamedTuple
 
@@ -21,20 +20,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.limits import check_attrs, check_limits, check_names
+from pnc_vol.format.limits import check_limits, check_names
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.sizes import inner_bytes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order, Widths
 
 __all__ = [
+    "Frame",
+    "Writer",
     "check_limits",
     "check_names",
     "encode",
+    "frame_of",
     "header_size",
     "numrecs_bytes",
     "only_numrecs_differs",
     "unplaced",
-    "with_attributes",
     "with_zero_begins",
 ]
 
@@ -67,12 +68,12 @@ def header_size(header: Header) -> int:
     >>> header_size(Header(5))
     48
     """
-    return len(_frame(header).body)
+    return len(frame_of(header).body)
 
 
 def unplaced(header: Header) -> bytearray:
     """The bytes of a header whose number of records and begins are 0; not to be changed."""
-    return _frame(header).body
+    return frame_of(header).body
 
 
 def with_zero_begins(header: Header, order: Order) -> bytes:
@@ -90,7 +91,7 @@ def with_zero_begins(header: Header, order: Order) -> bytes:
     """
     check_limits(header)
     widths = LITTLE if order == "little" else WIDTHS[5]
-    made = _Writer(widths).frame(header).body
+    made = Writer(widths).frame(header).body
     pack_into(widths.number.format, made, 4, header.numrecs)
     return bytes(made)
 
@@ -126,7 +127,7 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     check_limits(header)
     if check:
         check_names(header)
-    w, frame = WIDTHS[header.version], _frame(header)
+    w, frame = WIDTHS[header.version], frame_of(header)
     begins = np.array([var[4] for var in header.vars], np.int64)
     if begins.size and int(begins.min()) < 0:
         name = header.vars[int(begins.argmin())].name
@@ -148,66 +149,32 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     return made
 
 
-def with_attributes(header: Header, own: Mapping[int, tuple[Attr, ...]], attrs: tuple[Attr, ...]) -> Header:
-    """The same definitions with other attributes; only these are checked and encoded.
-
-    Parameters
-    ----------
-    header : Header
-    own : the attributes of variables, by their index; those of the others stay
-    attrs : attributes of the file
-
-    Raises
-    ------
-    DefinitionError
-        An attribute that the version cannot hold.
-
-    Examples
-    --------
-    >>> old = Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6)))
-    >>> with_attributes(old, {1: (Attr("units", 2, 1, b"K"),)}, ()).vars[1].attrs[0].name
-    'units'
-    """
-    variables = list(header.vars)
-    for i, found in own.items():
-        variables[i] = variables[i]._replace(attrs=found)
-    made = replace(header, attrs=attrs, vars=tuple(variables))
-    known = header.derived
-    if "inner_sizes" in known:
-        made.derived["inner_sizes"] = known["inner_sizes"]
-    if known.get("within_limits"):
-        check_attrs("The file", attrs, header.version)
-        for i, found in own.items():
-            check_attrs(f"Variable {variables[i].name!r}", found, header.version)
-        made.derived["within_limits"] = True
-    if "frame" in known:
-        made.derived["frame"] = _Writer(WIDTHS[header.version]).changed(known["frame"], header, made, sorted(own))
-    return made
-
-
 _MOST_KNOWN = 1 << 12
 """Entries from which on nothing more is remembered: memory."""
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """All bytes of a header but for the number of records and the begins, which are 0.
 
     begin_at : int64[variables], where the begins are; multiples of 4, as all fields.
+    attrs_at, vars_at : int, where the lists of the file's attributes and of the variables begin.
     """
 
     body: bytearray
     begin_at: npt.NDArray[np.int64]
+    attrs_at: int
+    vars_at: int
 
 
-def _frame(header: Header) -> _Frame:
+def frame_of(header: Header) -> Frame:
     """The frame of a header: made when its size is asked for, and used when it is encoded."""
-    found: _Frame | None = header.derived.get("frame")
+    found: Frame | None = header.derived.get("frame")
     if found is None:
-        found = header.derived["frame"] = _Writer(WIDTHS[header.version]).frame(header)
+        found = header.derived["frame"] = Writer(WIDTHS[header.version]).frame(header)
     return found
 
 
-class _Writer:
+class Writer:
     """Collects the pieces; repeated names and dimension lists are encoded once."""
 
     def __init__(self, widths: Widths) -> None:
@@ -215,30 +182,14 @@ class _Writer:
         self.names: dict[str, bytes] = {}
         self.shapes: dict[tuple[int, ...], bytes] = {}
 
-    def frame(self, header: Header) -> _Frame:
+    def frame(self, header: Header) -> Frame:
         w = self.w
         pieces = [self.dimensions(header), self.attributes(header.attrs), self.listing(VARIABLE, len(header.vars))]
-        first = sum(map(len, pieces))
+        first, attrs_at = sum(map(len, pieces)), len(pieces[0])
         variables = self.variables(header, header.vars)
         ends = np.cumsum(np.fromiter(map(len, variables), np.int64, len(variables)))
-        return _Frame(bytearray().join(pieces + variables), ends + (first - w.begin))
-
-    def changed(self, frame: _Frame, old: Header, new: Header, indices: list[int]) -> _Frame:
-        """The frame of `new`, which has other attributes than `old`: of the file, and of the variables `indices`."""
-        before, begin_at, at = memoryview(frame.body), frame.begin_at.copy(), 0
-        pieces: list[bytes | memoryview] = []
-        if new.attrs is not old.attrs:
-            start, made = len(self.dimensions(old)), self.attributes(new.attrs)
-            at = start + len(self.attributes(old.attrs))
-            pieces += (before[:start], made)
-            begin_at += start + len(made) - at
-        was, now = ([header.vars[i] for i in indices] for header in (old, new))
-        for i, gone, made in zip(indices, self.variables(old, was), self.variables(new, now), strict=True):
-            end = int(frame.begin_at[i]) + self.w.begin
-            pieces += (before[at : end - len(gone)], made)
-            begin_at[i:] += len(made) - len(gone)
-            at = end
-        return _Frame(bytearray().join([*pieces, before[at:]]), begin_at)
+        vars_at = attrs_at + len(pieces[1])
+        return Frame(bytearray().join(pieces + variables), ends + (first - w.begin), attrs_at, vars_at)
 
     def dimensions(self, header: Header) -> bytes:
         """The beginning of a header, with its dimensions."""
@@ -254,8 +205,12 @@ class _Writer:
         return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
 
     def attributes(self, attrs: tuple[Attr, ...]) -> bytes:
+        return self.listing(ATTRIBUTE, len(attrs)) + self.entries(attrs)
+
+    def entries(self, attrs: tuple[Attr, ...]) -> bytes:
+        """Attributes, without their number."""
         names, pack = self.names, self.w.listing.pack
-        pieces = [self.listing(ATTRIBUTE, len(attrs))]
+        pieces: list[bytes] = []
         for name, code, nelems, data in attrs:
             head = names.get(name)
             if head is None:

@@ -49,11 +49,13 @@ def is_record(header: Header, var: Var) -> bool:
 
 
 def record_vars(header: Header) -> list[int]:
-    """Return the indices of the record variables, in definition order."""
-    dim = record_dim(header)
-    if dim is None:
-        return []
-    return [i for i, var in enumerate(header.vars) if var.dims and var.dims[0] == dim]
+    """Return the indices of the record variables, in definition order; a list that is kept with the header."""
+    found: list[int] | None = header.derived.get("record_vars")
+    if found is None:
+        dim = record_dim(header)
+        some = [] if dim is None else [i for i, var in enumerate(header.vars) if var.dims and var.dims[0] == dim]
+        found = header.derived["record_vars"] = some
+    return found
 
 
 def shape(header: Header, var: Var) -> tuple[int, ...]:

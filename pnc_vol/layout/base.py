@@ -22,13 +22,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.format.model import Header
 from pnc_vol.format.moving import Moves
-from pnc_vol.format.sizes import record_vars
+from pnc_vol.format.placing import first_begin
+from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.options import Options
@@ -44,6 +45,20 @@ LostRecords = dict[int, tuple[int, int]]
 _NO_PLACES: dict[int, Place] = {}
 _ALL = 1 << 62
 """More elements than a variable can have."""
+
+
+class Region(NamedTuple):
+    """Where the variables of a header lie, in bytes from the start of the file.
+
+    first : int or None, the first byte of all; None without variables.
+    end : int, behind the last one without records.
+    records, stride : int, the first record, and from one to the next.
+    """
+
+    first: int | None
+    end: int
+    records: int
+    stride: int
 
 
 class Layout(abc.ABC):
@@ -65,8 +80,6 @@ class Layout(abc.ABC):
     stale_gaps : bool
         True if that is not known of the space between the variables of the header, where deleted ones were.
     drained : bool, data was written since the last flush.
-    same_places_header : Header or None
-        A header that differs from `header` in attributes alone.
     facts : dict, what reads look up once of each variable; begins empty.
     lost_records : dict of uid to (int, int)
         Record variables that lost records since the last flush: how many they were left, and how many the header in the
@@ -169,25 +182,30 @@ class Layout(abc.ABC):
         # Strings may grow after this, and then their data are as wide as they were.
         self.itemsizes = [datasets[uid].element.file_dtype.itemsize for uid in uids]
         self._maps: dict[int, Any] | None = None
+        self._region: Region | None = None
         self._begin()
 
     def _begin(self) -> None:
         """Nothing has been written or lost since this layout came into force."""
         self.records = self.header.numrecs
-        self.same_places_header: Header | None = None
         self.facts: dict[int, Any] = {}
         self.lost_records: LostRecords = {}
         self.drained = False
 
-    def successor(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
-        """The layout of the header that a flush is going to write; this one if that is the same."""
-        if not self.drained and header == self.header and uids == self.uids:
-            return self
-        if header is self.same_places_header and not self.drained and uids is self.uids:
+    def successor(
+        self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode], *, same_places: bool = False
+    ) -> Layout:
+        """The layout of the header that a flush is going to write; this one if that is the same.
+
+        same_places : bool, the header differs from `header` in attributes and the number of records alone.
+        """
+        if same_places and not self.drained and uids is self.uids:
             made = copy(self)
             made.header = header
             made._begin()
             return made
+        if not self.drained and header == self.header and uids == self.uids:
+            return self
         made = self.anew()
         # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
         deleted = not self.maps.keys() <= set(uids)
@@ -204,6 +222,14 @@ class Layout(abc.ABC):
         """Whether all variables lie as in `other`, because nothing differs but attributes."""
         # made anew by each `adopt`, and kept under a header with other attributes
         return self.itemsizes is other.itemsizes
+
+    @property
+    def region(self) -> Region:
+        """Where the variables of `header` lie, all together; found once for all headers with the same places."""
+        if self._region is None:
+            none = self.header.with_numrecs(0)
+            self._region = Region(first_begin(none), data_end(none), begin_rec(none) or 0, record_size(none))
+        return self._region
 
     # ------------------------------------------------------------------------------- where elements lie
 

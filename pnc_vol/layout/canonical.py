@@ -77,7 +77,10 @@ class CanonicalLayout(Layout):
         return overwrites(live, target.header, _origin(live_uids, target.uids))
 
     def data_end(self, header: Header) -> int:
-        return sizes.data_end(header)
+        if header.vars is not self.header.vars:
+            return sizes.data_end(header)
+        _, end, start, stride = self.region
+        return max(end, start + stride * header.numrecs)
 
     # ------------------------------------------------------------------------------ writes before a flush
 

@@ -7,6 +7,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `tree_refresh`        a tree takes over what a newly read one says; objects that users hold stay the same
 `links`               soft, external and second hard links; named types
 `flatten`             from a tree to a header
+`changes`             the same, from the header before and what changed since
 `unflatten`           from a header to a tree
 `names`               paths and attribute names as names of NetCDF, and back
 `dimensions`          which dimension each axis of a dataset has

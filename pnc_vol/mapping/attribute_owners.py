@@ -66,7 +66,7 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
 def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
-    groups = _groups_below(tree.root)
+    groups = _groups_below(tree.root) if tree.groups else []
     marker: dict[str, Any] = {}
     written = list(named_attrs(root, marker))
     if groups:

@@ -34,7 +34,8 @@ from pnc_vol.mapping.attribute_encoding import (
     to_attr,
 )
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.plain_attributes import Plain, is_plain, listed, met_before, shown_plainly, with_new
+from pnc_vol.mapping.names import MARKERS, legal_name
+from pnc_vol.mapping.plain_attributes import Plain, encode_plain, is_plain, listed, met_before, shown_plainly, with_new
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ __all__ = [
 Marker = Mapping[str, Any]
 Table = dict[str, "Attribute | Attr"]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
+_MANY = 64
+"""Attributes from which on each is encoded when it is put."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,7 +239,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_entries", "_findings", "_raw", "_renamed", "markers", "shown")
+    __slots__ = ("_entries", "_findings", "_own", "_plain", "_raw", "_renamed", "markers", "shown")
 
     def __init__(
         self,
@@ -250,18 +253,23 @@ class Attributes(MutableMapping[str, Attribute]):
         self._renamed = renamed
         self._findings = findings
         self._entries: Table | None = None
+        self._own = self._plain = False
+        """Whether the table is of these attributes alone, and whether it has nothing but `Attr` under their names."""
         self.shown: dict[str, Any] | None = None
         """Values as a user sees them, of those that were looked at; one for all objects with these attributes."""
 
     @property
     def untouched(self) -> tuple[Attr, ...] | None:
-        """The header's attributes if nothing changed since they were read, else None."""
+        """As the header has them if nothing is to be encoded, because that was done when they were put; else None."""
+        if self._raw is None and self._plain:
+            # The table stays: the next attribute is put to it.
+            self._raw = tuple(self._entries.values())  # type: ignore[union-attr, arg-type]
         return self._raw
 
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
         """Take the encoded form of these same attributes in place of the values, so that it is made only once."""
         renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker} if markers else {}
-        self._raw, self._entries, self.shown = raw, None, None
+        self._use(raw)
         self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
 
     def entries(self) -> Mapping[str, Attribute | Attr]:
@@ -286,10 +294,16 @@ class Attributes(MutableMapping[str, Attribute]):
             self._entries = table
         return self._entries
 
+    def _use(self, raw: tuple[Attr, ...]) -> None:
+        """These are the attributes, as they are in the header."""
+        self._raw, self._entries, self.shown, self._own = raw, None, None, False
+
     def _change(self) -> Table:
         table = self._table()
         if self._raw is not None:
-            table = self._entries = dict(table)
+            if not self._own:
+                table = self._entries = dict(table)
+            self._own, self._plain = True, not self.markers and not self._renamed
             self._raw = self.shown = None
         return table
 
@@ -327,20 +341,35 @@ class Attributes(MutableMapping[str, Attribute]):
         made = met_before(raw, name, value)
         if made is None:
             return False
-        self._raw, self._entries, self.shown = made, None, None
+        self._use(made)
         return True
 
     def put(self, name: str, value: Plain) -> None:
         """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value, `put_again` no."""
         made = None if self._raw is None or self.markers else with_new(self._raw, name, value)
-        if made is None:
-            self[name] = _of_plain(value)
-        else:
+        if made is not None:
             # As it will be in the header: nothing is left to do there.
-            self._raw, self._entries, self.shown = made, None, None
+            self._use(made)
+        elif self._is_plain(name):
+            self._change()[name] = encode_plain(name, value)
+        else:
+            self[name] = _of_plain(value)
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether an attribute of this name, and all that there are, are in the header under their names."""
+        self._change()
+        return self._plain and legal_name(name) == name and name not in MARKERS
 
     def __setitem__(self, name: str, value: Attribute) -> None:
-        self._change()[name] = value
+        table = self._change()
+        if self._plain and len(table) > _MANY and self._is_plain(name):
+            # Of many attributes those that are there shall not be encoded again because of one.
+            attr, marker = encode_attribute(name, value)
+            if not marker:
+                table[name] = attr
+                return
+        self._plain = False
+        table[name] = value
 
     def __delitem__(self, name: str) -> None:
         if name not in self._table():

@@ -12,10 +12,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
 from typing import Any, NamedTuple
 
-from pnc_vol.format.encode import with_attributes
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
@@ -25,14 +24,12 @@ from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker, no_collections
 from pnc_vol.mapping.names import NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, Node, Tree
+from pnc_vol.mapping.tree import DatasetNode, Tree
 
-__all__ = ["Flat", "numrecs_of", "to_header", "variable_of", "with_new_attributes"]
+__all__ = ["Flat", "numrecs_for", "numrecs_of", "to_header", "variable_of"]
 
 SAMPLE_DIMENSION, SAMPLES = "sample_dimension", "sample"
 """CF's attribute of contiguous ragged arrays, and the end of the names of their dimensions."""
-_MANY = 64
-"""Variables that are encoded anew one by one, however few there are."""
 
 _AMBIGUOUS = (BYTE, CHAR)
 """Types whose meaning depends on the attributes of a variable."""
@@ -45,18 +42,30 @@ class Flat(NamedTuple):
     uids : tuple of int, ``header.vars[i]`` belongs to the dataset ``uids[i]``.
     book : DimBook, the dimensions as they were found, with what is known of them.
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
+    lengths : dict of int to int, how many datasets have each number of records.
+    numbers : dict of int to int, uids and their numbers; empty until the first change of a variable looks for one.
     """
 
     header: Header
     uids: tuple[int, ...]
     book: DimBook
     moved: list[int] | None
+    lengths: dict[int, int]
+    numbers: dict[int, int]
 
 
 def numrecs_of(tree: Tree) -> int:
     """Records that the file needs: the longest record dataset, but no fewer than there are already."""
+    return numrecs_for(tree, _lengths(tree))
+
+
+def _lengths(tree: Tree) -> dict[int, int]:
     growing = [node for node in tree.datasets.values() if node.maxshape is not None]
-    lengths = [node.shape[0] for node in growing if node.is_record and not node.is_placeholder and node.shape]
+    return Counter(node.shape[0] for node in growing if node.is_record and not node.is_placeholder and node.shape)
+
+
+def numrecs_for(tree: Tree, lengths: dict[int, int]) -> int:
+    """The same, from how many datasets have each number of records."""
     return max(tree.records, *lengths) if lengths else 0
 
 
@@ -80,53 +89,16 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     nodes = list(tree.datasets.values())
     _name_variables(nodes, tree)
     book = DimBook(nodes, tree.file_dims)
+    lengths = _lengths(tree)
     with no_collections():
-        variables = _variables(nodes, book, tree)
+        variables = _variables(nodes, book, tree, numrecs_for(tree, lengths))
     dims, moved = book.in_order(tree.file_dims, tree.spare_dims)
     if moved is not None:
         known = {var.dims for var in variables}
         new = {old: tuple(moved[index] for index in old) for old in known}
         variables = [var._replace(dims=new[var.dims]) for var in variables]
     header = Header(version, 0, dims, global_attrs(tree), tuple(variables))
-    return Flat(header, tuple(tree.datasets), book, moved)
-
-
-def with_new_attributes(flat: Flat, tree: Tree, changed: Collection[Node]) -> Flat | None:
-    """What `to_header` would make of a tree of which attributes changed, and nothing else, since it made `flat`.
-
-    Parameters
-    ----------
-    flat : Flat, with the number of records of `numrecs_of`
-    tree : Tree
-    changed : the objects whose attributes changed
-
-    Returns
-    -------
-    Flat or None
-        None if it is to be made anew: much has changed, or more than attributes.
-
-    Raises
-    ------
-    DefinitionError
-        An attribute that the version cannot hold.
-    """
-    header, numrecs = flat.header, numrecs_of(tree)
-    uids = {node.uid for node in changed if isinstance(node, DatasetNode)}
-    if numrecs != header.numrecs or len(uids) > max(_MANY, len(flat.uids) // 4):
-        return None
-    made: dict[int, tuple[Attr, ...]] = {}
-    with no_collections():
-        for i, uid in enumerate(flat.uids):
-            if uid in uids:
-                var, old = variable_of(tree.datasets[uid], flat.book, numrecs), header.vars[i]
-                dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
-                if (var.name, dims, var.type) != (old.name, old.dims, old.type):
-                    return None
-                made[i] = var.attrs
-        own = global_attrs(tree) if len(uids) < len(changed) else header.attrs
-    if len(made) < len(uids):
-        return None
-    return flat._replace(header=with_attributes(header, made, own))
+    return Flat(header, tuple(tree.datasets), book, moved, lengths, {})
 
 
 def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
@@ -158,12 +130,12 @@ def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
             node.cdf_name = book.take(wanted)
 
 
-def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree) -> list[Var]:
+def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int) -> list[Var]:
     """The variables of all datasets; most are numbers in the root with nothing to say of their axes, and told at once.
 
     Of those, datasets of one element, shape and names of axes have the same dimensions and type.
     """
-    numrecs, root = numrecs_of(tree), tree.root
+    root = tree.root
     known: dict[tuple[int, tuple[int, ...], int], tuple[tuple[int, ...], int]] = {}
     made: list[Var] = []
     put = made.append

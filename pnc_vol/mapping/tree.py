@@ -7,8 +7,8 @@ Rules
 -----
 1. A node is reached from its parent's `children`; `path` is derived, never stored.
 2. `Tree.datasets` keeps creation order: that is the order of the variables in the header.
-3. Code that changes anything calls `Tree.touch()`, or `Tree.touch_attributes()` if it is only the attributes of one
-   object: the next flush compares `version` with what it wrote.
+3. Code that changes anything calls `Tree.touch()`, or `touch_attributes()` or `touch_records()` if nothing
+   else of one object changed: the next flush compares `version` with what it wrote.
 """
 
 from __future__ import annotations
@@ -189,8 +189,10 @@ class Tree:
         self.version = 0
         self.changed: set[Node] | None = None
         """Objects whose attributes changed since the definitions were last made a header; None if more changed."""
-        self.links = 0
-        """How many entries groups had in `GroupNode.links` at most: nothing looks for them while there are none."""
+        self.resized: dict[DatasetNode, int] = {}
+        """Datasets whose number of records changed since, and what it was; of no meaning while `changed` is None."""
+        self.groups = self.links = 0
+        """Groups, and entries of `GroupNode.links`, at most: nothing looks for them while there are none."""
         self.next_uid = 0
         self.history: list[DatasetNode] = []
         """Datasets in the order in which they were defined since the last flush, deleted ones too."""
@@ -220,6 +222,12 @@ class Tree:
         if self.changed is not None:
             self.changed.add(node)
 
+    def touch_records(self, node: DatasetNode, before: int) -> None:
+        """Say that a dataset got another number of records, `before` it had, and that nothing else changed."""
+        self.version += 1
+        if self.changed is not None:
+            self.resized.setdefault(node, before)
+
     def coordinate_scale(self, node: DatasetNode) -> str:
         """The name of a scale that is a coordinate variable, if no marker says another one.
 
@@ -228,13 +236,7 @@ class Tree:
         return node.name if self.marker == MARKER else ""
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
-        """Add a new, empty group below `parent`; the caller has checked the name.
-
-        Raises
-        ------
-        DefinitionError
-            Its members would lie too deep to be found again.
-        """
+        """Add a new, empty group below `parent`, unless that is too deep; the caller has checked the name."""
         depth, above = 1, parent.parent
         while above is not None:
             depth, above = depth + 1, above.parent
@@ -242,6 +244,7 @@ class Tree:
             raise DefinitionError(f"group {name[:60]!r}: a path has at most {DEEPEST} steps; use a flatter tree")
         node = GroupNode(self, name, parent, Attributes())
         parent.children[name] = node
+        self.groups += 1
         if parent.order is not None:
             parent.note(name)
         self.touch()
@@ -380,6 +383,8 @@ class Tree:
         for found in walk(node):
             if isinstance(found, DatasetNode):
                 found.cdf_name = ""
+            else:
+                self.groups += 1
         self.touch()
 
 

@@ -139,8 +139,8 @@ class _Reader:
         for depth, step in enumerate(steps):
             child = group.children.get(step)
             if child is None:
-                child = GroupNode(self.tree, step, group, Attributes())
-                group.children[step] = child
+                child = group.children[step] = GroupNode(self.tree, step, group, Attributes())
+                self.tree.groups += 1
                 if not depth:
                     self.names.taken.add(step)
             elif not isinstance(child, GroupNode):

@@ -172,7 +172,7 @@ def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
 
     class BeforeHeader(StopSystem):
         def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name == "pwrite" and args[2] == 0 and not bytes(args[1]).startswith(b"PNCJ"):
+            if name == "pwrite" and not bytes(args[1]).startswith(b"PNCJ"):
                 self.fired = True
             return super().call(name, args, kwargs)
 

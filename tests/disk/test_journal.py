@@ -175,7 +175,7 @@ def test_a_sparse_journal_takes_no_memory(path: pathlib.Path, nbytes: int) -> No
     """Of 100 GiB, and of a size that two headers may have."""
     _, _, inode = headers(path)
     with open(journal_path(str(path)), "wb") as file:
-        file.write(struct.pack("<8sQQQI", b"PNCJ0001", inode, 300, nbytes - 336, 7))
+        file.write(struct.pack("<8sQQQIQQQ", b"PNCJ0002", inode, nbytes - 360, 1, 7, 0, 300, nbytes - 360))
         file.truncate(nbytes)
     program = f"import pnc_vol, warnings; warnings.simplefilter('ignore'); print(list(pnc_vol.File({str(path)!r})))"
     done = subprocess.run(
@@ -220,7 +220,7 @@ def test_an_ordinary_flush_after_a_durable_one_undoes_nothing_of_it(path: pathli
             {"name": "pwrite", "path": journal},
             {"name": "fsync", "path": journal},
             {"name": "fsync_dir", "path": str(path.parent)},
-            {"name": "pwrite", "path": str(path), "offset": 0},
+            {"name": "pwrite", "path": str(path), "offset": lambda at: at < 4096},
             {"name": {"fsync", "fdatasync"}, "path": str(path)},
             {"name": "unlink", "path": journal, "result": None},
         )

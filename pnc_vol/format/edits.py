@@ -1,0 +1,248 @@
+"""The bytes of a header after a change, from those before: only what changed is encoded.
+
+Knows: where in the bytes of a header the attributes of each object are. Does not know: files, what a change means.
+
+Rules
+-----
+1. The result is what `encode` would make of the new header.
+2. The cost is that of the attributes that changed, and of copying the bytes: nothing is done for each variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pnc_vol.format.encode import Frame, Writer, encode, frame_of, numrecs_bytes
+from pnc_vol.format.limits import check_attrs
+from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.widths import ATTRIBUTE, WIDTHS
+
+__all__ = ["changed_parts", "encode_again", "placed_as", "with_attributes"]
+
+
+_GAP, _MOST_PARTS = 1024, 8
+"""Equal bytes that are worth to be left out between two parts of a header, and parts that are told apart."""
+
+
+class Edit(NamedTuple):
+    """Bytes of a header that take the place of others.
+
+    start, end : int, of the bytes before.
+    attrs : the attributes in them that are new.
+    var : int, the variable that they are of, -1 for the file.
+    """
+
+    start: int
+    end: int
+    made: bytes
+    attrs: tuple[Attr, ...]
+    var: int
+
+
+def changed_parts(old: bytes, new: bytes) -> list[tuple[int, int, int]]:
+    """Where two encoded headers differ: in the number of records, and in a few ranges behind it.
+
+    Returns
+    -------
+    list of (int, int, int)
+        First byte of each part that differs, and where it ends in the old and in the new header; in order. Only the
+        last one may be longer in one of them.
+
+    Examples
+    --------
+    >>> changed_parts(encode(Header(5)), encode(Header(5, 7)))
+    [(4, 12, 12)]
+    """
+    behind = 12 if new[3:4] == b"\x05" else 8
+    n = min(len(old), len(new)) - behind
+    if old[:4] != new[:4] or n < 0:
+        return [(0, len(old), len(new))]
+    found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
+    unlike = np.flatnonzero(np.frombuffer(old, np.uint8, n, behind) != np.frombuffer(new, np.uint8, n, behind))
+    if len(old) != len(new):
+        unlike = np.append(unlike, n)
+    if len(unlike):
+        gaps = np.diff(unlike)
+        split = np.flatnonzero(gaps > _GAP)
+        if len(split) >= _MOST_PARTS:
+            split = np.sort(split[np.argsort(gaps[split], kind="stable")[1 - _MOST_PARTS :]])
+        starts = unlike[np.append(0, split + 1)] + behind
+        ends = unlike[np.append(split, len(unlike) - 1)] + (behind + 1)
+        found += [(start, end, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        if len(old) != len(new):
+            found[-1] = found[-1][0], len(old), len(new)
+    return found
+
+
+def with_attributes(header: Header, own: Mapping[int, tuple[Attr, ...]], attrs: tuple[Attr, ...]) -> Header:
+    """The same definitions with other attributes; only these are checked and encoded.
+
+    Parameters
+    ----------
+    header : Header
+    own : the attributes of variables, by their index; those of the others stay
+    attrs : attributes of the file
+
+    Raises
+    ------
+    DefinitionError
+        An attribute that the version cannot hold.
+
+    Examples
+    --------
+    >>> old = Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6)))
+    >>> with_attributes(old, {1: (Attr("units", 2, 1, b"K"),)}, ()).vars[1].attrs[0].name
+    'units'
+    """
+    version, known = header.version, header.derived
+    made = replace(header, attrs=attrs, vars=_with_own(header.vars, own))
+    made.derived.update((fact, known[fact]) for fact in ("inner_sizes", "record_vars") if fact in known)
+    edits = _edits(header, made, sorted(own))
+    if known.get("within_limits"):
+        for edit in edits:
+            check_attrs("The file" if edit.var < 0 else f"Variable {header.vars[edit.var].name!r}", edit.attrs, version)
+        made.derived["within_limits"] = True
+    made.derived["frame"] = _after(frame_of(header), edits)
+    made.derived["edits"] = edits
+    return made
+
+
+def _with_own(variables: tuple[Var, ...], own: Mapping[int, tuple[Attr, ...]]) -> tuple[Var, ...]:
+    if not own:
+        return variables
+    made = list(variables)
+    for i, attrs in own.items():
+        made[i] = made[i]._replace(attrs=attrs)
+    return tuple(made)
+
+
+def placed_as(before: Header, made: Header, own: Mapping[int, tuple[Attr, ...]], *, exact: bool) -> Header:
+    """What `with_attributes` made of a header without begins, with the begins of `before`.
+
+    Parameters
+    ----------
+    before : Header, the one without the changes, placed
+    made : Header
+    own : as of `with_attributes`
+    exact : bool
+        Whether `before` is of the header that `made` was made of, so that its bytes, which this library encoded, can be
+        used again.
+    """
+    # Only the last step is of use: nothing is kept of those before.
+    before.derived.pop("since", None)
+    placed = made.with_vars(_with_own(before.vars, own))
+    edits = made.derived.pop("edits", None)
+    if edits is not None and exact:
+        made.derived["since"] = before, edits
+    return placed
+
+
+def encode_again(before: Header, encoded: bytes, new: Header) -> tuple[bytes, bool]:
+    """As `encode` without checks of names, with as little work as can be.
+
+    Parameters
+    ----------
+    before : Header, that of the file
+    encoded : bytes, the same, encoded; empty if the file has none
+    new : Header
+
+    Returns
+    -------
+    bytes
+        `encoded` itself if nothing changed.
+    bool
+        Whether nothing but the number of records can have changed.
+    """
+    if not encoded:
+        return encode(new, check=False), False
+    same = before.derived is new.derived and before.vars is new.vars
+    since = None if same else new.derived.pop("since", None)
+    if since is not None and before.derived is since[0].derived and before.vars is since[0].vars:
+        return _spliced(encoded, since[1], numrecs_bytes(new)), False
+    if same or (
+        before.vars == new.vars
+        and before.dims == new.dims
+        and before.attrs == new.attrs
+        and before.version == new.version
+    ):
+        if before.numrecs == new.numrecs:
+            return encoded, True
+        return _spliced(encoded, (), numrecs_bytes(new)), True
+    return encode(new, check=False), False
+
+
+def _spliced(before: bytes | bytearray, edits: Iterable[Edit], count: bytes = b"") -> bytes:
+    """The bytes of a header after edits, and with another number of records if one is given."""
+    old, at = memoryview(before), 4 + len(count)
+    pieces: list[bytes | memoryview] = [old[:4], count]
+    for edit in edits:
+        pieces += (old[at : edit.start], edit.made)
+        at = edit.end
+    return b"".join([*pieces, old[at:]])
+
+
+def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
+    """How many attributes are the same from the first one on."""
+    low, high = 0, min(len(one), len(other))
+    # To compare slices of the same objects takes few nanoseconds for each.
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _after(frame: Frame, edits: list[Edit]) -> Frame:
+    """The frame of the header after these edits."""
+    longer = [len(edit.made) - (edit.end - edit.start) for edit in edits]
+    begin_at, vars_at = frame.begin_at, frame.vars_at
+    if any(longer):
+        shifts = np.zeros(len(begin_at) + 1, np.int64)
+        np.add.at(shifts, np.searchsorted(begin_at, [edit.start for edit in edits]), longer)
+        begin_at = begin_at + np.cumsum(shifts)[:-1]
+        vars_at += sum(more for edit, more in zip(edits, longer, strict=True) if edit.var < 0)
+    return Frame(bytearray(_spliced(frame.body, edits)), begin_at, frame.attrs_at, vars_at)
+
+
+def _edits(old: Header, new: Header, indices: list[int]) -> list[Edit]:
+    """What makes `new` of `old`: other attributes of the file, and of the variables `indices`; in order."""
+    writer, frame = Writer(WIDTHS[old.version]), frame_of(old)
+    w = writer.w
+    found: list[Edit] = []
+    if new.attrs is not old.attrs:
+        found += _edits_of(writer, frame.attrs_at, frame.vars_at, old.attrs, new.attrs, -1)
+    for i in indices:
+        var, behind = old.vars[i], int(frame.begin_at[i]) + w.begin
+        start = int(frame.begin_at[i - 1]) + w.begin if i else frame.vars_at + w.listing.size
+        start += len(writer.name(var.name)) + w.number.size * (1 + len(var.dims))
+        found += _edits_of(writer, start, behind - w.tail.size, var.attrs, new.vars[i].attrs, i)
+    return found
+
+
+def _edits_of(
+    writer: Writer, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], var: int
+) -> list[Edit]:
+    """What makes one list of attributes, from `start` to `end`, of another one."""
+    front = _same_front(old, new)
+    back = _same_front(old[front:][::-1], new[front:][::-1])
+    gone, made = old[front : len(old) - back], new[front : len(new) - back]
+    listing = writer.w.listing.size
+    # What stays is measured on the side where there is less of it.
+    if front <= back:
+        at = start + listing + len(writer.entries(old[:front]))
+        stop = at + len(writer.entries(gone))
+    else:
+        stop = end - len(writer.entries(old[len(old) - back :]))
+        at = stop - len(writer.entries(gone))
+    edits = [Edit(at, stop, writer.entries(made), made, var)] if gone or made else []
+    if len(old) != len(new):
+        edits.insert(0, Edit(start, start + listing, writer.listing(ATTRIBUTE, len(new)), (), var))
+    return edits

@@ -1,0 +1,109 @@
+"""A tree that changed becomes a header: from the header before, by what changed.
+
+Knows: which changes leave all other variables as they are. Does not know: bytes, files.
+
+Rules
+-----
+1. The result is what `flatten.to_header` would make; where that is not sure, there is none.
+2. Record datasets are counted by their length. The length of a dataset is in its marker only if it is not the number of
+   records of the file, so that others change only if they have, or had, that number.
+"""
+
+from __future__ import annotations
+
+from pnc_vol.format.edits import with_attributes
+from pnc_vol.format.model import Attr
+from pnc_vol.mapping.attribute_owners import global_attrs
+from pnc_vol.mapping.flatten import Flat, numrecs_for, variable_of
+from pnc_vol.mapping.markers import no_collections
+from pnc_vol.mapping.tree import DatasetNode, Tree
+
+__all__ = ["changed"]
+
+_MANY = 64
+"""Variables that are encoded anew one by one, however few there are."""
+
+
+def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] | None:
+    """What `to_header` would make of a tree of which attributes and numbers of records changed since it made `flat`.
+
+    The cost is that of the objects that changed.
+
+    Parameters
+    ----------
+    flat : Flat, with the number of records of `numrecs_of`
+    tree : Tree
+
+    Returns
+    -------
+    flat : Flat
+    own : dict of int to tuple of Attr
+        The attributes of those variables that have others now, by their number.
+    None
+        If it is to be made anew: much has changed, or more than that.
+
+    Raises
+    ------
+    DefinitionError
+        An attribute that the version cannot hold.
+    """
+    header, nodes, touched = flat.header, {}, tree.changed
+    if touched is None:
+        return None
+    for node in touched:
+        if isinstance(node, DatasetNode):
+            nodes[node.uid] = node
+    grouped = len(nodes) < len(touched)
+    lengths, numrecs = flat.lengths, header.numrecs
+    if tree.resized:
+        found = _resized(flat, tree)
+        if found is None:
+            return None
+        lengths, numrecs, told = found
+        nodes |= told
+    if len(nodes) > max(_MANY, len(flat.uids) // 4):
+        return None
+    made: dict[int, tuple[Attr, ...]] = {}
+    if nodes and not flat.numbers:
+        flat.numbers.update(zip(flat.uids, range(len(flat.uids)), strict=True))
+    with no_collections():
+        for uid, node in nodes.items():
+            i = flat.numbers.get(uid)
+            if i is None:
+                return None
+            var, old = variable_of(node, flat.book, numrecs), header.vars[i]
+            dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
+            if (var.name, dims, var.type) != (old.name, old.dims, old.type):
+                return None
+            if var.attrs != old.attrs:
+                made[i] = var.attrs
+        own = global_attrs(tree) if grouped else header.attrs
+    header = header.with_numrecs(numrecs)
+    if made or own != header.attrs:
+        header = with_attributes(header, made, own)
+    return flat._replace(header=header, lengths=lengths), made
+
+
+def _resized(flat: Flat, tree: Tree) -> tuple[dict[int, int], int, dict[int, DatasetNode]] | None:
+    """How many datasets have each number of records now, the largest, and the datasets whose marker tells it.
+
+    None if it is that of any other dataset that changes, because the file has more or fewer records.
+    """
+    lengths, old = dict(flat.lengths), flat.header.numrecs
+    counted = [(node, before) for node, before in tree.resized.items() if not node.is_placeholder]
+    for _, before in counted:
+        lengths[before] -= 1
+    others = {n for n, count in lengths.items() if count}
+    for node, _ in counted:
+        assert node.shape is not None
+        lengths[node.shape[0]] = lengths.get(node.shape[0], 0) + 1
+    lengths = {n: count for n, count in lengths.items() if count}
+    numrecs = numrecs_for(tree, lengths)
+    if numrecs != old and (old in others or numrecs in others):
+        return None
+    told = {
+        node.uid: node
+        for node, before in tree.resized.items()
+        if node.is_placeholder or before != old or (node.shape or (0,))[0] != numrecs
+    }
+    return lengths, numrecs, told

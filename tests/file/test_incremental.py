@@ -1,0 +1,195 @@
+"""What a change of definitions costs follows from what changed, and its result is that of making all anew."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.format.decode import decode
+from pnc_vol.format.encode import encode
+from pnc_vol.testing.faults import TraceSystem
+
+Act = Callable[[Any, int], object]
+
+
+def lines_of(act: Callable[[], object]) -> int:
+    """Lines of Python that an act executes: each step of a loop counts."""
+    count = 0
+
+    def step(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return step
+
+    sys.settrace(step)
+    try:
+        act()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def filled(path: pathlib.Path, objects: int) -> pnc_vol.File:
+    """A file with as many variables, of which two have records, and as many attributes."""
+    f = pnc_vol.File(path, "w", header_reserve=1 << 16)
+    for i in range(objects):
+        f.create_dataset(f"v{i}", (4,), "f4").attrs["units"] = "K"
+        f.attrs[f"a{i}"] = i
+    f.create_dataset("r", (0, 4), "f4", maxshape=(None, 4))
+    f.create_dataset("s", (0, 4), "f4", maxshape=(None, 4), fillvalue=7)
+    f.flush()
+    return f
+
+
+def change_an_attribute(f: Any, i: int) -> None:
+    f.attrs["a1"] = 1000 + i
+    f.flush()
+
+
+def add_an_attribute(f: Any, i: int) -> None:
+    f.attrs[f"new{i}"] = 1
+    f.flush()
+
+
+def add_one_to_the_last(f: Any, i: int) -> None:
+    f["s"].attrs[f"new{i}"] = 1
+    f.flush()
+
+
+def add_an_array(f: Any, i: int) -> None:
+    f.attrs[f"array{i}"] = np.arange(3, dtype="i2")
+    f.flush()
+
+
+def change_that_of_a_variable(f: Any, i: int) -> None:
+    f["v3"].attrs["n"] = 1000 + i
+    f.flush()
+
+
+def post(f: Any, i: int) -> None:
+    f["v3"][...] = i
+    f.flush()
+
+
+def add_a_row(f: Any, i: int) -> None:
+    for name in "rs":
+        f[name].resize(i + 1, axis=0)
+    f["r"][i] = i
+    f.flush()
+
+
+def flush(f: Any, i: int) -> None:
+    f.flush()
+
+
+ACTS = [
+    change_an_attribute,
+    add_an_attribute,
+    add_one_to_the_last,
+    add_an_array,
+    change_that_of_a_variable,
+    post,
+    add_a_row,
+    flush,
+]
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_no_loop_goes_over_what_did_not_change(tmp_path: pathlib.Path, act: Act) -> None:
+    """The same lines are executed in a file of 100 variables and attributes and in one of 400."""
+    found = []
+    for objects in (100, 400):
+        with filled(tmp_path / "x.nc", objects) as f:
+            # the first ones find what is then known
+            for i in range(3):
+                act(f, i)
+            found.append(min(lines_of(lambda i=i: act(f, i)) for i in range(3, 6)))
+    few, many = found
+    assert many <= few + 25, found
+
+
+@pytest.mark.parametrize(
+    ("act", "least", "most"),
+    [(change_an_attribute, 1, 8), (add_a_row, 8, 8), (add_one_to_the_last, 60, 2000), (flush, 0, 0), (post, 0, 0)],
+)
+def test_only_the_bytes_of_the_header_that_differ_are_written(
+    tmp_path: pathlib.Path, act: Act, least: int, most: int
+) -> None:
+    """In a file whose header has more than 20 KiB; a few bytes need no journal."""
+    system, path = TraceSystem(), tmp_path / "x.nc"
+    with filled(path, 300) as f:
+        assert len(f.id.handle.session.disk.header_bytes) > 20_000
+    with pnc_vol.File(path, "r+", system=system) as f:
+        for i in range(2):
+            act(f, i)
+        begin = f.id.handle.session.disk.layout.region.first
+        system.log.clear()
+        act(f, 2)
+        writes = [call for call in system.log if call.name == "pwrite"]
+        header = [call for call in writes if call.path != str(path) or call.offset < begin]
+        written = sum(call.nbytes for call in header)
+        assert least <= written <= most
+        if most <= 8:
+            assert not system.matching(name="unlink")
+
+
+names = st.sampled_from(["x", "y", "r", "s", "/"])
+texts = st.sampled_from(["a", "b", "c/d", "c_d", "e" * 70])
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), names, texts, st.sampled_from([1, 2.5, "text", "", [1, 2], b"bytes", np.float32(3)])),
+        st.tuples(st.just("del"), names, texts),
+        st.tuples(st.just("many"), names, st.integers(60, 70)),
+        st.tuples(st.just("grow"), st.sampled_from("rs"), st.integers(0, 3)),
+        st.tuples(st.just("dim"), st.sampled_from("xy"), texts),
+        st.tuples(st.just("new")),
+        st.tuples(st.just("flush")),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(changes, st.sampled_from(["CDF-5", "CDF-1"]))
+def test_what_is_made_of_changes_is_what_is_made_of_all(acts: list[Any], version: str) -> None:
+    with pnc_vol.File("changes.nc", "w", format=version) as f:
+        x = f.create_dataset("x", (2,), "i4")
+        f["y"] = "text"
+        for name in "rs":
+            f.create_dataset(name, (0, 2), "i2", maxshape=(None, 2))
+        defs, disk = f.id.handle.session.defs, f.id.handle.session.disk
+        for act, *args in [*acts, ("flush",)]:
+            if act == "set":
+                f[args[0]].attrs[args[1]] = args[2]
+            elif act == "del" and args[1] in f[args[0]].attrs:
+                del f[args[0]].attrs[args[1]]
+            elif act == "many":
+                for i in range(args[1]):
+                    f[args[0]].attrs[f"n{i}"] = i
+            elif act == "grow":
+                f[args[0]].resize(args[1], axis=0)
+            elif act == "dim" and args[0] == "x":
+                x.dims[0].label = args[1]
+            elif act == "new":
+                f.create_dataset(None, (1,), "i2")
+            elif act == "flush":
+                f.flush()
+                assert defs.flat is not None
+                assert defs.flat.header == defs.make_header().header
+                assert defs.flat.header == disk.header.with_begins([-1] * len(disk.header.vars))
+                with open("changes.nc", "rb") as file:
+                    content = file.read()
+                assert content.startswith(encode(disk.header))
+                assert decode(content, file_size=len(content)).header == disk.header
+        seen = {name: {key: str(f[name].attrs[key]) for key in f[name].attrs} for name in ("x", "y", "r", "s", "/")}
+    with pnc_vol.File("changes.nc") as f:
+        assert {name: {key: str(f[name].attrs[key]) for key in f[name].attrs} for name in seen} == seen
