@@ -30,7 +30,7 @@ import numpy.typing as npt
 from pnc_vol import errors
 from pnc_vol.comm import Comm, Join
 from pnc_vol.mpi_wait import Arrival, Consensus, TimedWait, patiently
-from pnc_vol.rank_errors import Outcome, unpack_error
+from pnc_vol.rank_errors import Outcome, merged, unpack_error
 from pnc_vol.rank_places import Nodes, cores, kept_nodes
 from pnc_vol.two_levels import Levels
 
@@ -246,7 +246,7 @@ class MpiComm(Comm):
                 arrived = Arrival(self.mpi, self._MPI, self.rank + bit, tag)
                 self._wait(operation, arrived, (arrived,))
                 self.traffic.received(len(arrived.taken) if isinstance(arrived.taken, bytes) else 0)
-                part = self._joined(part, arrived.taken, join)
+                part = merged(self.rank, part, arrived.taken, join)
             bit <<= 1
         length = bytearray(_LENGTH.pack(len(part)))
         self._broadcast(operation, length)
@@ -258,19 +258,6 @@ class MpiComm(Comm):
             told = Outcome.unpacked(whole[1:])
             raise self.on_all(unpack_error(told.first, told.failed.all(), self.size))
         return whole[1:]
-
-    def _joined(self, part: bytes, theirs: bytes | BaseException, join: Join) -> bytes:
-        """Two parts as one: 0 and what they say, or 1 and why that is not known."""
-        try:
-            if isinstance(theirs, BaseException):
-                raise theirs
-            if not part or not theirs or part[0] != theirs[0]:
-                return max(part, theirs, key=lambda one: one[:1])
-            if part[0] == 1:
-                return b"\1" + Outcome.join(part[1:], theirs[1:])
-            return b"\0" + join(part[1:], theirs[1:])
-        except Exception as error:
-            return b"\1" + Outcome.of(self.rank, "", error).packed()
 
     def _spread(self, operation: str, payload: bytes, length: int) -> bytes:
         """Bytes of rank 0, whose number all know, on all ranks."""

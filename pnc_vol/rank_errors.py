@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import builtins
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pnc_vol import errors
 
-__all__ = ["Outcome", "Ranks", "pack_error", "ranks_text", "unpack_error"]
+__all__ = ["Outcome", "Ranks", "merged", "pack_error", "ranks_text", "unpack_error"]
 
 _MOST_RANGES = 256
 _MOST_GROUPS = 16
@@ -147,3 +148,17 @@ class Outcome:
             if name in one.operations or len(one.operations) < _MOST_GROUPS:
                 one.operations[name] = one.operations.get(name, Ranks()).joined(ranks)
         return cls(one.operations, one.failed.joined(other.failed), one.first or other.first).packed()
+
+
+def merged(rank: int, part: bytes, theirs: bytes | BaseException, join: Callable[[bytes, bytes], bytes]) -> bytes:
+    """Two parts of what ranks know as one, on `rank`: 0 and what they say, or 1 and why that is not known."""
+    try:
+        if isinstance(theirs, BaseException):
+            raise theirs
+        if not part or not theirs or part[0] != theirs[0]:
+            return max(part, theirs, key=lambda one: one[:1])
+        if part[0] == 1:
+            return b"\1" + Outcome.join(part[1:], theirs[1:])
+        return b"\0" + join(part[1:], theirs[1:])
+    except Exception as error:
+        return b"\1" + Outcome.of(rank, "", error).packed()
