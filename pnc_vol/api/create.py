@@ -31,6 +31,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 
 __all__ = [
+    "OURS",
     "Plan",
     "check_version",
     "fill_bytes",
@@ -45,6 +46,10 @@ __all__ = [
 Shape = tuple[int, ...]
 MAX_RANK = 32
 """HDF5's limit, kept because `h5py` code relies on numpy arrays of the same rank."""
+
+
+OURS = ("decomposition", "dims")
+"""Keywords of ``create_dataset`` that h5py does not have."""
 
 
 class Plan(NamedTuple):
@@ -201,8 +206,8 @@ def _known(options: Mapping[str, Any]) -> None:
         if name == "external":
             if value is not None:
                 raise NotYetError("external= (data in raw files) is not supported; copy the data into a dataset")
-        elif name not in OPTIONS and name not in ("maxshape", "fillvalue", "decomposition"):
-            near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue", "decomposition"))
+        elif name not in OPTIONS and name not in ("maxshape", "fillvalue"):
+            near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue", *OURS))
             raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}{near}")
 
 

@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.selection import select
+from pnc_vol.late import late
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from pnc_vol.api.group import Group
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.open_file import OpenFile
+    from pnc_vol.mapping import named_dims
+else:
+    named_dims = late("pnc_vol.mapping.named_dims")
 
 __all__ = ["Creating"]
 
@@ -149,6 +154,10 @@ class Creating(HLObject, MutableMappingHDF5):
         decomposition : Decomposition, optional
             The elements that this process owns, of a record if the dataset has records: with ``layout="blob"`` they lie
             in one piece, in the order of the file. Other layouts have no use for it.
+        dims : sequence of str, optional
+            Names of the NetCDF dimensions, one for each axis, and one more if the length of fixed strings is to have a
+            name, too. A dataset of one axis that has the name of its dimension is a coordinate variable: a scale that
+            is attached to all axes of this name. See `File.create_dimension`.
         chunks, compression, compression_opts, shuffle, fletcher32, scaleoffset, track_times, ... : optional
             Checked as h5py does, remembered while the file is open, not stored.
 
@@ -157,8 +166,8 @@ class Creating(HLObject, MutableMappingHDF5):
         TypeError
             Neither shape, data nor dtype; a type without an equivalent; an unknown keyword.
         ValueError
-            The name is taken, shapes do not fit, the decomposition has elements outside or twice, or the file is open
-            for reading.
+            The name is taken, shapes do not fit, a dimension has another length, the decomposition has elements outside
+            or twice, or the file is open for reading.
         NotYetError
             A type or storage that this version does not have.
 
@@ -177,8 +186,8 @@ class Creating(HLObject, MutableMappingHDF5):
         if _CONFIG.track_order:
             kwds = _tracked(kwds)
         with session.lock:
-            if kwds.get("decomposition") is not None:
-                return self._decomposed(name, shape, dtype, data, **kwds)
+            if kwds and not kwds.keys().isdisjoint(create.OURS):
+                return self._with_ours(name, shape, dtype, data, **kwds)
             if not kwds:
                 node = self._made_plainly(session, name, shape, dtype, data)
                 if node is not None:
@@ -196,16 +205,27 @@ class Creating(HLObject, MutableMappingHDF5):
             self._id.handle.check_writable("create dataset")
             return self._make(slot, plan)
 
-    def _decomposed(
-        self, name: Any, shape: Any, dtype: Any, data: Any, *, decomposition: Decomposition, **kwds: Any
+    def _with_ours(
+        self,
+        name: Any,
+        shape: Any,
+        dtype: Any,
+        data: Any,
+        *,
+        decomposition: Decomposition | None = None,
+        dims: Sequence[str] | None = None,
+        **kwds: Any,
     ) -> Dataset:
-        """Make a dataset of which this process owns some elements."""
-        if not hasattr(decomposition, "owned"):
+        """Make a dataset with what h5py's `create_dataset` does not know."""
+        if decomposition is not None and not hasattr(decomposition, "owned"):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
         made = self.create_dataset(name, shape, dtype, data, **kwds)
         session, node = self._check(), made._node
         try:
-            session.defs.decompose(node, decomposition)
+            if dims is not None:
+                named_dims.name_axes(node, dims)
+            if decomposition is not None:
+                session.defs.decompose(node, decomposition)
         except Exception:
             session.defs.tree.remove(node)
             raise

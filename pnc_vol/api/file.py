@@ -15,13 +15,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.completing import RequestsOfFile
 from pnc_vol.api.ids import FileID, ObjectID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
 from pnc_vol.errors import printable
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping import named_dims
+else:
+    named_dims = late("pnc_vol.mapping.named_dims")
 
 __all__ = ["File"]
 
@@ -225,6 +231,39 @@ class File(RequestsOfFile):
     def numrecs(self) -> int:
         """Records in the file: the length of the unlimited dimension."""
         return self._check().defs.numrecs
+
+    def create_dimension(self, name: str, size: int | None) -> None:
+        """Declare a NetCDF dimension, which then stays in the file, whether or not a dataset uses it.
+
+        Dimensions are in the file in the order in which they are declared; those that are not declared follow, in the
+        order in which datasets use them. Declaring one again, with the same length, has no effect.
+
+        Parameters
+        ----------
+        name : str
+        size : int or None
+            None makes it the record dimension, of which a file has at most one.
+
+        Raises
+        ------
+        ValueError
+            A name that NetCDF does not allow, a length below 1, another length than the dimension has, a second record
+            dimension, or the file is open for reading.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("dims.nc", "w") as f:
+        ...     f.create_dimension("time", None)
+        ...     f.create_dimension("x", 3)
+        ...     time = f.create_dataset("time", (0,), "f8", maxshape=(None,), dims=("time",))
+        ...     t = f.create_dataset("t", (0, 3), "f4", maxshape=(None, 3), dims=("time", "x"))
+        ...     t.dims[0][0] == time, t.dims[1].label
+        (True, 'x')
+        """
+        session = self._check()
+        with session.lock:
+            self._id.handle.check_writable("create dimension")
+            named_dims.declare(session.defs.tree, name, size)
 
     @property
     def hints(self) -> dict[str, str]:

@@ -66,15 +66,17 @@ class _PncVol(_Writer):
         self._sets = {}
         for key, value in self.file.attrs.items():
             self._file.attrs[key] = value
+        for dim, n in self.file.dims.items():
+            self._file.create_dimension(dim, None if n is None else self.setup.lengths.get(dim, n))
         for variable in self.file.variables:
-            shape = self.setup.shape(self.file, variable)
+            shape, dtype = self.setup.shape(self.file, variable), variable.dtype
+            if dtype == "S1":
+                shape, dtype = shape[:-1], f"S{shape[-1]}"
             grows = (None, *shape[1:]) if self.file.is_record(variable) else None
             fill = self.setup.fill_of(variable) if self.setup.fill and variable.number else None
             ds = self._file.create_dataset(
-                variable.name, shape, variable.dtype, maxshape=grows, fillvalue=fill, **self._owned(variable)
+                variable.name, shape, dtype, maxshape=grows, fillvalue=fill, dims=variable.dims, **self._owned(variable)
             )
-            for axis, dim in enumerate(variable.dims):
-                ds.dims[axis].label = dim
             for key, value in variable.attrs.items():
                 if fill is None or key != "_FillValue":
                     ds.attrs[key] = value
@@ -95,6 +97,8 @@ class _PncVol(_Writer):
         self._sets[variable.name].iput_many(*self._place(variable, record), values)
 
     def put_whole(self, variable: Variable, record: int, values: Array) -> None:
+        if variable.dtype == "S1":
+            values = values.view(f"S{values.shape[-1]}")[..., 0]
         self._sets[variable.name][record if self.file.is_record(variable) else ()] = values
 
     def flush(self) -> None:

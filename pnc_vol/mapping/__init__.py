@@ -11,6 +11,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `unflatten`           from a header to a tree
 `names`               paths and attribute names as names of NetCDF, and back
 `dimensions`          which dimension each axis of a dataset has
+`named_dims`          dimensions that a program names: declared ones, axes given by name
 `special`             h5py's special data types: numpy dtypes with metadata, and `Empty`
 `dtypes`              which NetCDF type and hidden dimensions an element has
 `encoding`            values of an element from what users give to arrays for the file, and back

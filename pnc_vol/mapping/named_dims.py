@@ -1,0 +1,127 @@
+"""Dimensions that a program names, as NetCDF programs do it: they are declared, and axes are given by their names.
+
+Knows: dimensions that were declared, axes, coordinate variables. Does not know: which dimension an axis gets when the
+header is made (`mapping.dimensions`), files.
+
+Rules
+-----
+1. A declared dimension keeps its place among the dimensions of the file, also if no variable uses it.
+2. A dataset in the root of one axis whose dimension has its name is a coordinate variable: a scale that is attached to
+   every axis given by that name, whichever of the two was made first.
+3. Names are checked before anything changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pnc_vol.errors import DefinitionError
+from pnc_vol.format.model import Dim
+from pnc_vol.format.names import check_name
+from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.tree import DatasetNode, Tree
+
+__all__ = ["declare", "name_axes"]
+
+
+def declare(tree: Tree, name: str, size: int | None) -> None:
+    """Add a dimension to those of the file, behind those that are there.
+
+    Parameters
+    ----------
+    tree : Tree
+    name : str
+    size : int or None, None for the record dimension
+
+    Raises
+    ------
+    DefinitionError
+        A name that NetCDF does not allow, a length below 1, a name that has another length, a second record dimension.
+
+    Examples
+    --------
+    >>> tree = Tree()
+    >>> declare(tree, "time", None)
+    >>> tree.file_dims
+    (Dim(name='time', size=0),)
+    """
+    check_name(name)
+    if size is not None and size < 1:
+        raise DefinitionError(f"dimension {name!r}: its length is {size}; give 1 or more, or None for records")
+    dim = Dim(name, size or 0)
+    for known in tree.file_dims:
+        if known == dim:
+            return
+        if known.name == name:
+            raise DefinitionError(f"dimension {name!r} has {_told(known.size)} in this file, {_told(dim.size)} was asked")
+        if not known.size and not dim.size:
+            raise DefinitionError(
+                f"dimension {name!r}: the file has the record dimension {known.name!r} already, and CDF has only one"
+            )
+    tree.file_dims += (dim,)
+    tree.spare_dims |= {name}
+    tree.touch()
+
+
+def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
+    """Give the axes of a new dataset names.
+
+    Parameters
+    ----------
+    node : DatasetNode
+    names : sequence of str, one for each axis, and one more if the length of its strings is to have a name
+
+    Raises
+    ------
+    TypeError
+        A name that is no text.
+    DefinitionError
+        Too few or too many names, a name that NetCDF does not allow or that has another length. Nothing has changed.
+    """
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"dims={names!r}: a name for each axis is needed, such as ('time', 'x')")
+    tree, given, shape = node.tree, tuple(names), node.shape or ()
+    hidden = node.element.trailing if node.element.is_string else ()
+    if len(given) not in (len(shape), len(shape) + len(hidden)):
+        more = ", or one more for the length of its strings" if hidden else ""
+        raise DefinitionError(f"{node.path}: dims= has {len(given)} names, the dataset has {len(shape)} axes{more}")
+    sizes = (0, *shape[1:]) if node.is_record else shape
+    declared = dict(tree.file_dims)
+    for name, size in zip(given, (*sizes, *hidden), strict=False):
+        check_name(name)
+        if declared.get(name, size) != size:
+            raise DefinitionError(f"{node.path}: dimension {name!r} has {_told(declared[name])}, the axis {_told(size)}")
+    if len(given) > len(shape):
+        node.element = replace(node.element, trailing_names=given[len(shape) :])
+    node.names = tuple(
+        ("" if is_nameless(name, size) else name, name) for name, size in zip(given, sizes, strict=False)
+    )
+    if len(shape) == 1 and given[0] == node.name and node.parent is tree.root:
+        node.scale = tree.coordinate_scale(node)
+        for other in tree.datasets.values():
+            _attach(other, (node,))
+    _attach(node, [found for name in given[: len(shape)] if (found := _coordinate(tree, name)) is not None])
+
+
+def _coordinate(tree: Tree, name: str) -> DatasetNode | None:
+    """The coordinate variable of the dimension of this name."""
+    node = tree.root.children.get(name)
+    if isinstance(node, DatasetNode) and node.scale is not None and len(node.shape or ()) == 1:
+        return node
+    return None
+
+
+def _attach(node: DatasetNode, scales: Iterable[DatasetNode]) -> None:
+    """Attach coordinate variables to the axes that were given by their names, which take the place of labels."""
+    for scale in scales:
+        for index, (_, name) in enumerate(node.names):
+            if name == scale.name:
+                axis = node.axes[index]
+                axis.label = ""
+                if scale is not node and scale not in axis.scales:
+                    axis.scales.append(scale)
+
+
+def _told(size: int) -> str:
+    return f"length {size}" if size else "records"
