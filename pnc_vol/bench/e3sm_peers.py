@@ -60,7 +60,8 @@ class _Writer:
 
 class _PncVol(_Writer):
     def open(self, path: str) -> None:
-        self._file = pnc_vol.File(path, "w", comm=self.comm, hints=dict(self.hints), **self.options)
+        # PnetCDF reserves no room behind the header: the files have the C program's bytes
+        self._file = pnc_vol.File(path, "w", comm=self.comm, hints=dict(self.hints), header_reserve=0, **self.options)
 
     def define(self) -> None:
         self._sets = {}
