@@ -211,7 +211,8 @@ class TimedWait:
                 time.sleep(0.005)
         if told != (here, came_late):
             self._say(_bits((here, came_late), width), _TAG_HERE, neighbours)
-        return everyone & ~here | came_late
+        absent: int = everyone & ~here | came_late
+        return absent
 
     def free(self) -> None:
         """Give the communicator back (collective)."""

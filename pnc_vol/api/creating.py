@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,6 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
-    from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping import named_dims
 else:
@@ -205,18 +203,9 @@ class Creating(HLObject, MutableMappingHDF5):
             self._id.handle.check_writable("create dataset")
             return self._make(slot, plan)
 
-    def _with_ours(
-        self,
-        name: Any,
-        shape: Any,
-        dtype: Any,
-        data: Any,
-        *,
-        decomposition: Decomposition | None = None,
-        dims: Sequence[str] | None = None,
-        **kwds: Any,
-    ) -> Dataset:
-        """Make a dataset with what h5py's `create_dataset` does not know."""
+    def _with_ours(self, name: Any, shape: Any, dtype: Any, data: Any, **kwds: Any) -> Dataset:
+        """Make a dataset with what h5py's `create_dataset` does not know (`create.OURS`)."""
+        decomposition, dims = kwds.pop("decomposition", None), kwds.pop("dims", None)
         if decomposition is not None and not hasattr(decomposition, "owned"):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
         made = self.create_dataset(name, shape, dtype, data, **kwds)
@@ -339,15 +328,7 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         raise NotYetError("virtual datasets are not supported: CDF has none; copy the sources into one dataset")
 
-    def build_virtual_dataset(self, *args: Any, **kwds: Any) -> Any:
-        """Not supported.
-
-        Raises
-        ------
-        NotYetError
-            Always.
-        """
-        return self.create_virtual_dataset(None, None)
+    build_virtual_dataset = create_virtual_dataset
 
     def _group(self, node: GroupNode) -> Group:
         return wrap(self._id.handle, node)  # type: ignore[no-any-return]

@@ -85,7 +85,7 @@ def copied(
     return copy
 
 
-def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, fill: Callable[[Driver], None]) -> None:
+def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, fill: Callable[[Driver], object]) -> None:
     """Fill the copy, and work on it from now on (collective); it is dropped on all ranks if that fails on one."""
     try:
         with comm.errors_shared():

@@ -88,7 +88,7 @@ class PostedRead(Request):
         return runs(wanted, record=self.node.is_record)
 
     @property
-    def run(self) -> tuple[int, ...] | None:
+    def run(self) -> tuple[int, int] | Run | None:
         """First element, elements and perhaps more, if it is one run."""
         return self.wanted.single_run() if isinstance(self.wanted, Selection) else self.wanted
 

@@ -54,7 +54,9 @@ def declare(tree: Tree, name: str, size: int | None) -> None:
         if known == dim:
             return
         if known.name == name:
-            raise DefinitionError(f"dimension {name!r} has {_told(known.size)} in this file, {_told(dim.size)} was asked")
+            raise DefinitionError(
+                f"dimension {name!r} has {_told(known.size)} in this file, {_told(dim.size)} was asked"
+            )
         if not known.size and not dim.size:
             raise DefinitionError(
                 f"dimension {name!r}: the file has the record dimension {known.name!r} already, and CDF has only one"
@@ -91,7 +93,9 @@ def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
     for name, size in zip(given, (*sizes, *hidden), strict=False):
         check_name(name)
         if declared.get(name, size) != size:
-            raise DefinitionError(f"{node.path}: dimension {name!r} has {_told(declared[name])}, the axis {_told(size)}")
+            raise DefinitionError(
+                f"{node.path}: dimension {name!r} has {_told(declared[name])}, the axis {_told(size)}"
+            )
     if len(given) > len(shape):
         node.element = replace(node.element, trailing_names=given[len(shape) :])
     node.names = tuple(

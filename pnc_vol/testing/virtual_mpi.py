@@ -238,7 +238,7 @@ class Intracomm:
         made: list[Any] = [None]
 
         def merge(given: dict[int, Any]) -> dict[int, tuple[World, int]]:
-            found = {}
+            found: dict[int, tuple[World, int]] = {}
             for group in sorted({one for one, _ in given.values()}):
                 ranks = sorted((r for r in given if given[r][0] == group), key=lambda r: (given[r][1], r))
                 world = self._world

@@ -22,8 +22,10 @@ def test_named_dimensions_are_all_that_the_file_says(tmp_path):
         date = f.create_dataset("date", (0,), "S8", maxshape=(None,), dims=("time", "chars"))
         time = f.create_dataset("time", (0,), "f8", maxshape=(None,), dims=("time",))
         lev = f.create_dataset("lev", (3,), "f8", dims=("lev",))
-        assert time.is_scale and lev.is_scale
-        assert t.dims[0][0] == time and t.dims[1][0] == lev
+        assert time.is_scale
+        assert lev.is_scale
+        assert t.dims[0][0] == time
+        assert t.dims[1][0] == lev
         for ds in (t, date, time):
             ds.resize(2, axis=0)
         t[:] = 1
@@ -32,10 +34,13 @@ def test_named_dimensions_are_all_that_the_file_says(tmp_path):
     assert "pnc_vol" not in text
     wanted = ["time = UNLIMITED", "unused = 5", "chars = 8", "lev = 3"]
     assert [line.strip().split(" ;")[0] for line in text.splitlines()[2:6]] == wanted
-    assert "float t(time, lev)" in text and "char date(time, chars)" in text and "double time(time)" in text
+    assert "float t(time, lev)" in text
+    assert "char date(time, chars)" in text
+    assert "double time(time)" in text
     with pnc_vol.File(path, "r+") as f:
         assert f["date"][...].tolist() == [b"01/02/03"] * 2
-        assert f["t"].dims[1][0] == f["lev"] and f["date"].shape == (2,)
+        assert f["t"].dims[1][0] == f["lev"]
+        assert f["date"].shape == (2,)
         f["t"].attrs["units"] = "K"
     assert "unused = 5" in header(path)
 

@@ -231,7 +231,7 @@ def iget_run(session: Session, node: DatasetNode, args: Any, out: Any = None) ->
     posted = session.posted
     number = posted.next_number
     posted.next_number = number + 1
-    made = posted.reads[number] = PostedRead(session, number, found[1] * element.itemsize, out, node, found)
+    made = posted.reads[number] = PostedRead(session, number, found[1] * element.itemsize, out, node, found[:3])
     return made
 
 
