@@ -157,7 +157,7 @@ class Driver(Holds, abc.ABC):
         """
         return self.read(one_extent(offset, array.nbytes), array.reshape(-1).view(np.uint8))
 
-    def look(self, end: int, nbytes: int, use: Callable[[Memory], object]) -> bool:
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
         """Let `use` read from the file's own bytes, if they can be had in memory; see `Capabilities.mapping`.
 
         Parameters
@@ -324,7 +324,7 @@ class Wrapper(PassesOn, Driver):
         self.inner.close()
 
     # A wrapper that changes `read` changes every read: the fast ones go round it only if it says how.
-    def look(self, end: int, nbytes: int, use: Callable[[Memory], object]) -> bool:
+    def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
         return type(self).read is Wrapper.read and self.inner.look(end, nbytes, use)
 
     def read_one(self, array: npt.NDArray[Any], offset: int) -> int:

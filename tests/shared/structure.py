@@ -106,7 +106,7 @@ class Sources:
             for module in self.modules
             for node, function in self.statements(module)
         ] + [
-            (module, "", {ast.literal_eval(node.args[0])})
+            (module, "", {ast.literal_eval(node.args[0])} & self.modules.keys())
             for module, tree in self.modules.items()
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "late" and module != f"{PACKAGE}.late"

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -178,7 +179,9 @@ def _read_ranges(driver: Driver, node: DatasetNode, wanted: Extents, memory: Arr
         return True
     for offset, nbytes, at in zip(*(column.tolist() for column in wanted), strict=True):
         part = memory[at // width : (at + nbytes) // width]
-        if nbytes >= _LOOKED and driver.look(offset + nbytes, nbytes, _Copy(part, file_dtype, offset & OFFSET)):
+        if nbytes >= _LOOKED and driver.look(
+            offset + nbytes, nbytes, partial(_copy, part, file_dtype, offset & OFFSET)
+        ):
             continue
         if driver.read_one(part, offset) < nbytes:
             return False
@@ -187,15 +190,9 @@ def _read_ranges(driver: Driver, node: DatasetNode, wanted: Extents, memory: Arr
     return True
 
 
-class _Copy(NamedTuple):
-    """Takes numbers from a file's own bytes: one pass, which swaps them, too."""
-
-    part: Array
-    file_dtype: np.dtype[Any]
-    offset: int
-
-    def __call__(self, file: Bytes) -> None:
-        self.part[...] = np.ndarray(self.part.shape, self.file_dtype, file, self.offset)
+def _copy(part: Array, file_dtype: np.dtype[Any], offset: int, file: Bytes) -> None:
+    """Take numbers from a file's own bytes: one pass, which swaps them, too."""
+    part[...] = np.ndarray(part.shape, file_dtype, file, offset)
 
 
 def _known_order(source: _Scattered, first: int, count: int) -> Order:
