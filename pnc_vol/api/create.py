@@ -16,7 +16,7 @@ import operator
 from collections.abc import Mapping
 from math import prod
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,17 @@ import numpy.typing as npt
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
 from pnc_vol.format.convert import to_file
+from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, plain_element
 from pnc_vol.mapping.encoding import decode, encode, numbers
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping import composite
+else:
+    composite = late("pnc_vol.mapping.composite")
 
 __all__ = [
     "OURS",
@@ -194,13 +200,6 @@ def refusals() -> ModuleType:
     return module
 
 
-def _conform(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    # Compounds are rare: what converts to them is not loaded with the package.
-    from pnc_vol.mapping.composite import conform
-
-    return conform(value, dtype)
-
-
 def _known(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name == "external":
@@ -227,7 +226,7 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
     else:
         element = element_for(wanted)
         if element.kind == "composite":
-            array = _conform(data, element.dtype)
+            array = composite.conform(data, element.dtype)
         elif isinstance(data, np.ndarray):
             array = data
         elif element.is_string:
@@ -367,7 +366,7 @@ def checked_fill(value: Any, element: Element) -> Any:
     if element.dtype.names is None:
         raise NotYetError(f"fillvalue={value!r}: {element.dtype!r} has no fill value; leave fillvalue= out")
     try:
-        made = _conform(value, element.dtype)
+        made = composite.conform(value, element.dtype)
     except ConversionError as problem:
         raise DefinitionError(f"fillvalue={value!r}: {problem}") from None
     if made.shape != ():

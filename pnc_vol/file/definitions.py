@@ -27,7 +27,7 @@ from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.changes import changed
 from pnc_vol.mapping.flatten import Flat, numrecs_of, to_header
-from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.tree import Changes, DatasetNode, Tree
 
 __all__ = ["Definitions"]
 
@@ -137,7 +137,7 @@ class Definitions:
         if self.flat is None or self.flat_version != tree.version:
             self.flat = self._changed(layout) or self.make_header()
             self.flat_version = tree.version
-            tree.changed, tree.resized = set(), {}
+            tree.changed = Changes(set(), {})
         return self.flat
 
     def _order_by_place(self, layout: Layout) -> None:

@@ -6,7 +6,7 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,10 @@ class Posted:
         self.last_flush: dict[str, Any] | None = None
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
+
+    def write_whole_of(self, uids: Iterable[int]) -> None:
+        """Say that every element of these variables is going to be written: none of them is filled."""
+        self.written_whole.update(uids)
 
     def write_run(self, node: DatasetNode, args: Any, values: Any) -> int:
         """Post ``node[args] = values`` in few steps; its bytes in the file, 0 if it is to be posted by `post.write`.

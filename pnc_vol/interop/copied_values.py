@@ -92,7 +92,7 @@ class CopiedValues:
                 self.widths[path] = self.widest_first(source, self.target[path])
         if not any(node.parts for node in nodes):
             # Rows of varying length have no places before they are known.
-            self.target.id.handle.session.posted.written_whole = {node.uid for node in nodes}
+            self.target.id.handle.session.posted.write_whole_of(node.uid for node in nodes)
             self.target.flush()
 
     def copy(self, path: str) -> None:

@@ -47,16 +47,16 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
     DefinitionError
         An attribute that the version cannot hold.
     """
-    header, nodes, touched = flat.header, {}, tree.changed
-    if touched is None:
+    header, nodes, changed = flat.header, {}, tree.changed
+    if changed is None:
         return None
-    for node in touched:
+    for node in changed.attributes:
         if isinstance(node, DatasetNode):
             nodes[node.uid] = node
-    grouped = len(nodes) < len(touched)
+    grouped = len(nodes) < len(changed.attributes)
     lengths, numrecs = flat.lengths, header.numrecs
-    if tree.resized:
-        found = _resized(flat, tree)
+    if changed.resized:
+        found = _resized(flat, tree, changed.resized)
         if found is None:
             return None
         lengths, numrecs, told = found
@@ -84,13 +84,15 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
     return flat._replace(header=header, lengths=lengths), made
 
 
-def _resized(flat: Flat, tree: Tree) -> tuple[dict[int, int], int, dict[int, DatasetNode]] | None:
+def _resized(
+    flat: Flat, tree: Tree, resized: dict[DatasetNode, int]
+) -> tuple[dict[int, int], int, dict[int, DatasetNode]] | None:
     """How many datasets have each number of records now, the largest, and the datasets whose marker tells it.
 
     None if it is that of any other dataset that changes, because the file has more or fewer records.
     """
     lengths, old = dict(flat.lengths), flat.header.numrecs
-    counted = [(node, before) for node, before in tree.resized.items() if not node.is_placeholder]
+    counted = [(node, before) for node, before in resized.items() if not node.is_placeholder]
     for _, before in counted:
         lengths[before] -= 1
     others = {n for n, count in lengths.items() if count}
@@ -103,7 +105,7 @@ def _resized(flat: Flat, tree: Tree) -> tuple[dict[int, int], int, dict[int, Dat
         return None
     told = {
         node.uid: node
-        for node, before in tree.resized.items()
+        for node, before in resized.items()
         if node.is_placeholder or before != old or (node.shape or (0,))[0] != numrecs
     }
     return lengths, numrecs, told

@@ -88,11 +88,11 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     """
     nodes = list(tree.datasets.values())
     _name_variables(nodes, tree)
-    book = DimBook(nodes, tree.file_dims)
+    book = DimBook(nodes, tree.file_dims.order)
     lengths = _lengths(tree)
     with no_collections():
         variables = _variables(nodes, book, tree, numrecs_for(tree, lengths))
-    dims, moved = book.in_order(tree.file_dims, tree.spare_dims)
+    dims, moved = book.in_order(*tree.file_dims)
     if moved is not None:
         known = {var.dims for var in variables}
         new = {old: tuple(moved[index] for index in old) for old in known}

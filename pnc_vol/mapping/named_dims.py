@@ -20,7 +20,7 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
 from pnc_vol.format.names import check_name
 from pnc_vol.mapping.dimensions import is_nameless
-from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.tree import DatasetNode, FileDims, Tree
 
 __all__ = ["declare", "name_axes"]
 
@@ -43,14 +43,15 @@ def declare(tree: Tree, name: str, size: int | None) -> None:
     --------
     >>> tree = Tree()
     >>> declare(tree, "time", None)
-    >>> tree.file_dims
+    >>> tree.file_dims.order
     (Dim(name='time', size=0),)
     """
     check_name(name)
     if size is not None and size < 1:
         raise DefinitionError(f"dimension {name!r}: its length is {size}; give 1 or more, or None for records")
     dim = Dim(name, size or 0)
-    for known in tree.file_dims:
+    order, spare = tree.file_dims
+    for known in order:
         if known == dim:
             return
         if known.name == name:
@@ -61,8 +62,7 @@ def declare(tree: Tree, name: str, size: int | None) -> None:
             raise DefinitionError(
                 f"dimension {name!r}: the file has the record dimension {known.name!r} already, and CDF has only one"
             )
-    tree.file_dims += (dim,)
-    tree.spare_dims |= {name}
+    tree.file_dims = FileDims((*order, dim), spare | {name})
     tree.touch()
 
 
@@ -89,7 +89,7 @@ def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
         more = ", or one more for the length of its strings" if hidden else ""
         raise DefinitionError(f"{node.path}: dims= has {len(given)} names, the dataset has {len(shape)} axes{more}")
     sizes = (0, *shape[1:]) if node.is_record else shape
-    declared = dict(tree.file_dims)
+    declared = dict(tree.file_dims.order)
     for name, size in zip(given, (*sizes, *hidden), strict=False):
         check_name(name)
         if declared.get(name, size) != size:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
@@ -23,7 +23,7 @@ from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import DEEPEST, MARKER
 
-__all__ = ["NAMELESS", "Axis", "DatasetNode", "GroupNode", "Node", "Tree", "walk"]
+__all__ = ["NAMELESS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Node", "Tree", "walk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +39,9 @@ class Axis:
     dim_name: str | None = None
     only_label: bool = False
 
+
+Shape = tuple[int, ...]
+Limits = tuple[int | None, ...] | None
 
 NAMELESS: tuple[tuple[str, str | None], ...] = (("", None),) * 64
 """Labels and names of axes that have none; more than any dataset has axes."""
@@ -179,6 +182,20 @@ class DatasetNode(Node):
         return 0 in fixed
 
 
+class Changes(NamedTuple):
+    """What changed since the last header: attributes of objects, numbers of records of datasets (and what they were)."""
+
+    attributes: set[Node]
+    resized: dict[DatasetNode, int]
+
+
+class FileDims(NamedTuple):
+    """Dimensions that keep their order: read from a header or declared; `spare` ones stay if no variable uses them."""
+
+    order: tuple[Dim, ...] = ()
+    spare: frozenset[str] = frozenset()
+
+
 class Tree:
     """All objects of one file."""
 
@@ -187,10 +204,8 @@ class Tree:
         self.root = GroupNode(self, "", None, Attributes())
         self.datasets: dict[int, DatasetNode] = {}
         self.version = 0
-        self.changed: set[Node] | None = None
-        """Objects whose attributes changed since the definitions were last made a header; None if more changed."""
-        self.resized: dict[DatasetNode, int] = {}
-        """Datasets whose number of records changed since, and what it was; of no meaning while `changed` is None."""
+        self.changed: Changes | None = None
+        """None if more changed than `Changes` tells."""
         self.groups = self.links = 0
         """Groups, and entries of `GroupNode.links`, at most: nothing looks for them while there are none."""
         self.next_uid = 0
@@ -200,16 +215,13 @@ class Tree:
         """Records that the file has already: the record count never decreases."""
         self.findings: list[str] = []
         """What was wrong with markers when the tree was read from a header."""
-        self.file_dims: tuple[Dim, ...] = ()
-        """Dimensions of the header that the tree was read from: they keep their order."""
+        self.file_dims = FileDims()
         self.loose: set[int] = set()
         """Datasets without a name, in no group: they are dropped when the file is closed."""
         self.layout = ""
         """The layout of the data, if they do not lie as the NetCDF classic format has them; see `layout.registry`."""
         self.marker = MARKER
         """What markers are called in the file: a file that has the former name keeps it."""
-        self.spare_dims: frozenset[str] = frozenset()
-        """Those of them that no variable used: they stay in the file."""
 
     def touch(self) -> None:
         """Say that a definition changed."""
@@ -220,19 +232,16 @@ class Tree:
         """Say that attributes of an object changed, and nothing else."""
         self.version += 1
         if self.changed is not None:
-            self.changed.add(node)
+            self.changed.attributes.add(node)
 
     def touch_records(self, node: DatasetNode, before: int) -> None:
         """Say that a dataset got another number of records, `before` it had, and that nothing else changed."""
         self.version += 1
         if self.changed is not None:
-            self.resized.setdefault(node, before)
+            self.changed.resized.setdefault(node, before)
 
     def coordinate_scale(self, node: DatasetNode) -> str:
-        """The name of a scale that is a coordinate variable, if no marker says another one.
-
-        As netCDF-4 does it: the variable's own. In files with the former marker it was empty.
-        """
+        """A coordinate variable's name as a scale, if no marker says it: its own; "" in files with the former marker."""
         return node.name if self.marker == MARKER else ""
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
@@ -245,8 +254,7 @@ class Tree:
         node = GroupNode(self, name, parent, Attributes())
         parent.children[name] = node
         self.groups += 1
-        if parent.order is not None:
-            parent.note(name)
+        parent.note(name)
         self.touch()
         return node
 
@@ -286,13 +294,7 @@ class Tree:
         return node
 
     def _new(
-        self,
-        parent: Any,
-        name: str,
-        element: Element,
-        shape: tuple[int, ...] | None,
-        maxshape: tuple[int | None, ...] | None,
-        fillvalue: bytes | None,
+        self, parent: Any, name: str, element: Element, shape: Shape | None, maxshape: Limits, fillvalue: bytes | None
     ) -> DatasetNode:
         uid, names = self.next_uid, _NAMELESS[len(shape or ())]
         node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, maxshape, fillvalue, names)
@@ -316,12 +318,7 @@ class Tree:
             self.add_part(node, "values", element_for(base), (0,))
 
     def add_part(
-        self,
-        owner: DatasetNode,
-        name: str,
-        element: Element,
-        shape: tuple[int, ...],
-        maxshape: tuple[int | None, ...] | None = None,
+        self, owner: DatasetNode, name: str, element: Element, shape: Shape, maxshape: Limits = None
     ) -> DatasetNode:
         """Give a dataset a part, or a new one in the place of an old one, whose data are gone."""
         old = owner.parts.get(name)
@@ -378,8 +375,7 @@ class Tree:
             self.loose.discard(node.uid)
         node.parent, node.name = parent, name
         parent.children[name] = node
-        if parent.order is not None:
-            parent.note(name)
+        parent.note(name)
         for found in walk(node):
             if isinstance(found, DatasetNode):
                 found.cdf_name = ""

@@ -27,7 +27,7 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.links import read_links, read_orders
 from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, no_collections, shown
 from pnc_vol.mapping.names import FORMER_MARKER, MARKERS, NameBook, dataset_name, is_member_name, split_path
-from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Tree
+from pnc_vol.mapping.tree import NAMELESS, DatasetNode, FileDims, GroupNode, Tree
 
 __all__ = ["from_header"]
 
@@ -69,7 +69,6 @@ class _Reader:
         self.header = header
         self.tree = tree = Tree(separator=separator)
         self.findings = tree.findings = Findings()
-        tree.file_dims = header.dims
         self.names = NameBook()
         self.numrecs = max(0, header.numrecs)
         self.marked: list[tuple[DatasetNode, Marker]] = []
@@ -116,7 +115,8 @@ class _Reader:
         for node in self.unnamed_scales:
             node.scale = tree.coordinate_scale(node)
         used = {index for var in header.vars for index in var.dims}
-        tree.spare_dims = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
+        spare = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
+        tree.file_dims = FileDims(header.dims, spare)
         tree.touch()
         return tree
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,8 @@ header = decode(raw, file_size=len(raw)).header
 owned = pnc_vol.read_decompositions(MAPS, WORLD)
 with pnc_vol.File(OUT, "w", comm=WORLD, layout=LAYOUT, header_reserve=0) as f, pnc_vol.File(CANONICAL) as known:
     session: Any = f.id.handle.session
-    # what a user of h5py cannot say: the order of dimensions, and the name of that of characters
-    session.defs.tree.file_dims = header.dims
+    for dim in header.dims:
+        f.create_dimension(dim.name, dim.size or None)
     datasets = {var.name: known[var.name] for var in header.vars}
     numbers = {}
     for attr in header.attrs:
@@ -43,18 +42,10 @@ with pnc_vol.File(OUT, "w", comm=WORLD, layout=LAYOUT, header_reserve=0) as f, p
         numbers[name] = OWNERS[name] if OWNERS else {"area": 1, "U": 3}.get(name, 2) if columns else 0
         own = {"decomposition": owned[numbers[name] - 1]} if numbers[name] else {}
         grows = {"maxshape": old.maxshape} if old.maxshape != old.shape else {}
-        made = f.create_dataset(name, (0, *old.shape[1:]) if grows else old.shape, old.dtype, **grows, **own)
-        node: Any = made.id.node
-        node.element = replace(node.element, trailing_names=old.id.node.element.trailing_names)
+        dims = [header.dims[index].name for index in var.dims]
+        made = f.create_dataset(name, (0, *old.shape[1:]) if grows else old.shape, old.dtype, dims=dims, **grows, **own)
         for attr in var.attrs:
             made.attrs[attr.name] = old.attrs[attr.name]
-        if old.is_scale:
-            made.make_scale(old.attrs["NAME"])
-    for name, old in datasets.items():
-        for axis, dim in enumerate(old.dims):
-            f[name].dims[axis].label = dim.label
-            for scale in dim.values():
-                f[name].dims[axis].attach_scale(f[scale.name])
     for name, old in datasets.items():
         made = f[name]
         records = range(header.numrecs) if old.maxshape != old.shape else ()
