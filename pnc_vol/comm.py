@@ -29,17 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import OperationError, RankError
-from pnc_vol.late import late
 from pnc_vol.rank_errors import Outcome, ranks_text
 from pnc_vol.rank_places import Nodes, cores
 from pnc_vol.rank_traffic import Traffic
 
 if TYPE_CHECKING:
-    import hashlib
-
     from pnc_vol.two_levels import Levels
-else:
-    hashlib = late("hashlib")
 
 __all__ = [
     "Comm",
@@ -120,6 +115,12 @@ class Comm:
         if error is not None:
             raise error
         return list(most), list(total)
+
+    def same(self, operation: str, mine: bytes, *, error: BaseException | None = None) -> bool:
+        """Whether all ranks give the same: one reduction (collective)."""
+        if error is not None:
+            raise error
+        return True
 
     def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
         """What all ranks know together, by merging parts in a tree (collective).
@@ -239,12 +240,7 @@ def serial() -> Comm:
 
 def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, list[int]]:
     """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
-    if comm.size == 1:
-        comm.agree(operation, error=error)
-        return {text: [0]}
-    word = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
-    (most, other), _ = comm.reduce(operation, (word, ~word), error=error)
-    if most == ~other:
+    if comm.same(operation, text.encode(), error=error):
         return {text: list(range(comm.size))}
     told = comm.combine(operation, Outcome.of(comm.rank, text, None).packed(), Outcome.join)
     return {said: ranks.all() for said, ranks in Outcome.unpacked(told).operations.items()}

@@ -57,9 +57,14 @@ _TAGS = 5000
 
 
 @functools.lru_cache(maxsize=256)
-def _word(operation: str) -> int:
-    """64 bits that tell one operation from another."""
-    return int.from_bytes(hashlib.blake2b(operation.encode(), digest_size=8).digest(), "little", signed=True)
+def _word_of(operation: str) -> int:
+    """`_word` of an operation, of which there are few."""
+    return _word(operation.encode())
+
+
+def _word(said: bytes) -> int:
+    """64 bits that tell one thing from another."""
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little", signed=True)
 
 
 class MpiComm(Comm):
@@ -122,11 +127,12 @@ class MpiComm(Comm):
         return self._spread(operation, payload, got[0])
 
     def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
-        word = int.from_bytes(hashlib.blake2b(mine, digest_size=8).digest(), "little", signed=True)
+        return mine if self.same(operation, mine, error=error) else self._tree(operation, mine, join)
+
+    def same(self, operation: str, mine: bytes, *, error: BaseException | None = None) -> bool:
+        word = _word(mine)
         got, _ = self._meet(operation, (word, ~word, len(mine), ~len(mine), *_NO_VALUES[4:]), (), error)
-        if got[0] == ~got[1] and got[2] == ~got[3]:
-            return mine
-        return self._tree(operation, mine, join)
+        return got[0] == ~got[1] and got[2] == ~got[3]
 
     def deliver(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
         mine = {rank: parcel for rank, parcel in parcels.items() if parcel.nbytes}
@@ -179,7 +185,7 @@ class MpiComm(Comm):
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The maxima of `values`, and sums, once all ranks are here and none has failed."""
         number = self._calls.begin(operation)
-        word = _word(operation)
+        word = _word_of(operation)
         _VECTOR.pack_into(self._sent, 0, word, ~word, number, ~number, error is not None, bool(sums), *values)
         INT64 = self._MPI.INT64_T
         request = self.mpi.Iallreduce([self._sent, INT64], [self._got, INT64], self._MPI.MAX)
@@ -262,8 +268,7 @@ class MpiComm(Comm):
     def _spread(self, operation: str, payload: bytes, length: int) -> bytes:
         """Bytes of rank 0, whose number all know, on all ranks."""
         got = self._memory(operation, length)
-        if self.rank == 0:
-            got[:] = payload
+        got[:] = payload if self.rank == 0 else got
         self._broadcast(operation, got)
         return bytes(got)
 

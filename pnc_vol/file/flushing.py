@@ -90,7 +90,6 @@ def flush(
     """
     phases = _Phases(session.counts)
     comm, defs, disk, posted, epochs = session.comm, session.defs, session.disk, session.posted, session.epochs
-    comm.traffic.begin()
     unsafe = disk.sync_error is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
@@ -243,6 +242,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
             epochs.report(spans_of(batches, layout.maps, new=True) if epochs.holding and comm.size > 1 else NO_SPANS)
         ]
     if comm.size > 1:
+        comm.traffic.begin()
         definitions = digest(flat.header)
         mine, reports = agree(comm, operation, mine, definitions, lambda: described(defs.tree, flat), reports[0])
     if holds:

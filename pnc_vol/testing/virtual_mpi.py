@@ -146,6 +146,21 @@ class _Message:
         self.content, self.taken = content, False
 
 
+class Group:
+    """The ranks of a communicator."""
+
+    def __init__(self, ranks: list[int]) -> None:
+        self._ranks = ranks
+
+    def Free(self) -> None:
+        """Nothing to give back."""
+
+    def Translate_ranks(self, ranks: None, other: Group) -> list[int]:
+        """The ranks that all of these have in another group."""
+        there = {rank: i for i, rank in enumerate(other._ranks)}
+        return [there[rank] for rank in self._ranks]
+
+
 def _bytes(buffer: Any) -> Any:
     """The bytes of what MPI is given: memory, or memory with its type."""
     memory = buffer[0] if isinstance(buffer, (list, tuple)) else buffer
@@ -168,6 +183,9 @@ class Intracomm:
 
     def Free(self) -> None:
         """Nothing to give back."""
+
+    def Get_group(self) -> Group:
+        return Group(self._world.ranks)
 
     # ------------------------------------------------------------------------------------ collective calls
 
