@@ -183,7 +183,7 @@ class DatasetNode(Node):
 
 
 class Changes(NamedTuple):
-    """What changed since the last header: attributes of objects, numbers of records of datasets (and what they were)."""
+    """What changed since the last header: attributes of objects, numbers of records of datasets and what they were."""
 
     attributes: set[Node]
     resized: dict[DatasetNode, int]
@@ -241,7 +241,7 @@ class Tree:
             self.changed.resized.setdefault(node, before)
 
     def coordinate_scale(self, node: DatasetNode) -> str:
-        """A coordinate variable's name as a scale, if no marker says it: its own; "" in files with the former marker."""
+        """A coordinate variable's name as a scale, if no marker says it; "" in files with the former marker."""
         return node.name if self.marker == MARKER else ""
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
