@@ -26,13 +26,16 @@ from numpy.typing import NDArray
 from pnc_vol.errors import ConversionError, RangeError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.mapping.conventions import element_marker, element_of_var
+from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, element_for
 from pnc_vol.mapping.encoding import encode, numbers
 from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, special_dtype, string_dtype
 
 if TYPE_CHECKING:
+    from pnc_vol.mapping import conventions
     from pnc_vol.mapping.markers import Sink
+else:
+    conventions = late("pnc_vol.mapping.conventions")
 
 __all__ = ["as_array", "as_stored", "from_attr", "frozen", "literals", "texts", "to_attr"]
 
@@ -173,7 +176,7 @@ def to_attr(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -
 
 def _type_marker(element: Element) -> dict[str, Any]:
     """The marker's keys that speak of the type; an attribute has no conventions to derive it from."""
-    return element_marker(element, element_of_var(element.nc_type, (), (), ()))
+    return conventions.element_marker(element, conventions.element_of_var(element.nc_type, (), (), ()))
 
 
 def _strings_to_attr(
@@ -245,9 +248,9 @@ def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
         return element.dtype, values.shape, values
     complex_ = marker.get("type") == "complex"
     if complex_ and attr.type in (FLOAT, DOUBLE):
-        element = element_of_var(attr.type, (2,), (COMPLEX_DIM,), (), marker, complain=_misfit)
+        element = conventions.element_of_var(attr.type, (2,), (COMPLEX_DIM,), (), marker, complain=_misfit)
     else:
-        element = element_of_var(attr.type, (), (), (), marker, complain=_misfit)
+        element = conventions.element_of_var(attr.type, (), (), (), marker, complain=_misfit)
     if marker.get("null") is True and attr.nelems == 0:
         return element.dtype, None, None
     raw = np.frombuffer(attr.data, np.uint8)
@@ -263,7 +266,7 @@ def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
 @functools.cache
 def _plain(code: int) -> Element:
     """The element of an attribute without a marker."""
-    return element_of_var(code, (), (), ())
+    return conventions.element_of_var(code, (), (), ())
 
 
 def _misfit(sentence: str) -> None:
