@@ -29,7 +29,7 @@ CYCLES = 0
 LARGE_CLASSES = 2
 FLUSH_MOVES = 53
 FLUSH_CLIMBS = 2
-DEFINING_MOVES = 186  # 175 before headers were made from those before: what changed, which bytes differ, whether that is atomic
+DEFINING_MOVES = 186  # 175 before headers were made from those before
 POST_MOVES = 5
 READ_MOVES = 9
 
