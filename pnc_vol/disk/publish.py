@@ -8,8 +8,7 @@ Rules
    stands for a whole file. With ``publish="close"`` the rename comes at the close.
 2. Of a header the bytes that differ are replaced in place. If they are more than a few, that is done with a journal
    beside the file (`journal`): first the journal is written, then the bytes, then the journal goes. A journal that is
-   found when a file is opened is completed. The header of an empty file needs none: what is behind it is written first,
-   and then its bytes, 48 at most.
+   found when a file is opened is completed.
 3. A layout that moves data is written to a temporary copy; the rename makes it the file.
 4. What takes the place of bytes that were brought to stable storage, here or, for all that is known, by another
    process, is itself there before it does so, whoever asks.
@@ -273,14 +272,6 @@ class Location:
             The old header is in the file, or else the journal is kept, and the next open completes it.
         """
         try:
-            if sync is None and not self.torn and len(new) > len(old) and not old[4:].strip(b"\0"):
-                # Nothing is in the file yet. A reader, and who comes after a kill, finds it so until the first bytes
-                # are there, which no kill divides: they lie in one page, so that the kernel copies them at once.
-                write_bytes(driver, len(old), new[len(old) :])
-                self._torn, self._sync = old, None
-                write_bytes(driver, 0, new[: len(old)])
-                self._torn = None
-                return
             parts = changed_parts(old, new)
             # A write that is done or not, as that of the number of records, needs no journal.
             with nullcontext() if is_atomic(parts) else self.journalled(old, new, sync=sync):

@@ -7,7 +7,6 @@ as it was before the step or after it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pathlib
@@ -142,6 +141,16 @@ class Trial:
         assert got.equals(wanted), f"{got}\n{wanted}"
 
 
+def kept_after(trial: Trial, failure: OSError, done: int, what: str) -> str:
+    """The new file that could not be synced: it never takes the place of the old one, and is kept, here whole."""
+    if not (isinstance(failure, SyncError) and "is not replaced" in str(failure)):
+        return ""
+    (name,) = (name for name in trial.left() if name.endswith(".pnctmp"))
+    assert str(trial.folder / name) in str(failure), what
+    assert w.contents(trial.folder / name).equals(trial.states[done + 1]), what
+    return name
+
+
 def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[str], clean: bool) -> None:
     """Let each of the counted calls fail in turn."""
     for fail_at in range(1, 10_000):
@@ -173,12 +182,7 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
         what += f" ({system.failed})"
         trial.check(done, what)
         at_close = trial.work.steps[done] is w.closing
-        kept = isinstance(failure, SyncError) and "is not replaced" in str(failure)
-        if kept:
-            # A new file that could not be synced never takes the place of the old one. It is kept, here whole.
-            (name,) = (name for name in trial.left() if name.endswith(".pnctmp"))
-            assert str(trial.folder / name) in str(failure), what
-            assert w.contents(trial.folder / name).equals(trial.states[done + 1]), what
+        kept = kept_after(trial, failure, done, what)
         if mode == "once" or mode == "short":
             system.heal()
             if kept or at_close or done == 0 or (trial.work.options.get("durable") and "sync" in system.failed):
@@ -190,11 +194,14 @@ def sweep(trial: Trial, kind: str, *, mode: str, number: int, calls: frozenset[s
                 except Exception as error:
                     raise AssertionError(f"{what}: after {failure!r} the steps cannot be repeated") from error
         if context.f is not None:
-            with contextlib.suppress(OSError):
+            try:
                 w.closing(context)
+            except OSError as error:
+                # The close tries again what failed, and may come further.
+                kept = kept or kept_after(trial, error, done, what)
             trial.check(done, what)
         if kept:
-            (trial.folder / name).unlink()
+            (trial.folder / kept).unlink()
         assert descriptors() == before, f"{what}: descriptors stay open"
         if clean:
             # If not even the old header could be put back, the journal is what is left of it.

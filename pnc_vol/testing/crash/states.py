@@ -9,8 +9,7 @@ Rules
 2. A power failure leaves what was synced: the bytes and the length of a file since `fsync`, the names of a folder since
    `fsync_dir`. Of the rest it leaves any part: each piece of a write by itself, cut at multiples of 512 bytes of the
    file, any length that the file had meanwhile, any of the operations on names. A rename happens or does not.
-3. Writes that lie inside `ATOMIC` bytes of one sector are not torn: the record count of a header is such a write. Nor
-   is one inside the first `EMPTY` bytes of a file, which the kernel copies to one page at once.
+3. Writes that lie inside `ATOMIC` bytes of one sector are not torn: the record count of a header is such a write.
 4. A state is a function of the recording, a seed and a number.
 """
 
@@ -43,8 +42,6 @@ SECTOR = 512
 """Bytes that a disk writes as a whole."""
 ATOMIC = 16
 """Bytes of the longest write that is never torn."""
-EMPTY = 48
-"""Bytes of the header of an empty file."""
 _MOST_TEARS = 6
 
 
@@ -69,7 +66,7 @@ def kill_points(changes: list[Change], *, seed: int) -> list[tuple[int, int]]:
     """
     found = [(0, 0)]
     for at, change in enumerate(changes):
-        if isinstance(change, Written) and len(change.data) > ATOMIC and change.offset + len(change.data) > EMPTY:
+        if isinstance(change, Written) and len(change.data) > ATOMIC:
             found.extend((at, tear) for tear in _tears(change, random.Random(f"{seed}:{at}")))
         if not isinstance(change, (Synced, FolderSynced)):
             found.append((at + 1, 0))
