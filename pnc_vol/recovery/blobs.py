@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from pnc_vol.comm import Comm, on_root, serial
 from pnc_vol.disk.locking import Held
-from pnc_vol.errors import NotCDFError, NotFoundError
+from pnc_vol.errors import LogRefusedError, NotCDFError, NotFoundError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.hdf5_set import Hdf5Set
 from pnc_vol.file.joining import open_session
@@ -37,7 +37,9 @@ from pnc_vol.format.placing import Alignment, place
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
 from pnc_vol.options import Options
+from pnc_vol.recovery.cache_folders import find_caches, sort_folders
 from pnc_vol.recovery.gathering import Piece, Variable, copy, pieces, share
+from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.new_file import NewFile
 
 __all__ = ["BlobReport", "MapCoverage", "replay_blobs"]
@@ -135,6 +137,8 @@ def replay_blobs(
     ------
     FormatError
         A subfile is missing, damaged or of another set; blobs hold the same elements.
+    LogRefusedError
+        Logs or caches of a killed job hold data that the subfiles do not have.
     FileExistsError
         The target exists and `overwrite` is False.
     NotFoundError
@@ -175,6 +179,7 @@ def _replay(
     if not isinstance(files, SubfileSet | Hdf5Set):
         raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
     on_root(comm, "replay target", lambda: _check_target(target, view.disk.path, files.count, options))
+    on_root(comm, "replay leftovers", lambda: _check_leftovers(view.disk.path, files.count, options))
     # nobody else has this session
     tree = view.defs.tree
     _keep_only(tree, names)
@@ -209,6 +214,21 @@ def _check_target(target: str, path: str, count: int, options: Options) -> bytes
     real = realpath(os.path.abspath(target))
     if real in {realpath(os.path.abspath(subfile_path(path, n))) for n in range(count)}:
         raise FileExistsError(errno.EEXIST, "the target is one of the subfiles; give another name", target)
+    return b""
+
+
+def _check_leftovers(path: str, count: int, options: Options) -> bytes:
+    """Refuse a set of which logs or caches of a killed job hold data that the subfiles do not have."""
+    first = options.system.realpath(os.path.abspath(subfile_path(path, 0)))
+    left = list(leftovers_of(first, options).own)
+    for n in range(count):
+        subfile = options.system.realpath(os.path.abspath(subfile_path(path, n)))
+        left += sort_folders(options.system, subfile, find_caches(options.system, subfile, options).gone).own
+    if left:
+        raise LogRefusedError(
+            f"{path}: a job that ended early left data that are not in the subfiles, in {', '.join(left)}. Put them "
+            f"there first: 'pnc-vol replay {subfile_path(path, 0)}', or open the set with mode 'r+' and recover=True"
+        )
     return b""
 
 
