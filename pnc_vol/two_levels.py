@@ -66,35 +66,29 @@ class Levels:
         """All that stands in the call is done on this rank."""
         self._calls.completed()
 
-    def table(self, operation: str, row: Int64) -> Int64:
-        """The rows of all ranks of this node, int64[ranks of the node, len(row)]."""
-        rows = np.empty((self.size, len(row)), np.int64)
+    def table(self, operation: str, row: Int64, rows: Int64) -> None:
+        """Put the rows of all ranks of this node into `rows`, int64[ranks of the node, len(row)]."""
         self._wait(operation, self.node.Iallgather(row, rows), (row, rows))
         self._traffic.sent(_steps(self.size), (self.size - 1) * row.nbytes // max(1, _steps(self.size)))
         self._traffic.received(rows.nbytes)
-        return rows
 
     def meet(self, operation: str) -> None:
         """Wait until all ranks of this node are here."""
         self._wait(operation, self.node.Ibarrier(), ())
         self._traffic.sent(_steps(self.size), 0)
 
-    def largest(self, operation: str, numbers: Int64) -> Int64:
-        """Of each number the largest that any rank has; on all ranks."""
-        found = np.empty_like(numbers)
+    def largest(self, operation: str, numbers: Int64, found: Int64) -> None:
+        """Put into `found` of each number the largest that any rank has; on all ranks."""
         request = self._all.Iallreduce(numbers, found, op=self._MPI.MAX)
         self._wait(operation, request, (numbers, found))
         self._traffic.sent(_steps(self._all.Get_size()), numbers.nbytes)
-        return found
 
-    def any_of(self, operation: str, bits: Bytes) -> Bytes:
-        """Of each bit whether any rank has it; on all ranks."""
-        found = np.empty_like(bits)
+    def any_of(self, operation: str, bits: Bytes, found: Bytes) -> None:
+        """Put into `found` of each bit whether any rank has it; on all ranks."""
         byte = self._MPI.BYTE
         request = self._all.Iallreduce([bits, byte], [found, byte], op=self._MPI.BOR)
         self._wait(operation, request, (bits, found))
         self._traffic.sent(_steps(self._all.Get_size()), bits.nbytes)
-        return found
 
     def deliver(
         self, operation: str, outgoing: list[tuple[int, Bytes]], take: Callable[[Bytes], None], room: Bytes

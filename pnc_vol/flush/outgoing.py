@@ -37,10 +37,22 @@ class Outgoing:
     turns : mapping of round to the numbers of its cells in `cut`
     memory : uint8[...], where the pieces are.
     guard : Guard
+    rounds : int
+
+    Raises
+    ------
+    MemoryError
     """
 
     def __init__(
-        self, team: Team, domains: Domains, cut: Cut, turns: Mapping[int, list[int]], memory: Bytes, guard: Guard
+        self,
+        team: Team,
+        domains: Domains,
+        cut: Cut,
+        turns: Mapping[int, list[int]],
+        memory: Bytes,
+        guard: Guard,
+        rounds: int,
     ) -> None:
         self.team = team
         self.levels = team.levels
@@ -48,8 +60,19 @@ class Outgoing:
         self.memory = memory
         self.guard = guard
         self._posts: dict[int, list[tuple[int, list[Parcel]]]] = {}
-        guard.attempt(lambda: self._plan(cut, turns))
-        self._table: Int64 = np.zeros((self.levels.size, 1 + domains.count), np.int64)
+        self._plan(cut, turns)
+        # All that is exchanged has its memory before the first message: a rank without memory would not come.
+        columns = 1 + domains.count
+        self._row: Int64 = np.zeros(columns, np.int64)
+        self._tables: Int64 = np.zeros((2, self.levels.size, columns), np.int64)
+        self._first: Int64 = np.zeros(columns + rounds, np.int64)
+        self._firsts: Int64 = np.zeros((self.levels.size, columns + rounds), np.int64)
+        self._need: Int64 = np.zeros(1, np.int64)
+        self._most: Int64 = np.zeros(1, np.int64)
+        for turn, posts in self._posts.items():
+            self._first[columns + turn] = sum(parcel.nbytes for _, parcels in posts for parcel in parcels)
+        self._tell(0, self._first)
+        self._table: Int64 = self._firsts[:, :columns]
         self._half = 0
         self._parcels: Bytes = np.empty(0, np.uint8)
 
@@ -61,33 +84,32 @@ class Outgoing:
             if found:
                 self._posts[turn] = found
 
-    def _row(self, k: int) -> Int64:
-        row = np.zeros(1 + self.domains.count, np.int64)
+    def _tell(self, k: int, row: Int64) -> None:
+        """Put this rank's row of the table of round `k` into the beginning of an array."""
+        row[: 1 + self.domains.count] = 0
         row[0] = self.guard.failed
         for domain, parcels in self._posts.get(k, ()) if not self.guard.failed else ():
             row[1 + domain] = sum(parcel.nbytes for parcel in parcels)
-        return row
 
-    def prepare(self, rounds: int, shared: Callable[[int], Bytes | None]) -> bool:
+    def prepare(self, shared: Callable[[int], Bytes | None]) -> bool:
         """Agree on the first round, and on the memory for the parcels of all (collective); False: there is none.
 
         shared : function of bytes
             Memory that the ranks of this node share; on all ranks or none (collective).
         """
-        need = np.zeros(rounds, np.int64)
-        for turn, posts in self._posts.items():
-            need[turn] = sum(parcel.nbytes for _, parcels in posts for parcel in parcels)
-        row = self._row(0)
-        both = self.levels.table(PIECES, np.concatenate((row, need)))
-        self._table = both[:, : len(row)]
-        most = self.levels.largest(PIECES, both[:, len(row) :].sum(axis=0).max(keepdims=True))
-        self._half = -(-int(most[0]) // 8) * 8
+        self.levels.table(PIECES, self._first, self._firsts)
+        self.guard.attempt(self._add_up)
+        self.levels.largest(PIECES, self._need, self._most)
+        self._half = -(-int(self._most[0]) // 8) * 8
         found = shared(2 * self._half)
         # Memory that had to be made was agreed on in a call of its own.
         self.levels.begin(PIECES)
         if found is not None:
             self._parcels = found
         return found is not None
+
+    def _add_up(self) -> None:
+        self._need[0] = self._firsts[:, len(self._row) :].sum(axis=0).max()
 
     def fill(self, k: int) -> None:
         """Put this rank's parcels of a round into the memory of its node."""
@@ -105,10 +127,13 @@ class Outgoing:
 
     def exchange(self, k: int, window: Bytes | None) -> None:
         """Send what the node has for round `k`, take what comes for this rank's window, and agree on the next round."""
-        coming = self.levels.table(PIECES, self._row(k + 1))
+        coming = self._tables[k % 2]
+        self._tell(k + 1, self._row)
+        self.levels.table(PIECES, self._row, coming)
         if self.levels.writers is not None:
+            messages: list[tuple[int, Bytes]] = []
             # What a rank that failed had announced is not there.
-            messages = [] if coming[:, 0].any() else self._messages(k)
+            self.guard.attempt(lambda: messages.extend(() if coming[:, 0].any() else self._messages(k)))
             room = self.team.room
 
             def got(message: Bytes) -> None:

@@ -60,6 +60,10 @@ _NONE = np.empty(0, np.int64)
 _NOTHING = Cut(Extents(_NONE, _NONE, _NONE), _NONE, _NONE, _NONE, _NONE, _NONE)
 
 
+_UNTOUCHED = np.empty((0, 0), bool)
+_NO_BITS = np.empty(0, np.uint8)
+
+
 class TwoPhase:
     """Collective writes of one file; every rank makes the same calls.
 
@@ -119,12 +123,23 @@ class TwoPhase:
         wanted = Wanted(*asked)
         while True:
             domains = self._domains(wanted, low, high, block, pieces / nbytes)
-            work = _Write(self, self._team(wanted), domains, extents, memory)
-            work.look(nbytes)
+            work = self._looked(_Write(self, self._team(wanted), domains, extents, memory), nbytes)
             if not work.rounds or self._shared_windows(work):
                 return work
             # From now on as if each rank had a node of its own.
             self._apart = True
+
+    def _looked(self, work: _Write, nbytes: int) -> _Write:
+        """Let a write find out its rounds (collective); what fails on one rank is raised on all before any of them."""
+        work.guard.attempt(work.prepare)
+        if work.domains.windows > 1 and work.few_cells:
+            self.comm.agree("flush windows", error=work.guard.lack)
+            work.touch()
+        if work.few_cells:
+            work.guard.attempt(lambda: work.plan(nbytes))
+            self.comm.agree("flush rounds", error=work.guard.lack)
+            work.drain()
+        return work
 
     def _block(self) -> int:
         """What the file system says of its blocks, on rank 0."""
@@ -210,38 +225,58 @@ class _Write:
         self.cut = _NOTHING
         self.turns: dict[int, list[int]] = {}
         """For each round the numbers of this rank's cells in `cut`."""
-        self.touched: npt.NDArray[np.bool_] = np.empty((0, 0), bool)
+        self.touched: npt.NDArray[np.bool_] = _UNTOUCHED
+        self.cells: list[int] = []
+        """Those of this rank's domain that any rank has something for."""
+        self.bits = self.any_bits = _NO_BITS
+        self.few_cells = domains.cells <= _MOST_CELLS
+        self.afar: Outgoing | None = None
 
     # --------------------------------------------------------------------------------------------- agreeing
 
-    def look(self, nbytes: int) -> None:
-        """Find out in how many rounds all ranks together write `nbytes` (collective)."""
-        domains, comm, driver = self.domains, self.of.comm, self.of.driver
-        if domains.cells > _MOST_CELLS:
+    def prepare(self) -> None:
+        """Cut this rank's extents, and note what windows they touch."""
+        domains = self.domains
+        if not self.few_cells:
             return
-        self.guard.attempt(self._cut)
-        touched = np.ones(domains.cells, bool)
+        self.cut = domains.cut(self.extents)
         if domains.windows > 1:
             mine = np.zeros(domains.cells, bool)
             mine[self.cut.cells] = True
-            levels = self.team.levels
-            levels.begin("flush windows")
-            bits = levels.any_of("flush windows", np.packbits(mine))
-            levels.completed()
-            touched = np.unpackbits(bits, count=domains.cells).astype(bool)
+            self.bits = np.packbits(mine)
+            self.any_bits = np.empty_like(self.bits)
+
+    def touch(self) -> None:
+        """Learn what windows any rank touches (collective); nothing here takes memory."""
+        levels = self.team.levels
+        levels.begin("flush windows")
+        levels.any_of("flush windows", self.bits, self.any_bits)
+        levels.completed()
+
+    def plan(self, nbytes: int) -> None:
+        """Find out in how many rounds all ranks together write `nbytes`, and what of them is this rank's."""
+        domains, team = self.domains, self.team
+        if domains.windows > 1:
+            touched = np.unpackbits(self.any_bits, count=domains.cells).astype(bool)
+        else:
+            touched = np.ones(domains.cells, bool)
         if min(int(touched.sum()) * domains.window, domains.high - domains.low) > _SPARSE * nbytes:
             return
         self.touched = touched.reshape(domains.count, domains.windows)
-        self.rounds, number = rounds_of_cells(self.touched)
+        rounds, number = rounds_of_cells(self.touched)
         for i, turn in enumerate(number.reshape(-1)[self.cut.cells].tolist()):
             self.turns.setdefault(turn, []).append(i)
-        if driver.capabilities.holds_back:
-            # What ranks hold of the windows has to be in the file before a window is read.
-            self.guard.attempt(self._drain)
-            comm.agree("flush stripes", error=self.guard.lack)
+        windows = np.flatnonzero(self.touched[team.mine]) if team.mine >= 0 else _NONE
+        self.cells = (team.mine * domains.windows + windows).tolist()
+        if team.afar:
+            self.afar = Outgoing(team, domains, self.cut, self.turns, self.memory, self.guard, rounds)
+        self.rounds = rounds
 
-    def _cut(self) -> None:
-        self.cut = self.domains.cut(self.extents)
+    def drain(self) -> None:
+        """Bring what ranks hold of the windows to the file before a window is read (collective)."""
+        if self.rounds and self.of.driver.capabilities.holds_back:
+            self.guard.attempt(self._drain)
+            self.of.comm.agree("flush stripes", error=self.guard.lack)
 
     def _drain(self) -> None:
         """Bring what this rank holds to the file if some of it is in a window."""
@@ -271,16 +306,12 @@ class _Write:
     def run(self) -> None:
         """Write all windows (collective)."""
         team, of, attempt = self.team, self.of, self.guard.attempt
-        levels, afar = team.levels, None
-        if team.afar:
-            afar = Outgoing(team, self.domains, self.cut, self.turns, self.memory, self.guard)
-        windows = np.flatnonzero(self.touched[team.mine]) if team.mine >= 0 else _NONE
-        self.cells = (team.mine * self.domains.windows + windows).tolist()
+        levels, afar = team.levels, self.afar
         levels.begin(PIECES)
         self._begin(0)
         if afar is None:
             levels.meet(PIECES)
-        elif not afar.prepare(self.rounds, lambda nbytes: of.parcel_memory(team, nbytes)):
+        elif not afar.prepare(lambda nbytes: of.parcel_memory(team, nbytes)):
             levels.completed()
             attempt(lambda: of.driver.write(self.extents, self.memory))
             return

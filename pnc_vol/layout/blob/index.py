@@ -68,11 +68,12 @@ class Coverage(NamedTuple):
     conflicts: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Which blobs have the same elements, and the counts."""
+        """Two pairs of blobs that have the same elements, and the counts."""
         counts = (
             f"of {self.nelems} elements {self.covered} are in blobs, {self.none} in none, {self.several} in several"
         )
-        return "; ".join((*self.conflicts, counts))
+        more = ("and others",) if len(self.conflicts) > 2 else ()
+        return "; ".join((*self.conflicts[:2], *more, counts))
 
 
 class _Gathered:
