@@ -30,7 +30,7 @@ def test_data_then_header_then_names(path: pathlib.Path) -> None:
         at = f.id.handle.session.disk.header.vars[0].begin
         journal, folder = str(path.with_name(".x.nc.pncj")), str(path.parent)
         data = {"name": "pwrite", "path": str(path), "offset": lambda offset: offset >= at}
-        header = {"name": "pwrite", "path": str(path), "offset": 0}
+        header = {"name": "pwrite", "path": str(path), "offset": lambda offset: offset < at}
         synced = [call.number for call in system.matching(name={"fsync", "fdatasync"}, path=str(path))]
         assert synced
         first, last = system.matching(**data)[-1].number, system.matching(**header)[0].number

@@ -82,7 +82,9 @@ def test_a_flush_that_adds_records_writes_its_data_and_eight_bytes(tmp_path: Pat
             assert (4, 8) in writes
             # records change no definition of a subfile
             assert (counts["physical_header"], counts["variables_of"], counts["encode"]) == (0, 0, 0)
-            assert (counts["content"], counts["frame"]) == (0, 0)
+            assert counts["content"] == 0
+            # that of the canonical header, when the next one is made from it for the first time
+            assert counts["frame"] <= (record == 1)
             assert counts["to_header"] <= 1
             assert counts["places"] <= 2
 

@@ -499,17 +499,17 @@ def test_a_source_that_changes_is_not_published(wasteful: Path, tmp_path: Path) 
 def test_a_header_that_was_being_replaced_is_completed_first(wasteful: Path, tmp_path: Path) -> None:
     """A kill within a header's replacement leaves a journal: the new header is what is repacked."""
     with pnc_vol.File(wasteful, "r+") as f:
-        f["t"].attrs["units"] = "celsius"
+        f["t"].attrs["units"] = 4 * "celsius"
     old = wasteful.read_bytes()
     shutil.copy(wasteful, tmp_path / "z.nc")
     with pnc_vol.File(tmp_path / "z.nc", "r+") as f:
-        f["t"].attrs["units"] = "kelvins"
+        f["t"].attrs["units"] = 4 * "kelvins"
     new = (tmp_path / "z.nc").read_bytes()
     (tmp_path / "z.nc").unlink()
     system = StopSystem(stop_at=2, calls={"pwrite"})
     with pytest.raises(Stopped):
         f = pnc_vol.File(wasteful, "r+", system=system)
-        f["t"].attrs["units"] = "kelvins"
+        f["t"].attrs["units"] = 4 * "kelvins"
         f.flush()
     system.bury()
     f.id.handle.session.closed = True
@@ -529,7 +529,7 @@ def test_a_header_that_was_being_replaced_is_completed_first(wasteful: Path, tmp
     assert litter(tmp_path) == []
     for path in (wasteful, tmp_path / "y.nc"):
         with pnc_vol.File(path) as f:
-            assert f["t"].attrs["units"] == "kelvins"
+            assert f["t"].attrs["units"] == 4 * "kelvins"
 
 
 def test_progress_and_size(wasteful: Path, tmp_path: Path) -> None:
