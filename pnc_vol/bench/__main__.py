@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from pnc_vol.bench import ranks
+from pnc_vol.bench.e3sm_c import c_program
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.serial import run_serial
 from pnc_vol.bench.table import machine, plot, print_table, to_json
@@ -79,7 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show(results, options, [])
         return 0
     if not launched():
-        return ranks.start(options.ranks, given, ranks_per_node=options.ranks_per_node)
+        launcher = ranks.launcher_of(options.ranks, ranks_per_node=options.ranks_per_node)
+        status = ranks.start(launcher, given)
+        if options.name == "e3sm" and not status and not options.json:
+            for line in c_program(options, launcher):
+                print(line)
+        return status
     if options.hints_file:
         options.hints = ranks.hints_of(options.hints_file) | options.hints
     bench = importlib.import_module(f"pnc_vol.bench.{options.name}")

@@ -197,8 +197,15 @@ def run_here(
     return results, job.lines, comm.rank, comm.size
 
 
-def start(nprocs: int, arguments: Sequence[str], *, ranks_per_node: int | None = None) -> int:
-    """Run ``python -m pnc_vol.bench`` with `arguments` on `nprocs` ranks; the launcher's exit status.
+def start(launcher: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run ``python -m pnc_vol.bench`` with `arguments` on the ranks of `launcher_of`; its exit status."""
+    return subprocess.run(
+        [*launcher, sys.executable, "-m", "mpi4py", "-m", "pnc_vol.bench", *arguments], check=False
+    ).returncode
+
+
+def launcher_of(nprocs: int, *, ranks_per_node: int | None = None) -> list[str]:
+    """The command that starts a program on `nprocs` ranks.
 
     Raises
     ------
@@ -216,6 +223,4 @@ def start(nprocs: int, arguments: Sequence[str], *, ranks_per_node: int | None =
             raise SystemExit("--ranks-per-node needs MPICH: Open MPI cannot play several nodes on one")
     elif ranks_per_node:
         command += ["-genv", "MPIR_CVAR_NUM_CLIQUES", str(-(-nprocs // ranks_per_node))]
-    return subprocess.run(
-        [*command, sys.executable, "-m", "mpi4py", "-m", "pnc_vol.bench", *arguments], check=False
-    ).returncode
+    return command
