@@ -185,4 +185,5 @@ def write_extents(system: System, fd: int, extents: Extents, memory: Memory) -> 
 def grow_file(system: System, fd: int, nbytes: int) -> None:
     """Let a file have at least so many bytes; never shorter, and no byte changed."""
     if nbytes and system.fstat(fd).st_size < nbytes:
-        write_all(system, fd, b"\0", nbytes - 1)
+        # A thread, or another rank, may bring data there meanwhile: a zero that is written would take their place.
+        system.fallocate(fd, nbytes - 1, 1)
