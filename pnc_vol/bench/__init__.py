@@ -17,7 +17,7 @@
 `flash`           checkpoint and plotfiles of an adaptive mesh
 `cached`          the last three with a node-local cache: a file in each cycle, then computing
 `e3sm`            climate variables on unstructured maps (`e3sm_cases`, `e3sm_maps`, `e3sm_peers`,
-                  `e3sm_setup`, `e3sm_report`; `e3sm_view`: sets of subfiles seen as one file)
+                  `e3sm_setup`, `e3sm_report`; `e3sm_c`: the C program; `e3sm_view`: sets of subfiles seen as one file)
 `burst`           bursts of posts, with the burst-buffer log and without
 `create`          objects created by each rank for itself
 ================  =================================================================================

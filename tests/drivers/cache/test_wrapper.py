@@ -258,7 +258,7 @@ def test_a_cut_waits_for_a_thread_that_lengthens_the_file(tmp_path: Path) -> Non
 
     class Late(HookedSystem):
         def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name == "pwrite" and args[2] == 999:
+            if name == "fallocate" and args[1] == 999:
                 begun.set()
                 time.sleep(0.3)
             return super().call(name, args, kwargs)
