@@ -7,14 +7,14 @@ starts the ranks, not by a rank: what waits for it would take the processors fro
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
+
+from pnc_vol.system import REAL, exists, temporary_directory
 
 __all__ = ["c_program", "seconds"]
 
@@ -38,10 +38,10 @@ def c_program(options: argparse.Namespace, launcher: Sequence[str]) -> Iterator[
     """
     program, layouts = shutil.which(PROGRAM), [one for one in LAYOUTS if one in options.layouts]
     maps = options.data / f"map_{options.case.lower()}_case_16p.nc"
-    if program is None or options.synthetic or options.io_stride > 1 or not os.path.exists(maps):
+    if program is None or options.synthetic or options.io_stride > 1 or not exists(REAL, maps):
         return
     for layout in layouts:
-        with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        with temporary_directory(options.dir) as folder:
             found = [_once(options, [*launcher, program], maps, layout, folder, i) for i in range(options.rounds)]
         middle = statistics.median(found)
         yield f"{PROGRAM} -a pnetcdf -x {layout}: open to close {middle:.3f} s ({min(found):.3f}-{max(found):.3f})"
@@ -54,8 +54,8 @@ def _once(options: argparse.Namespace, start: list[str], maps: PurePath, layout:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-400:]}{done.stderr[-400:]}")
-    for path in Path(folder).iterdir():
-        path.unlink()
+    for name in REAL.listdir(folder):
+        REAL.unlink(f"{folder}/{name}")
     return seconds(done.stdout)
 
 
