@@ -20,6 +20,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import rounds, runs_between
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.extents.place import split_rows
+from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -132,13 +133,7 @@ def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
     start = np.concatenate([np.empty(0, np.int64), *(some[:, 1] for some in rows)])
     end = np.minimum(start + np.concatenate([start[:0], *(some[:, 2] for some in rows)]), last)
     start = np.maximum(start, first)
-    there = start < end
-    order = np.argsort(start[there], kind="stable")
-    start, end = start[there][order], np.maximum.accumulate(end[there][order])
-    if not start.size:
-        return Runs(start, end)
-    new = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
-    return Runs(start[new], np.append(end[new[1:] - 1], end[-1]) - start[new])
+    return coalesced(Runs(start, end - start))
 
 
 def _between(taken: Runs, first: int, last: int) -> Runs:

@@ -29,6 +29,7 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.model import Runs, one_extent
+from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.file.blob_set import BlobSet
 from pnc_vol.file.map_agreement import Agreed
 from pnc_vol.file.posted_runs import PostedRuns, inner_shape
@@ -38,7 +39,7 @@ from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.model import Header
 from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.index import ElementIndex
-from pnc_vol.layout.blob.maps import SubfileMap, coalesced
+from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.hdf5blob.container import Container, Stored
 from pnc_vol.layout.hdf5blob.layout import Hdf5BlobFiles, Hdf5BlobLayout
 from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, contained, plan_subfile

@@ -22,14 +22,14 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Int64, Runs, before, spread
-from pnc_vol.layout.blob.maps import SubfileMap, coalesced
+from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.subfiles import OFFSET, SHIFT
 
 __all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
 
 _MOST_NAMED = 10
-_MOST_RUNS = 1 << 21
-"""Runs in a window: at most 64 MiB of index, and 220 MiB while it is made."""
+_MOST_RUNS = 1 << 21  # of a window: at most 64 MiB of index, and 220 MiB while it is made
 _BUCKETS = 1 << 16
 
 

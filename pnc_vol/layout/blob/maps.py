@@ -33,7 +33,6 @@ __all__ = [
     "SizedMap",
     "SubfileMap",
     "blob_row",
-    "coalesced",
     "content",
     "derived",
     "from_content",
@@ -147,30 +146,6 @@ class SubfileMap:
 def wide_offsets(dims: Sequence[int]) -> bool:
     """Whether offsets into these dimensions need int64 in a file."""
     return math.prod(dims) > _INT_MAX
-
-
-def coalesced(runs: Runs) -> Runs:
-    """The elements of runs that may overlap and come in any order, each once, in as few ascending runs as possible.
-
-    Examples
-    --------
-    >>> [column.tolist() for column in coalesced(Runs(np.array([4, 0, 1, 9]), np.array([2, 2, 3, 0])))]
-    [[0], [6]]
-    """
-    there = runs.length > 0
-    start, length = runs if bool(there.all()) else Runs(runs.start[there], runs.length[there])
-    if start.size < 2:
-        return Runs(start, length)
-    if bool((start[1:] < start[:-1]).any()):
-        order = np.argsort(start, kind="stable")
-        start, length = start[order], length[order]
-    # A long run reaches over many that follow.
-    reach = np.maximum.accumulate(start + length)
-    heads = np.concatenate(([0], np.flatnonzero(start[1:] > reach[:-1]) + 1))
-    if heads.size == start.size:
-        return Runs(start, length)
-    ends = reach[np.append(heads[1:] - 1, start.size - 1)]
-    return Runs(start[heads], ends - start[heads])
 
 
 def derived(lists: Sequence[Runs]) -> list[Runs]:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
+from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.blob.index import ElementIndex, Pieces
-from pnc_vol.layout.blob.maps import coalesced
 from pnc_vol.layout.places import Place
 from pnc_vol.layout.subfiles import SHIFT
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Runs
-from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, coalesced, content, derived, from_content, split_rows
+from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.layout.blob.maps import MapSizes, SubfileMap, content, derived, from_content, split_rows
 
 SPACE = 60
 
