@@ -18,7 +18,7 @@ import numpy as np
 from pnc_vol.api.copied_references import refers
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
-from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.special import check_string_dtype, string_dtype
 
 __all__ = [
@@ -371,7 +371,7 @@ def axis_label(dataset: Any, axis: int) -> str:
     size = 0 if axis == 0 and node.is_record else dataset.shape[axis]
     # A coordinate variable is what gives its dimension the name.
     own = node.scale is not None and name == node.cdf_name
-    return "" if found.scales or own or is_nameless(name, size) else name
+    return "" if found.scales or own else label_of(name, size)
 
 
 def axis_scales(dataset: Any, axis: int) -> list[str]:

@@ -25,7 +25,7 @@ from pnc_vol.format.model import Dim
 from pnc_vol.mapping.names import legal_name
 from pnc_vol.mapping.tree import Axis, DatasetNode
 
-__all__ = ["DimBook", "is_nameless"]
+__all__ = ["DimBook", "is_nameless", "label_of"]
 
 _NAMELESS = re.compile(r"dim_(\d+)(_\d+)?|record(_\d+)?")
 
@@ -47,6 +47,17 @@ def is_nameless(name: str, size: int) -> bool:
     if found is None:
         return False
     return size == 0 if found[1] is None else size != 0 and found[1] == str(size)
+
+
+def label_of(name: str, size: int) -> str:
+    """The label of an axis whose dimension has this name and size (0: records): "" for a name that was made.
+
+    Examples
+    --------
+    >>> label_of("lat", 180), label_of("dim_3", 3)
+    ('lat', '')
+    """
+    return "" if is_nameless(name, size) else name
 
 
 class DimBook:

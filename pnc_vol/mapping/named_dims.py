@@ -19,7 +19,7 @@ from dataclasses import replace
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
 from pnc_vol.format.names import check_name
-from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.tree import DatasetNode, FileDims, Tree
 
 __all__ = ["declare", "name_axes"]
@@ -98,9 +98,7 @@ def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
             )
     if len(given) > len(shape):
         node.element = replace(node.element, trailing_names=given[len(shape) :])
-    node.names = tuple(
-        ("" if is_nameless(name, size) else name, name) for name, size in zip(given, sizes, strict=False)
-    )
+    node.names = tuple((label_of(name, size), name) for name, size in zip(given, sizes, strict=False))
     if len(shape) == 1 and given[0] == node.name and node.parent is tree.root:
         node.scale = tree.coordinate_scale(node)
         for other in tree.datasets.values():

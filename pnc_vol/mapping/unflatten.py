@@ -22,7 +22,7 @@ from pnc_vol.mapping.attribute_owners import fill_of, share_attrs, shown_attrs
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.composite_assembly import assemble, share_axes
 from pnc_vol.mapping.conventions import FILL, TYPE_KEYS, element_of_var
-from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.links import read_links, read_orders
 from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, no_collections, shown
@@ -294,9 +294,7 @@ class _Reader:
         visible = var.dims[: len(var.dims) - len(element.trailing)]
         shape = sizes[: len(sizes) - len(element.trailing)]
         # Labels are read from the names of dimensions; `_read_axes` finds the axes that have scales instead.
-        shown_names = tuple(
-            ("" if is_nameless(dim.name, dim.size) else dim.name, dim.name) for dim in dims[: len(visible)]
-        )
+        shown_names = tuple((label_of(*dim), dim.name) for dim in dims[: len(visible)])
         if record:
             return element, visible, shown_names, (self.numrecs, *shape), (None, *shape)
         return element, visible, shown_names, shape, None
