@@ -26,6 +26,7 @@ import os
 import stat
 import struct
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -33,7 +34,6 @@ import numpy as np
 
 from pnc_vol.append_log.private_folders import neighbour
 from pnc_vol.format.decode import MAX_HEADER_BYTES
-from pnc_vol.format.edits import changed_parts
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
@@ -84,11 +84,18 @@ def journal_path(path: str) -> str:
     return neighbour(path, "pncj")
 
 
-def content_of(inode: int, old: bytes, new: bytes) -> bytes:
-    """The bytes of a journal."""
+def content_of(inode: int, old: bytes, new: bytes, parts: Sequence[tuple[int, int, int]]) -> bytes:
+    """The bytes of a journal.
+
+    Parameters
+    ----------
+    inode : int, of the file
+    old, new : bytes, the headers
+    parts : what `changed_parts` found in them
+    """
     first, kept = _start(new), 0
     pieces = [(0, min(first, len(old)), min(first, len(new)))]
-    for at, old_end, new_end in changed_parts(old, new):
+    for at, old_end, new_end in parts:
         if new_end > first:
             kept = max(first, at - _AROUND)
             pieces.append((kept, min(old_end + _AROUND, len(old)) - kept, min(new_end + _AROUND, len(new)) - kept))

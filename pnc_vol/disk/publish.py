@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -274,7 +274,7 @@ class Location:
         try:
             parts = changed_parts(old, new)
             # A write that is done or not, as that of the number of records, needs no journal.
-            with nullcontext() if is_atomic(parts) else self.journalled(old, new, sync=sync):
+            with nullcontext() if is_atomic(parts) else self.journalled(old, new, parts, sync=sync):
                 for at, _, end in parts:
                     write_bytes(driver, at, new[at:end])
         except OSError:
@@ -284,8 +284,15 @@ class Location:
             raise
 
     @contextmanager
-    def journalled(self, old: bytes, new: bytes, *, sync: Callable[[], None] | None = None) -> Iterator[None]:
-        """Keep a journal beside the file while `new` takes the place of `old` inside, by whatever way.
+    def journalled(
+        self,
+        old: bytes,
+        new: bytes,
+        parts: Sequence[tuple[int, int, int]],
+        *,
+        sync: Callable[[], None] | None = None,
+    ) -> Iterator[None]:
+        """Keep a journal of the `parts` that differ while `new` takes the place of `old` inside, by whatever way.
 
         If that fails the journal stays, and so does `torn`: then the same is to be tried again, which uses the same
         journal, or `restore_header` puts the old one back. An OSError is raised if the journal cannot be written, and
@@ -302,7 +309,8 @@ class Location:
                 forget_journal(self.system, self.path)
                 # Who may read the file must be able to read its header, wherever that is.
                 mode = 0o600 | there.st_mode & 0o666
-                write_new(self.system, journal, content_of(there.st_ino, old, new), mode, durable=sync is not None)
+                content = content_of(there.st_ino, old, new, parts)
+                write_new(self.system, journal, content, mode, durable=sync is not None)
                 if sync is not None:
                     # The folder holds the file's own name as well.
                     self.system.fsync_dir(os.path.dirname(self.path) or ".")

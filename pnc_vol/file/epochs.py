@@ -32,6 +32,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
 from pnc_vol.errors import SyncError
 from pnc_vol.file.held_ranges import HeldRanges, Spans
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.format.encode import only_numrecs_differs
 
 __all__ = ["Epochs", "fall_back"]
@@ -253,7 +254,8 @@ class Epochs:
             sync = location.sync_data if disk.lasting and disk.sync_error is None else None
             self._begun = epoch, encoded
             try:
-                with location.journalled(self._in_file, encoded, sync=sync):
+                parts = changed_parts(self._in_file, encoded)
+                with location.journalled(self._in_file, encoded, parts, sync=sync):
                     self._driver.release(epoch)
             except SyncError as error:
                 # The other ranks hear of it from rank 0 when they ask for durability.

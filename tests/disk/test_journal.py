@@ -18,6 +18,7 @@ import pytest
 import pnc_vol
 from pnc_vol.disk.journal import content_of, journal_path, recover
 from pnc_vol.errors import PncVolWarning
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import TraceSystem
 
@@ -45,7 +46,7 @@ def place_torn(path: pathlib.Path) -> tuple[pathlib.Path, bytes]:
     with path.open("r+b") as file:
         file.write(new[:400])
     journal = pathlib.Path(journal_path(str(path)))
-    journal.write_bytes(content_of(inode, old, new))
+    journal.write_bytes(content_of(inode, old, new, changed_parts(old, new)))
     return journal, new
 
 
@@ -139,7 +140,7 @@ def test_a_journal_of_another_user_is_not_used(path: pathlib.Path) -> None:
 def test_the_journal_of_the_issue(path: pathlib.Path, mode: str) -> None:
     old, new, inode = headers(path)
     journal = pathlib.Path(journal_path(str(path)))
-    journal.write_bytes(content_of(inode, old, new))
+    journal.write_bytes(content_of(inode, old, new, changed_parts(old, new)))
     os.chown(journal, 4321, 4321)
     with pytest.warns(PncVolWarning, match="belongs to user 4321"), pnc_vol.File(path, mode) as f:
         assert list(f) == ["pay"]

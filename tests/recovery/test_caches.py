@@ -26,6 +26,7 @@ from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.extents.model import one_extent
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.options import resolve
 from pnc_vol.recovery.cache_folders import cache_text
 from pnc_vol.recovery.caches import carry_caches, look_after_caches
@@ -144,7 +145,7 @@ def test_a_header_that_was_being_replaced_is_completed_first(tmp_path: Path, nvm
     path = tmp_path / "x"
     stem = leave(path, nvm)
     old, new = bytes(8), b"\1" * 4 + bytes(4)
-    Path(journal_path(str(path))).write_bytes(content_of(path.stat().st_ino, old, new))
+    Path(journal_path(str(path))).write_bytes(content_of(path.stat().st_ino, old, new, changed_parts(old, new)))
     os.truncate(path, 100)
     with open(path, "r+b") as file:
         file.write(new[:2])
