@@ -59,7 +59,7 @@ _OF_AN_INDEX = 5
 _NONE = np.empty(0, np.int64)
 _NOTHING = Cut(Extents(_NONE, _NONE, _NONE), _NONE, _NONE, _NONE, _NONE, _NONE)
 
-
+# Made here, not in a constructor: what one rank alone has no memory for there would leave the others waiting.
 _UNTOUCHED = np.empty((0, 0), bool)
 _NO_BITS = np.empty(0, np.uint8)
 
@@ -131,14 +131,16 @@ class TwoPhase:
 
     def _looked(self, work: _Write, nbytes: int) -> _Write:
         """Let a write find out its rounds (collective); what fails on one rank is raised on all before any of them."""
+        if work.domains.cells > _MOST_CELLS:
+            # 0 rounds
+            return work
         work.guard.attempt(work.prepare)
-        if work.domains.windows > 1 and work.few_cells:
+        if work.domains.windows > 1:
             self.comm.agree("flush windows", error=work.guard.lack)
             work.touch()
-        if work.few_cells:
-            work.guard.attempt(lambda: work.plan(nbytes))
-            self.comm.agree("flush rounds", error=work.guard.lack)
-            work.drain()
+        work.guard.attempt(lambda: work.plan(nbytes))
+        self.comm.agree("flush rounds", error=work.guard.lack)
+        work.drain()
         return work
 
     def _block(self) -> int:
@@ -229,7 +231,6 @@ class _Write:
         self.cells: list[int] = []
         """Those of this rank's domain that any rank has something for."""
         self.bits = self.any_bits = _NO_BITS
-        self.few_cells = domains.cells <= _MOST_CELLS
         self.afar: Outgoing | None = None
 
     # --------------------------------------------------------------------------------------------- agreeing
@@ -237,8 +238,6 @@ class _Write:
     def prepare(self) -> None:
         """Cut this rank's extents, and note what windows they touch."""
         domains = self.domains
-        if not self.few_cells:
-            return
         self.cut = domains.cut(self.extents)
         if domains.windows > 1:
             mine = np.zeros(domains.cells, bool)

@@ -178,8 +178,7 @@ def _replay(
     files, comm = view.file_set, view.comm
     if not isinstance(files, SubfileSet | Hdf5Set):
         raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
-    on_root(comm, "replay target", lambda: _check_target(target, view.disk.path, files.count, options))
-    on_root(comm, "replay leftovers", lambda: _check_leftovers(view.disk.path, files.count, options))
+    on_root(comm, "replay paths", lambda: _check_paths(target, view.disk.path, files.count, options))
     # nobody else has this session
     tree = view.defs.tree
     _keep_only(tree, names)
@@ -208,21 +207,14 @@ def _replay(
     return report
 
 
-def _check_target(target: str, path: str, count: int, options: Options) -> bytes:
-    """Refuse to put the file in the place of a subfile."""
+def _check_paths(target: str, path: str, count: int, options: Options) -> bytes:
+    """Refuse a target that is a subfile, and a set of which logs or caches of a killed job hold data."""
     realpath = options.system.realpath
-    real = realpath(os.path.abspath(target))
-    if real in {realpath(os.path.abspath(subfile_path(path, n))) for n in range(count)}:
+    subfiles = [realpath(os.path.abspath(subfile_path(path, n))) for n in range(count)]
+    if realpath(os.path.abspath(target)) in subfiles:
         raise FileExistsError(errno.EEXIST, "the target is one of the subfiles; give another name", target)
-    return b""
-
-
-def _check_leftovers(path: str, count: int, options: Options) -> bytes:
-    """Refuse a set of which logs or caches of a killed job hold data that the subfiles do not have."""
-    first = options.system.realpath(os.path.abspath(subfile_path(path, 0)))
-    left = list(leftovers_of(first, options).own)
-    for n in range(count):
-        subfile = options.system.realpath(os.path.abspath(subfile_path(path, n)))
+    left = list(leftovers_of(subfiles[0], options).own)
+    for subfile in subfiles:
         left += sort_folders(options.system, subfile, find_caches(options.system, subfile, options).gone).own
     if left:
         raise LogRefusedError(
