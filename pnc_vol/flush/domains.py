@@ -55,6 +55,17 @@ class Cut:
             length[-1] -= beyond
         return inside, length, place
 
+    def every_piece(self) -> tuple[Int64, Int64, Int64]:
+        """The pieces of all cells, one cell's behind the other's, without places, and how many each cell has."""
+        count = self.last - self.first
+        cell, number = spread(count)
+        which = self.first[cell] + number
+        offset, length = self.extents.offset[which], self.extents.length[which]
+        inside = offset - self.begin[cell]
+        end = np.minimum(inside + length, self.size[cell])
+        np.maximum(inside, 0, out=inside)
+        return inside, end - inside, count
+
 
 @dataclass(frozen=True, slots=True)
 class Domains:

@@ -5,22 +5,55 @@ Knows: parcels, the memory of a node, two levels of ranks. Does not know: driver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, before
 from pnc_vol.flush.domains import Cut, Domains
-from pnc_vol.flush.parcels import LARGEST, Parcel, parcels_of, put, sizes_in, take
+from pnc_vol.flush.parcels import LARGEST, Parcel, bytes_of, parcels_of, put, sizes_in, take
 from pnc_vol.flush.team import Guard, Team
 
-__all__ = ["PIECES", "Outgoing"]
+__all__ = ["PIECES", "Announced", "Outgoing"]
 
 Bytes = npt.NDArray[np.uint8]
 
+_NONE = np.empty(0, np.int64)
+
 PIECES = "flush pieces"
 """What the exchange of pieces is called."""
+
+
+class Announced:
+    """What one rank has for aggregators of other nodes, in bytes; the parcels themselves are made when they are sent.
+
+    Parameters
+    ----------
+    domains : Domains
+    cut : Cut, what the rank has.
+    turns : mapping of round to the numbers of its cells in `cut`
+    here : list of int, domains of the rank's own node.
+    """
+
+    __slots__ = ("_cut", "_domain", "_sizes", "_turns")
+
+    def __init__(self, domains: Domains, cut: Cut, turns: Mapping[int, list[int]], here: list[int]) -> None:
+        self._cut = cut
+        self._domain = cut.cells // domains.windows
+        self._sizes = bytes_of(*cut.every_piece())
+        afar = np.isin(self._domain, here, invert=True)
+        self._turns = {turn: np.array(numbers)[afar[numbers]] for turn, numbers in turns.items()}
+
+    def tell(self, k: int, row: Int64) -> None:
+        """Put the bytes for each domain in round `k` into `row`, which is 0."""
+        numbers = self._turns.get(k, _NONE)
+        row[self._domain[numbers]] = self._sizes[numbers]
+
+    def parcels(self, k: int) -> Iterator[tuple[int, list[Parcel]]]:
+        """The parcels of round `k` for each domain."""
+        for i in self._turns.get(k, _NONE).tolist():
+            yield int(self._domain[i]), parcels_of(*self._cut.pieces(i))
 
 
 class Outgoing:
@@ -59,8 +92,7 @@ class Outgoing:
         self.domains = domains
         self.memory = memory
         self.guard = guard
-        self._posts: dict[int, list[tuple[int, list[Parcel]]]] = {}
-        self._plan(cut, turns)
+        self._mine = Announced(domains, cut, turns, team.here)
         # All that is exchanged has its memory before the first message: a rank without memory would not come.
         columns = 1 + domains.count
         self._row: Int64 = np.zeros(columns, np.int64)
@@ -69,27 +101,21 @@ class Outgoing:
         self._firsts: Int64 = np.zeros((self.levels.size, columns + rounds), np.int64)
         self._need: Int64 = np.zeros(1, np.int64)
         self._most: Int64 = np.zeros(1, np.int64)
-        for turn, posts in self._posts.items():
-            self._first[columns + turn] = sum(parcel.nbytes for _, parcels in posts for parcel in parcels)
+        for turn in turns:
+            self._mine.tell(turn, self._row[1:])
+            self._first[columns + turn] = self._row.sum()
+            self._row[:] = 0
         self._tell(0, self._first)
         self._table: Int64 = self._firsts[:, :columns]
         self._half = 0
         self._parcels: Bytes = np.empty(0, np.uint8)
 
-    def _plan(self, cut: Cut, turns: Mapping[int, list[int]]) -> None:
-        here, cells = set(self.team.here), cut.cells.tolist()
-        for turn, numbers in turns.items():
-            domains = [(cells[i] // self.domains.windows, i) for i in numbers]
-            found = [(domain, parcels_of(*cut.pieces(i))) for domain, i in domains if domain not in here]
-            if found:
-                self._posts[turn] = found
-
     def _tell(self, k: int, row: Int64) -> None:
         """Put this rank's row of the table of round `k` into the beginning of an array."""
         row[: 1 + self.domains.count] = 0
         row[0] = self.guard.failed
-        for domain, parcels in self._posts.get(k, ()) if not self.guard.failed else ():
-            row[1 + domain] = sum(parcel.nbytes for parcel in parcels)
+        if not self.guard.failed:
+            self._mine.tell(k, row[1 : 1 + self.domains.count])
 
     def prepare(self, shared: Callable[[int], Bytes | None]) -> bool:
         """Agree on the first round, and on the memory for the parcels of all (collective); False: there is none.
@@ -116,7 +142,7 @@ class Outgoing:
         sizes = self._table[:, 1:]
         where = before(sizes.sum(axis=0)) + sizes[: self.levels.rank].sum(axis=0)
         memory = self._memory(k)
-        for domain, parcels in self._posts.get(k, ()):
+        for domain, parcels in self._mine.parcels(k):
             at = int(where[domain])
             for parcel in parcels:
                 put(parcel, self.memory, memory[at : at + parcel.nbytes])

@@ -21,7 +21,7 @@ from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before
 
-__all__ = ["LARGEST", "Parcel", "parcels_of", "put", "sizes_in", "take"]
+__all__ = ["LARGEST", "Parcel", "bytes_of", "parcels_of", "put", "sizes_in", "take"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -31,6 +31,8 @@ LARGEST = 1 << 20
 _HEAD = 40
 _MOST_OF_A_PIECE = 16
 _DATA = LARGEST - _HEAD - _MOST_OF_A_PIECE - 8
+_WIDER = np.array([1 << 8, 1 << 16, 1 << 32])
+"""Numbers from which on each takes twice the bytes."""
 
 
 class Parcel(NamedTuple):
@@ -90,6 +92,40 @@ def _parcel(inside: Int64, length: Int64, place: Int64) -> Parcel:
 
 def _width(largest: int) -> int:
     return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4 if largest < 1 << 32 else 8
+
+
+def bytes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
+    """Bytes that the parcels of each of many cells take, as `parcels_of` would make them.
+
+    Parameters
+    ----------
+    inside, length : int64[n], the pieces of one cell behind those of another.
+    count : int64[cells], pieces of each cell, at least one.
+
+    Examples
+    --------
+    >>> bytes_of(np.array([8, 300, 0]), np.array([4, 4, 16]), np.array([2, 1])).tolist()
+    [56, 64]
+    """
+    if not len(count):
+        return np.empty(0, np.int64)
+    begin = before(count)
+    gaps = np.zeros(len(inside), np.int64)
+    np.subtract(inside[1:], inside[:-1] + length[:-1], out=gaps[1:])
+    gaps[begin] = 0
+    data, longest = np.add.reduceat(length, begin), np.maximum.reduceat(length, begin)
+    same = longest == np.minimum.reduceat(length, begin)
+    widths = _widths(np.maximum.reduceat(gaps, begin)) + np.where(same, 0, _widths(longest))
+    nbytes = -(-(_HEAD + count * widths + data) // 8) * 8
+    for i in np.flatnonzero(data + _MOST_OF_A_PIECE * count > _DATA).tolist():
+        part = slice(int(begin[i]), int(begin[i] + count[i]))
+        nbytes[i] = sum(parcel.nbytes for parcel in parcels_of(inside[part], length[part], inside[part]))
+    return nbytes
+
+
+def _widths(largest: Int64) -> Int64:
+    """`_width` of each."""
+    return 1 << np.searchsorted(_WIDER, largest, side="right")
 
 
 def put(parcel: Parcel, memory: Bytes, into: Bytes) -> None:

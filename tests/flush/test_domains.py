@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.domains import Domains, rounds_of_cells
-from pnc_vol.flush.parcels import LARGEST, parcels_of, put, sizes_in, take
+from pnc_vol.flush.parcels import LARGEST, bytes_of, parcels_of, put, sizes_in, take
 
 SPACE = 40_000
 
@@ -72,7 +72,9 @@ def test_what_many_ranks_write_through_windows_is_what_one_would_write(
         cut = domains.cut(one)
         touched[cut.cells] = True
         assert np.array_equal(np.unique(cut.cells), cut.cells)
+        announced = bytes_of(*cut.every_piece())
         for i, cell in enumerate(cut.cells.tolist()):
+            assert announced[i] == sum(parcel.nbytes for parcel in parcels_of(*cut.pieces(i)))
             for parcel in parcels_of(*cut.pieces(i)):
                 packed = np.zeros(parcel.nbytes, np.uint8)
                 put(parcel, memory, packed)
@@ -131,6 +133,7 @@ def test_no_parcel_is_larger_than_a_message() -> None:
     inside = before_of(length) + np.arange(4) * 10
     parcels = parcels_of(inside, length, before_of(length))
     assert max(parcel.nbytes for parcel in parcels) <= LARGEST
+    assert bytes_of(inside, length, np.array([4])).tolist() == [sum(parcel.nbytes for parcel in parcels)]
     memory = np.random.default_rng(3).integers(0, 255, int(length.sum()), dtype=np.uint8)
     window, expected = np.zeros((2, int(inside[-1]) + 1), np.uint8)
     for parcel in parcels:
