@@ -11,7 +11,8 @@
                      does not have; `filters`: ``h5py.filters``; `refusals`: why something cannot be stored
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes
-`objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits
+`objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits;
+                     `pickling`: objects of files that are read travel to other processes
 `ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
 `module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides

@@ -13,25 +13,37 @@ Rules
 
 from __future__ import annotations
 
+import copyreg
 import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.completing import RequestsOfFile
-from pnc_vol.api.ids import FileID, ObjectID
+from pnc_vol.api.ids import DatasetID, FileID, GroupID, ObjectID, TypeID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
 from pnc_vol.errors import printable
 from pnc_vol.late import late
 
 if TYPE_CHECKING:
+    from pnc_vol.api import pickling
     from pnc_vol.mapping import named_dims
 else:
+    pickling = late("pnc_vol.api.pickling")
     named_dims = late("pnc_vol.mapping.named_dims")
 
 __all__ = ["File"]
 
 _in_memory = itertools.count()
+
+
+def _reduced(oid: ObjectID) -> tuple[Any, ...]:
+    return pickling.reduced(oid)
+
+
+# What a pickle keeps of an object is its id. Here, because ids know nothing of `File`, by which they are found again.
+for _kind in (DatasetID, FileID, GroupID, TypeID):
+    copyreg.pickle(_kind, _reduced)
 
 
 @stands_for("file")

@@ -9,6 +9,7 @@ Rules
 2. An id is true while its file is open and the object has not been deleted.
 3. `Handle` is one opening of a file. When the last object that came from it is gone, it is closed; see `file.py`.
    Several may share a session (`file.registry`); each knows by itself whether it is closed, and whether it writes.
+4. What a pickle of an object keeps is its id; see `pickling`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnl
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api.arguments import Given
     from pnc_vol.api.storage_info import CreationProperties, GroupProperties, Space, StoredType
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
@@ -49,6 +51,7 @@ class Handle:
     driver : str, the word given for the driver.
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
+    given : Given, the arguments of `File`, so that a pickle can open the file again.
     collective : dict of uid to int, how many ``with ds.collective:`` are active.
     writable : bool, False for a handle that was opened for reading, though another one may write.
     swmr : bool, what ``File(swmr=True)`` asked for.
@@ -60,6 +63,7 @@ class Handle:
     filename: str
     driver: str
     libver: tuple[str, str]
+    given: Given
     real: str = ""
     collective: dict[int, int] = field(default_factory=dict)
     writable: bool = True

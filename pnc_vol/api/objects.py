@@ -151,12 +151,6 @@ class HLObject:
     def __bool__(self) -> bool:
         return self._id.valid
 
-    def __getnewargs__(self) -> Any:
-        raise TypeError("h5py objects cannot be pickled")
-
-    def __getstate__(self) -> Any:
-        raise TypeError("h5py objects cannot be pickled")
-
 
 def _regions() -> ModuleType:
     # Few programs make references: what they need is not loaded with the package.
