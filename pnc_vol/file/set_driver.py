@@ -7,13 +7,14 @@ Rules
 1. A subfile that this rank writes is reached through the driver of its inner session, whichever that is at the moment.
 2. Another one is opened when it is first touched, on this rank alone, by the stack that was asked for, or by what is at
    the bottom of it: two caches of one file would not see each other's data, so a set that is written has none here. It
-   is closed when its ranks go on with another file (`moved`).
+   is closed when its ranks go on with another file (`moved`). What fails in a write names the subfile.
 3. `sync`, `order`, `end_flush` and `close` of the inner sessions' drivers are theirs; here they count for the others.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -111,7 +112,13 @@ class SetDriver(Driver):
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         for number, part in by_file(extents):
             if len(part.offset):
-                self._file(number).write(part, memory)
+                try:
+                    self._file(number).write(part, memory)
+                except OSError as error:
+                    name = os.path.basename(subfile_path(self.path or "", number))
+                    if name not in (error.strerror or ""):
+                        error.strerror = f"{error.strerror or error} (subfile {name})"
+                    raise
 
     def size(self) -> int:
         return self._file(0).size()

@@ -86,6 +86,24 @@ def test_what_fails_in_a_flush_is_done_by_the_next_one(tmp_path: Path, change: C
     pytest.fail("the faults never ended")
 
 
+def test_a_write_that_fails_names_its_subfile(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    afresh(path)
+    system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="forever", calls={"pwrite", "pwritev"})
+    with pnc_vol.File(path, "r+", system=system) as f:
+        put(f)
+        system.fail_at = system.count + 1
+        with pytest.raises(pnc_vol.FlushError) as caught:
+            f.flush()
+        system.fail_at = 0
+        f.flush()
+    for failure in caught.value.errors:
+        assert failure.errno == errno.ENOSPC
+        assert failure.variable == "/a"
+        assert failure.message.endswith("(subfile x.nc.0000)") or failure.message.endswith("(subfile x.nc.0001)")
+    check(path, wanted("put"))
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_fails_in_a_close_is_whole_or_as_before(tmp_path: Path, change: Callable[[Any], None]) -> None:
     """Elements that were written stay written; definitions are those of before or after."""
