@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.deferred import finalize
     from pnc_vol.interop.checking import check
+    from pnc_vol.interop.link import link
     from pnc_vol.interop.map_files import read_decompositions
     from pnc_vol.interop.repack import repack
     from pnc_vol.interop.report import LossError
@@ -88,8 +89,8 @@ __all__ = [
     "HLObject", "HardLink", "LossError", "MultiBlockSlice", "Reference", "RegionReference", "Request", "SoftLink",
     "VirtualLayout", "VirtualSource", "__version__", "check", "check_complex_dtype", "check_dtype",
     "check_enum_dtype", "check_opaque_dtype", "check_ref_dtype", "check_string_dtype", "check_vlen_dtype",
-    "complex_compat_dtype", "enum_dtype", "filters", "finalize", "get_config", "is_hdf5", "opaque_dtype", "patch",
-    "read_decompositions", "ref_dtype", "regionref_dtype", "register_driver", "registered_drivers", "repack",
+    "complex_compat_dtype", "enum_dtype", "filters", "finalize", "get_config", "is_hdf5", "link", "opaque_dtype",
+    "patch", "read_decompositions", "ref_dtype", "regionref_dtype", "register_driver", "registered_drivers", "repack",
     "replay", "special_dtype", "string_dtype", "unregister_driver", "version", "vlen_dtype",
 ]  # fmt: skip
 __all__ += errors.__all__
@@ -101,6 +102,7 @@ _LATER = {
     "check": "interop.checking",
     "filters": "api.filters",
     "finalize": "file.deferred",
+    "link": "interop.link",
     "patch": "api.patching",
     "read_decompositions": "interop.map_files",
     "repack": "interop.repack",

@@ -84,6 +84,7 @@ NEVER_RAISE = {
 EXAMPLES = [
     "File",
     "check",
+    "link",
     "repack",
     "patch",
     "replay",

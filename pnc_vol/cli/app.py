@@ -20,6 +20,7 @@ VERBS = {
     "check": "Check files against the format, and whether other programs can read them.",
     "diff": "Compare objects, attributes, dimensions and values of two files.",
     "repack": "Free the space of deleted and moved datasets.",
+    "link": "Make an HDF5 file that shows the values of a NetCDF file, without a copy.",
     "log": "Print burst-buffer logs: header, entries, sizes, states.",
     "replay": "Write the burst-buffer logs of a killed job into its file.",
     "run": "Run a script with pnc_vol instead of h5py.",

@@ -9,6 +9,7 @@
 `other_files`       which values of an HDF5 file are in other files
 `space`             the size that a file declares, against what it holds and what there is room for
 `notes`, `report`   what a conversion reports
+`link`              ``link``: an HDF5 file that shows the values of a NetCDF file, with `link_state`: is it stale
 `map_files`         E3SM-IO's decomposition maps, read on one rank and dealt to all
 `checking`          ``check``: a file against the format and its own markers
 `readers`           which programs read a file

@@ -32,6 +32,7 @@ from pnc_vol.errors import NotCDFError
 from pnc_vol.full_io import read_at
 from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.copied_values import CopiedValues
+from pnc_vol.interop.link_state import warn_if_stale
 from pnc_vol.interop.report import Ledger, LossError, Report
 from pnc_vol.interop.transfer import Transfer
 from pnc_vol.layout.subfiles import names_set
@@ -39,7 +40,7 @@ from pnc_vol.optional import require_h5py
 from pnc_vol.options import resolve
 from pnc_vol.system import REAL, System, exists, is_folder
 
-__all__ = ["LossError", "Report", "convert", "kind_of", "open_either"]
+__all__ = ["LossError", "Report", "check_names", "convert", "kind_of", "open_either", "published"]
 
 Kind = Literal["hdf5", "netcdf"]
 Progress = Callable[[int, int, str], None]
@@ -101,11 +102,13 @@ def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> An
     """
     if (kind or kind_of(path)) == "netcdf":
         return File(os.fspath(path), "r")
-    return require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
+    opened = require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
+    warn_if_stale(path, opened)
+    return opened
 
 
 @contextlib.contextmanager
-def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
+def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
     """A temporary name that becomes `target` if the block ends well, and is removed if it does not."""
     # what a symbolic link leads to is replaced, not the link
     target = system.realpath(target)
@@ -139,8 +142,8 @@ def _published(target: str, *, overwrite: bool, system: System) -> Iterator[str]
         held.release()
 
 
-def _check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
-
+def check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
+    """Refuse a target that is the source, has no folder, or exists without `overwrite`."""
     refuse_remote(target)
     folder = os.path.dirname(system.realpath(target))
     if not is_folder(system, folder):
@@ -228,7 +231,7 @@ def convert(
     """
     started = time.monotonic()
     source, target = os.fspath(source), os.fspath(target)
-    _check_names(source, target, overwrite=overwrite, system=system)
+    check_names(source, target, overwrite=overwrite, system=system)
     kind = kind_of(source, system=system)
     if kind == "netcdf" and options:
         raise TypeError(f"convert() to HDF5 has no option {min(options)!r}; it belongs to NetCDF targets")
@@ -253,7 +256,7 @@ def convert(
             lost=tuple(ledger.lost),
         )
 
-    with _published(target, overwrite=overwrite, system=system) as temporary:
+    with published(target, overwrite=overwrite, system=system) as temporary:
         with (
             _admitted(source, kind, target, follow=follow_external, allow=allow_sparse, packed=bool(storage)) as reader,
             _new_file(temporary, reader, kind, system, options) as writer,

@@ -88,6 +88,18 @@ class Transfer:
         OSError
             Values cannot be read or written.
         """
+        self.define()
+        if self.to_netcdf:
+            self.values.place(self.copied)
+        for path in self.copied:
+            self.values.copy(path)
+        self.target.flush()
+        notes.of_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
+        if self.to_netcdf:
+            notes.of_spellings(self.ledger, self.target, self.copied, self.scales)
+
+    def define(self) -> None:
+        """Define all, without values."""
         self.objects[self.source["/"]] = "/"
         self.references.note(self.source["/"], "/")
         self.attributes(self.source, self.target)
@@ -99,14 +111,6 @@ class Transfer:
         used = {name for path in self.copied for name in self.axes(path)}
         for path in sorted(self.scales.keys() - used):
             self.ledger.lose(path, "dimension", "no dataset that was kept uses it")
-        if self.to_netcdf:
-            self.values.place(self.copied)
-        for path in self.copied:
-            self.values.copy(path)
-        self.target.flush()
-        notes.of_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
-        if self.to_netcdf:
-            notes.of_spellings(self.ledger, self.target, self.copied, self.scales)
 
     # ------------------------------------------------------------------------------------------ definitions
 
@@ -290,7 +294,7 @@ class Transfer:
         """Attach scales and set labels; yields the paths of bare dimensions that gave an axis its name."""
         source, target = self.source[path], self.target[path]
         for axis in range(len(source.shape or ())):
-            label = inspect_hdf5.axis_label(source, axis)
+            label = self.label(source, axis)
             for scale in inspect_hdf5.axis_scales(source, axis):
                 if scale in self.scales:
                     label = label or self.scales[scale]
@@ -311,6 +315,10 @@ class Transfer:
                 self.dimension(path, axis, label)
             elif not inspect_hdf5.is_netcdf4(source):
                 target.id.node.axes[axis].only_label = True
+
+    def label(self, source: Any, axis: int) -> str:
+        """The label that an axis is to have, maybe empty."""
+        return inspect_hdf5.axis_label(source, axis)
 
     def dimension(self, path: str, axis: int, name: str) -> None:
         """Give an axis the scale that stands for its NetCDF dimension, as netCDF-4 has it for one without a variable.

@@ -1,0 +1,90 @@
+"""Whether a link file still shows what is in its NetCDF file.
+
+Knows: the note in a link file, headers. Does not know: how a link file is made (`interop.link`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, NamedTuple
+
+from pnc_vol.api.file import File
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Header
+from pnc_vol.optional import require_h5py
+from pnc_vol.system import REAL, System, exists
+from pnc_vol.warn import warn_outside
+
+__all__ = ["NOTE", "LinkState", "digest", "note_of", "state_of", "warn_if_stale"]
+
+NOTE = "pnc_vol_link"
+"""Attribute of the root group of a link file: JSON."""
+
+
+class LinkState(NamedTuple):
+    """What a link file says of itself, and whether that still holds.
+
+    source : str, path of the NetCDF file.
+    stale : str, why the link file has to be made again; empty if it is up to date.
+    """
+
+    source: str
+    stale: str
+
+
+def digest(header: Header) -> str:
+    """A text that differs if anything but the number of records does."""
+    return hashlib.blake2b(encode(header.with_numrecs(0), check=False), digest_size=16).hexdigest()
+
+
+def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkState | None:
+    """Whether a link file is up to date; None if the file is no link file.
+
+    Examples
+    --------
+    >>> state_of("ocean.h5")                                           # doctest: +SKIP
+    LinkState(source='/data/ocean.nc', stale='the NetCDF file has 12 records, the link file shows 10')
+    """
+    path = os.fspath(path)
+    note = note_of(path)
+    if note is None:
+        return None
+    source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), str(note.get("source"))))
+    if not exists(system, source):
+        return LinkState(source, f"there is no file {source}")
+    with File(source, "r") as reader:
+        header = reader.id.handle.session.disk.header
+    if header.numrecs != note.get("records"):
+        shown = note.get("records")
+        return LinkState(source, f"the NetCDF file has {header.numrecs} records, the link file shows {shown}")
+    if digest(header) != note.get("header"):
+        return LinkState(source, "the header of the NetCDF file changed")
+    return LinkState(source, "")
+
+
+def note_of(path: str) -> dict[str, Any] | None:
+    """What a link file says of itself; None if it is none."""
+    h5py = require_h5py("Reading a link file")
+    try:
+        with h5py.File(path, "r") as f:
+            note = json.loads(f.attrs[NOTE])
+    except (OSError, KeyError, ValueError, TypeError):
+        return None
+    return note if isinstance(note, dict) else None
+
+
+def warn_if_stale(path: str | os.PathLike[str], opened: Any) -> None:
+    """Warn about a link file that has to be made again.
+
+    Parameters
+    ----------
+    opened : h5py.File, the same file.
+    """
+    if NOTE not in opened.attrs:
+        return
+    state = state_of(path)
+    if state is not None and state.stale:
+        path = os.fsdecode(path)
+        warn_outside(f"{path} is stale: {state.stale}; make it again with: pnc-vol link {state.source} {path}")
