@@ -98,6 +98,7 @@ EXAMPLES = [
     "Group.require_dataset",
     "Group.require_group",
     "Group.copy",
+    "Group.tree",
     "Group.move",
     "Group.visititems",
     "Dataset.iput",

@@ -14,6 +14,7 @@
 `objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits;
                      `pickling`: objects of files that are read travel to other processes
 `ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
+`display`            what notebooks show of objects, and ``tree``
 `module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides
 `recovery`           ``replay()``

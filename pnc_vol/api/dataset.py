@@ -314,6 +314,9 @@ class Dataset(Storage, Posting, Converting):
             if new != shape:
                 session.resize(node, new)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.dtype.names or ())
+
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 dataset>"

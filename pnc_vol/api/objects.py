@@ -151,6 +151,12 @@ class HLObject:
     def __bool__(self) -> bool:
         return self._id.valid
 
+    def _repr_html_(self) -> str:
+        # Notebooks alone show HTML: what makes it is not loaded with the package.
+        from pnc_vol.api import display
+
+        return display.html_of(self)
+
 
 def _regions() -> ModuleType:
     # Few programs make references: what they need is not loaded with the package.

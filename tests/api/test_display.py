@@ -1,0 +1,100 @@
+"""What notebooks and terminals show: HTML that is well formed and escaped, a tree in text, completion of names."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+
+import pnc_vol
+from pnc_vol.api.display import MOST
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Checked(HTMLParser):
+    """Whether every element that begins ends, in order; the elements and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data + " "
+
+
+def test_html_unfolds_and_holds_no_markup_of_the_file(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f.attrs["title"] = EVIL
+        f.attrs["long"] = np.arange(100)
+        f["ocean/temperature"] = np.arange(12.0).reshape(3, 4)
+        f["ocean/temperature"].attrs["units"] = "K"
+        f[f"bad {EVIL[:8]}"] = [EVIL]
+        f["again"] = f["ocean"]
+        f["soft"] = pnc_vol.SoftLink("/nowhere")
+        f["kind"] = np.dtype("f4")
+        f["none"] = pnc_vol.Empty("f4")
+        for shown in (f, f["ocean"], *(f[name] for name in ("ocean/temperature", f"bad {EVIL[:8]}", "kind", "none"))):
+            page = Checked(shown._repr_html_())
+            assert "script" not in page.tags
+        page = Checked(f._repr_html_())
+        assert page.tags.count("details") >= 3
+        for said in ("a.nc", EVIL, "(100 values)", "temperature", "float64", "the same as /ocean", "SoftLink", "units"):
+            assert said in page.text
+        page = Checked(f["ocean/temperature"]._repr_html_())
+        assert "[0. 1. 2. 3.] ..." in page.text
+        assert "96" in page.text
+        dataset = f["none"]
+    assert Checked(f._repr_html_()).text.strip() == "<Closed NetCDF file>"
+    assert "Closed" in dataset._repr_html_()
+
+
+def test_a_file_of_many_objects_is_shown_in_part(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w", driver="memory") as f:
+        for i in range(MOST + 10):
+            f[f"v{i}"] = 1
+        assert Checked(f._repr_html_()).text.count("int64") == MOST
+        assert len(f.tree().splitlines()) == MOST + 2
+
+
+def test_the_tree_in_text(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w", driver="memory") as f:
+        f.create_dataset("time", (2,), "f4", maxshape=(None,))
+        f["g/t"] = np.zeros((2, 3), "i2")
+        f["g/names"] = ["a"]
+        f["time"].make_scale("time")
+        f["g/t"].dims[1].label = "x\x1b[2J"
+        f["z"] = f["g"]
+        tree = f.tree()
+        assert repr(tree) == str(tree)
+        assert tree.splitlines()[1:] == [
+            "├── g",
+            "│   ├── names  (1) string",
+            "│   └── t  (2, x\\x1b[2J: 3) int16",
+            "├── time  (2*) float32",
+            "└── z  the same as /g",
+        ]
+
+
+def test_names_are_completed(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w", driver="memory") as f:
+        f["g/h/x"] = np.zeros(2, [("a", "i4"), ("b", "f4")])
+        f["y"] = 1
+        f.attrs["title"] = "t"
+        assert f._ipython_key_completions_() == ["g", "y", "g/h", "g/h/x"]
+        assert f["g/h/x"]._ipython_key_completions_() == ["a", "b"]
+        assert f.attrs._ipython_key_completions_() == ["title"]
