@@ -27,5 +27,5 @@ Rules
 1. h5py 3.16 is the model: same names, same builtin exceptions, same reprs; the tests run one script on both.
 2. A change of definitions: check that the file is open, then everything else, then that it is writable; then change
    the tree and touch it.
-3. Public methods take the session's lock.
+3. Public methods take the session's lock, but for reads, which ask `Session.reading`.
 """

@@ -6,7 +6,8 @@ yet, requests, ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
@@ -45,6 +46,9 @@ class StoredFile:
         Record variables that are known to hold their fill value behind their last record.
     sync_error : OSError or None
         The error of an fsync: what it could not write may be dropped, and a second fsync would not report it.
+    version : int
+        Even: reads need no lock, and what they read is whole if this is the same before and after. Odd: what reads
+        depend on may change any time, and they hold the session's lock.
     """
 
     __slots__ = (
@@ -64,6 +68,7 @@ class StoredFile:
         "path",
         "sync_error",
         "uids",
+        "version",
     )
 
     def __init__(
@@ -87,6 +92,7 @@ class StoredFile:
         self.keep_unpublished, self.may_be_longer = keep_unpublished, may_be_longer
         self.named_by = named_by
         self.lasting = not created
+        self.version = 1
         self.filled: set[int] = set()
         self.sync_error: OSError | None = None
         self.before_header: list[Callable[[bytes], None]] = []
@@ -110,6 +116,20 @@ class StoredFile:
     def publish_at_flush(self) -> None:
         """The next flush gives the file its name, whatever the option ``publish`` says."""
         self.keep_unpublished = False
+
+    def read_without_lock(self) -> None:
+        """Nothing changes but in `changing`: threads read at the same time."""
+        self.version += self.version & 1
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Reads that began before, and those that begin meanwhile, wait for the lock, which is held."""
+        at_once = not self.version & 1
+        self.version |= 1
+        try:
+            yield
+        finally:
+            self.version += 1 + (not at_once)
 
     def use_layout(self, layout: Layout) -> None:
         """Data lies where `layout` has it from now on."""

@@ -51,6 +51,12 @@ def refresh(session: Session) -> bool:
     complete_posted(session)
     if session.file_set is not None:
         return session.file_set.refresh(session)
+    with session.disk.changing():
+        return _taken_over(session)
+
+
+def _taken_over(session: Session) -> bool:
+    """Whether there was anything new in the file, or in the one that has its name now."""
     for _ in range(ATTEMPTS):
         found: list[Existing] = []
         told = on_root(session.comm, "refresh", partial(_look, session, found))

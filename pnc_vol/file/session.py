@@ -17,7 +17,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from pnc_vol.comm import Comm
@@ -38,6 +38,9 @@ from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.request import Request
 
 __all__ = ["FileSet", "Session", "WriteData", "Written"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Written = tuple[Executed, list[RequestFailure], "int | None"]
 """What a flush wrote on this rank, what failed on all ranks, and the first record that a failed request should have
@@ -110,7 +113,7 @@ class Session(ABC):
     ----------
     options : Options
     comm : Comm, the ranks that share the file.
-    lock : RLock, held by whoever calls an operation.
+    lock : RLock, held by whoever calls an operation; reads may do without, see `reading`.
     defs : Definitions
     disk : StoredFile
     posted : Posted
@@ -153,7 +156,28 @@ class Session(ABC):
         self.always_durable = options.durable or (posted.queue.logged and options.burst_buf_sync != "none")
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.closed = self.forked = self.swmr = False
+        if not writable and comm.mpi is None and file_set is None:
+            # What is posted, other ranks, and subfiles that are opened when they are first read, need the lock.
+            disk.read_without_lock()
         _open.add(self)
+
+    def reading(self, read: Callable[P, R], /, *args: P.args, **keywords: P.kwargs) -> R:
+        """What `read`, which changes nothing, returns; with the lock held only where the file may change under it."""
+        disk = self.disk
+        before = disk.version
+        if not before & 1:
+            try:
+                found = read(*args, **keywords)
+            except Exception:
+                # What a refresh took away may have been met in the middle.
+                if disk.version == before:
+                    self.check_open()
+                    raise
+            else:
+                if disk.version == before:
+                    return found
+        with self.lock:
+            return read(*args, **keywords)
 
     def check_open(self) -> None:
         """Raise if the file cannot be used any more.
