@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pnc_vol.bench import ranks
+from pnc_vol.bench import ranks, scale
 from pnc_vol.bench.e3sm_c import c_program
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.serial import run_serial
@@ -51,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--hints", type=parse_hints, default={}, help="hints for pnc_vol: key=value;key=value")
         one.add_argument("--hints-file", help="file with one hint per line, as for ROMIO; --hints takes precedence")
         importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
+    about = "a flush of a large run by its plan and a file of prices; nothing is written"
+    scale.arguments(kinds.add_parser("scale", help=about, description=about))
     return top
 
 
@@ -69,6 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(given)
+    if options.name == "scale":
+        for line in scale.report(options):
+            print(line, flush=True)
+        return 0
     options.rounds = options.rounds or (3 if options.quick else 5)
     options.memory = options.memory and not options.quick
     if options.name in SERIAL:

@@ -122,7 +122,7 @@ class TwoPhase:
             return None
         wanted = Wanted(*asked)
         while True:
-            domains = self._domains(wanted, low, high, block, pieces / nbytes)
+            domains = self.domains(wanted, low, high, block, pieces / nbytes)
             work = self._looked(_Write(self, self._team(wanted), domains, extents, memory), nbytes)
             if not work.rounds or self._shared_windows(work):
                 return work
@@ -152,7 +152,7 @@ class TwoPhase:
         except OSError:
             return 0
 
-    def _domains(self, wanted: Wanted, low: int, high: int, block: int, density: float) -> Domains:
+    def domains(self, wanted: Wanted, low: int, high: int, block: int, density: float) -> Domains:
         """The domains of a write, from agreed numbers alone."""
         unit = wanted.unit or block
         unit = unit if _PAGE <= unit <= _LARGEST_UNIT else _PAGE
@@ -162,9 +162,9 @@ class TwoPhase:
             window = int(window * 3 / 4 / (1 + _OF_AN_INDEX * density))
         window = max(_PAGE, window // _PAGE * _PAGE)
         cyclic = wanted.stripes > 1 and wanted.unit > 0
-        return Domains.over(low, high, len(self._owners(wanted)), buffer=window, unit=unit, cyclic=cyclic)
+        return Domains.over(low, high, len(self.owners(wanted)), buffer=window, unit=unit, cyclic=cyclic)
 
-    def _owners(self, wanted: Wanted) -> list[int]:
+    def owners(self, wanted: Wanted) -> list[int]:
         if wanted not in self._aggregators:
             self._aggregators[wanted] = aggregators(self.nodes, wanted)
         return self._aggregators[wanted]
@@ -172,7 +172,7 @@ class TwoPhase:
     def _team(self, wanted: Wanted) -> Team:
         """Who does what (collective when it is asked first)."""
         if (wanted, self._apart) not in self._teams:
-            self._teams[wanted, self._apart] = Team.of(self.comm, self.nodes, self._owners(wanted), apart=self._apart)
+            self._teams[wanted, self._apart] = Team.of(self.comm, self.nodes, self.owners(wanted), apart=self._apart)
         return self._teams[wanted, self._apart]
 
     def _shared_windows(self, work: _Write) -> bool:

@@ -12,6 +12,7 @@ module           what it does
 `mpi`            run a program on several MPI processes from a test
 `store_files`    files with a queue store under test, for `store_suite`
 `store_suite`    what every queue store must do, as tests that a store's author runs
+`planned_write`  what a collective write costs each of many ranks, by planning it for one after another
 `virtual_ranks`  many ranks in one process, for programs that count what a flush of thousands costs
 `virtual_mpi`    the MPI library of these
 `strategies`     hypothesis strategies for the data of pnc_vol: extents, shapes, types, selections
