@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from pnc_vol.comm import Comm
 from pnc_vol.extents.model import Int64
 from pnc_vol.options import launched
 
@@ -82,6 +83,12 @@ _ERRNO = {
     "ERR_NO_MEM": errno.ENOMEM,
 }
 
+_NAMED = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE, errno.EMFILE, errno.ENFILE
+"""Errors that have no class of their own in MPI, but are often named in the text."""
+
+_ELSEWHERE = "on a remote node"
+"""What MPICH says of an open that failed on a rank of another node."""
+
 
 @contextmanager
 def os_errors(path: str | None, what: str) -> Iterator[None]:
@@ -94,15 +101,15 @@ def os_errors(path: str | None, what: str) -> Iterator[None]:
         kind = error.Get_error_class()
         numbers = {getattr(MPI, name): number for name, number in _ERRNO.items()}
         told = " ".join(error.Get_error_string().split())
-        # What has no class of its own in MPI is often named in the text.
-        named = [n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE) if os.strerror(n) in told]
+        named = [n for n in _NAMED if os.strerror(n) in told]
         number = numbers.get(kind, named[0] if named else errno.EIO)
         raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
 
 
-def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], shown: str | None) -> Any:
+def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], ranks: Comm, shown: str | None) -> Any:
     """An ``MPI.File``, opened by all ranks together; the library ignores the hints that it does not know.
 
+    ranks : Comm, those of `mpi`.
     shown : str, what errors call the file.
 
     Raises
@@ -118,5 +125,9 @@ def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], sho
                 info.Set(key, value)
         with os_errors(shown, "open"):
             return MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
+    except OSError as error:
+        # Ranks of other nodes know no more than that it failed: the error of one that knows why is raised on all.
+        ranks.agree("open file", error=None if _ELSEWHERE in str(error) else error)
+        raise
     finally:
         info.Free()

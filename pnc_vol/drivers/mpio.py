@@ -176,7 +176,7 @@ class MpioDriver(Root):
             # MPI-IO waits for all ranks, without a time limit: what went wrong before on one is told here.
             ranks.agree("open file")
         return cls(
-            partial(opened, mpi, writable=context.writable, hints=dict(context.hints)),
+            partial(opened, mpi, writable=context.writable, hints=dict(context.hints), ranks=ranks),
             path,
             writable=context.writable,
             comm=mpi,

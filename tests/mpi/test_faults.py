@@ -70,6 +70,13 @@ def test_posix_on_two_nodes(nodes: Launch, name: str) -> None:
     nodes.check(name)
 
 
+@pytest.mark.nightly
+def test_an_open_that_fails_on_another_node_tells_why(tmp_path: Path) -> None:
+    """MPI-IO says on all other nodes only that it failed somewhere."""
+    job = Launch(3, PROGRAM, tmp_path, "mpio", "no_descriptors_at_open", env={"MPIR_CVAR_NUM_CLIQUES": "3"})
+    job.check("no_descriptors_at_open")
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_posix_on_two_ranks(posix: Launch, name: str) -> None:
     posix.check(name)
