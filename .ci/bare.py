@@ -1,0 +1,21 @@
+"""What must work in an environment with the wheel and numpy alone; run there by .ci/run."""
+
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+
+import pnc_vol
+
+for name in ("h5py", "mpi4py", "typer", "rich", "netCDF4", "xarray", "fsspec"):
+    assert importlib.util.find_spec(name) is None, f"{name} is here: this tests nothing"
+with pnc_vol.File("bare.nc", "w") as f:
+    f["x"] = [1.0, 2.0]
+with pnc_vol.File("bare.nc") as f:
+    assert f["x"][:].tolist() == [1.0, 2.0]
+assert pnc_vol.check("bare.nc") == []
+assert importlib.metadata.version("pnc-vol") == pnc_vol.__version__
+done = subprocess.run([sys.executable, "-m", "pnc_vol.cli"], capture_output=True, text=True, check=False)
+assert done.returncode == 2, done
+assert "pnc-vol[cli]" in done.stderr, done
+print("the wheel works with numpy alone")

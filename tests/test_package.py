@@ -1,0 +1,36 @@
+"""What a release consists of besides the code: one version, a change log that names it, a citation that tools read."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+import pytest
+
+import pnc_vol
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_version_is_written_in_one_place() -> None:
+    assert importlib.metadata.version("pnc-vol") == pnc_vol.__version__
+    found = re.findall(r"(?m)^## (\S+?),", (ROOT / "CHANGELOG.md").read_text())
+    assert found[0] == pnc_vol.__version__
+    for name in ("pyproject.toml", "CITATION.cff", "recipe/meta.yaml"):
+        assert not re.search(r"(?m)^\s*version:? *[=:]? *[\"']?\d+\.\d+\.\d+", (ROOT / name).read_text()), name
+
+
+def test_the_citation_can_be_read() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (pip install 'pnc-vol[jobs]')")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert cited["license"] == "BSD-3-Clause"
+
+
+def test_the_recipe_needs_what_the_wheel_needs() -> None:
+    recipe = (ROOT / "recipe" / "meta.yaml").read_text()
+    run = recipe.partition("\n  run:\n")[2].partition("\n  #")[0]
+    needed = [each for each in importlib.metadata.requires("pnc-vol") or [] if "extra" not in each]
+    assert sorted(re.findall(r"- (\w+) ", run)) == sorted(["python", *(re.split(r"\W", each)[0] for each in needed)])
+    assert "pnc-vol = pnc_vol.cli.main:main" in recipe
