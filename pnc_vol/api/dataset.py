@@ -165,14 +165,15 @@ class Dataset(Storage, Posting, Converting):
 
     def __getitem__(self, args: Any, new_dtype: np.dtype[Any] | None = None) -> Any:
         """Read, by h5py's indexing rules; sees every earlier write of this process."""
-        if new_dtype is None and not self._id.handle.collective:
-            session = self._id.check()
+        own = self._id
+        if new_dtype is None and not own.handle.collective:
+            session = own.check()
             if session.disk.version & 1:
                 # What `reading` would do, in fewer steps.
                 with session.lock:
-                    found = session.read_run(self._id.node, args)
+                    found = session.read_run(own.node, args)
             else:
-                found = session.reading(session.read_run, self._id.node, args)
+                found = session.reading(session.read_run, own.node, args)
             if found is not None:
                 return found if found.ndim else found[()]
         return self._read(args, new_dtype)
@@ -253,10 +254,11 @@ class Dataset(Storage, Posting, Converting):
 
     def __setitem__(self, args: Any, value: Any) -> None:
         """Post a write, by h5py's indexing and broadcasting rules; the values are copied."""
-        session = self._id.check()
+        own = self._id
+        session = own.check()
         with session.lock:
-            node: DatasetNode = self._id.node
-            if self._id.handle.writable and session.posted.write_run(node, args, value):
+            node: DatasetNode = own.node
+            if own.handle.writable and session.posted.write_run(node, args, value):
                 return
             try:
                 self._write(session, node, args, value)

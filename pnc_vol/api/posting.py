@@ -156,14 +156,15 @@ class Posting(HLObject):
         ...     requests[0].status, x[95].item()
         ('done', 90.0)
         """
-        session = self._id.check()
+        own = self._id
+        session = own.check()
         with session.lock:
-            node = self._id.node
-            if self._id.handle.writable:
+            node = own.node
+            if own.handle.writable:
                 request = session.iput_run(node, args, value)
                 if request is not None:
                     return request
-            self._id.handle.check_writable("write data")
+            own.handle.check_writable("write data")
             try:
                 chosen = _decomposed(node.shape, args) or target(node.shape, args)
                 return session.iput(node, chosen, value)
@@ -198,9 +199,10 @@ class Posting(HLObject):
         ...     request.wait().tolist()
         [2, 3]
         """
-        session = self._id.check()
+        own = self._id
+        session = own.check()
         with session.lock:
-            node = self._id.node
+            node = own.node
             request = session.iget_run(node, args, out)
             if request is not None:
                 return request

@@ -5,7 +5,7 @@ Knows: shapes, integers, slices. Does not know: what anything else between brack
 
 from __future__ import annotations
 
-import math
+from math import prod
 from typing import Any
 
 __all__ = ["FewRuns", "Run", "few_runs", "one_run"]
@@ -44,11 +44,12 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
     if not shape:
         return None
     if kind is int:
-        dim, rest = shape[0], shape[1:]
-        at = args + dim if args < 0 else args
-        if not 0 <= at < dim:
+        rest = shape[1:]
+        at = args + shape[0] if args < 0 else args
+        if not 0 <= at < shape[0]:
             return None
-        length = math.prod(rest)
+        # a row of a table is what most are
+        length = rest[0] if len(rest) == 1 else prod(rest)
         return at * length, length, rest, 1, 0
     if kind is slice:
         start, stop, length = args.start, args.stop, shape[0]
@@ -57,11 +58,11 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
             if len(shape) == 1:
                 return start, stop - start, (stop - start,), 1, 0
             rest = shape[1:]
-            length = math.prod(rest)
+            length = prod(rest)
             return start * length, (stop - start) * length, (stop - start, *rest), 1, 0
         args = (args,)
     elif args is Ellipsis:
-        return 0, math.prod(shape), shape, 1, 0
+        return 0, prod(shape), shape, 1, 0
     elif kind is not tuple or len(args) > len(shape):
         return None
     start, length, number, step = 0, 1, 1, 0

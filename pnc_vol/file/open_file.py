@@ -117,7 +117,7 @@ class OpenFile(Session):
                 "post it with ds[...] = x, a compound also field by field: ds['name', ...] = x"
             )
         number, nbytes, waits = post.lend(self, node, selection, values)
-        return self.handle(Request(self, number, "write", nbytes), waits=waits)
+        return self.handle(Request(self, number, nbytes), waits=waits)
 
     def iput_run(self, node: DatasetNode, args: Any, values: Any) -> Request | None:
         """Post ``node[args] = values`` as `Posted.write_run` does, with a handle; None if it is to be posted by `iput`.
@@ -126,13 +126,8 @@ class OpenFile(Session):
         """
         if type(values) is np.ndarray and values.nbytes >= post.LEAST_LENT:
             return None
-        posted = self.posted
-        number = posted.next_number
-        nbytes = posted.write_run(node, args, values)
-        if not nbytes:
-            return None
-        request = posted.handles[number] = Request(self, number, "write", nbytes)
-        return request
+        nbytes = self.posted.write_run(node, args, values)
+        return self.posted.post_write(self, nbytes) if nbytes else None
 
     def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
         """Post a read, to be completed by `wait` or a flush.

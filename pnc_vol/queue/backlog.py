@@ -15,7 +15,7 @@ import numpy as np
 from pnc_vol.extents.model import Runs
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.read_your_writes import Sorted
-from pnc_vol.queue.rows import COLUMNS, Rows, make_rows
+from pnc_vol.queue.rows import COLUMNS, Rows, make_rows, pack_row
 from pnc_vol.queue.run_lists import Lists
 
 __all__ = ["LEAST_BUDGET", "ROW_COST", "Backlog", "rows_of_request"]
@@ -61,9 +61,8 @@ class Backlog:
         """Add one run of elements to the open batch."""
         table = self.tables.get(uid)
         if table is None:
-            self.tables[uid] = array("q", (request, start, count, address, itemsize))
-        else:
-            table.extend((request, start, count, address, itemsize))
+            table = self.tables[uid] = array("q")
+        table.frombytes(pack_row(request, start, count, address, itemsize))
         self.rows += 1
 
     def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:

@@ -28,6 +28,8 @@ class Request:
     ----------
     id : int
         Increasing in the order of posting, on this rank.
+    kind : str
+        ``"write"`` or ``"read"``.
     status : str
         ``"pending"``, ``"done"``, ``"failed"`` (still pending; a later flush tries again) or ``"cancelled"``.
     nbytes : int
@@ -45,18 +47,23 @@ class Request:
     'done'
     """
 
-    # What a new request has is kept by the class: to set it in each would take a fifth of an `iput`.
-    status = "pending"
-    error: BaseException | None = None
-    _array: npt.NDArray[Any] | None = None
+    # Slots: a program may have 100,000 requests, and an attribute that is set later takes a microsecond elsewhere.
+    __slots__ = ("_error", "_session", "id", "nbytes", "status")
 
-    def __init__(self, session: _Session, number: int, kind: str, nbytes: int) -> None:
-        self._session, self.id, self.kind, self.nbytes = session, number, kind, nbytes
+    kind = "write"
+
+    def __init__(self, session: _Session, number: int, nbytes: int) -> None:
+        self._session, self.id, self.nbytes, self.status = session, number, nbytes, "pending"
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed, if it did."""
+        return self._error if self.status == "failed" else None
 
     @property
     def array(self) -> npt.NDArray[Any] | None:
         """The array of a read, filled once `status` is ``"done"``; None for a write."""
-        return self._array
+        return None
 
     def wait(self) -> npt.NDArray[Any] | None:
         """Complete this request, without any other rank.
@@ -104,10 +111,10 @@ class Request:
         return f"<{self.kind} request {self.id}: {self.status}, {self.nbytes} bytes>"
 
     def _complete(self) -> None:
-        self.status, self.error = "done", None
+        self.status = "done"
 
     def _fail(self, error: BaseException) -> None:
-        self.status, self.error = "failed", error
+        self.status, self._error = "failed", error
 
 
 def as_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

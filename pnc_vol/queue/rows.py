@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
+from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +21,14 @@ import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, Runs, before
 
-__all__ = ["COLUMNS", "NO_ROWS", "Item", "Listed", "Rows", "Tables", "make_rows"]
+__all__ = ["COLUMNS", "NO_ROWS", "Item", "Listed", "Rows", "Tables", "make_rows", "pack_row"]
 
 COLUMNS = 5
 Rows = npt.NDArray[np.int64]
 """int64[n, 5]: request, first element, elements, address (bytes), bytes of an element."""
+
+pack_row = Struct(f"{COLUMNS}q").pack
+"""The bytes of one row: an array takes these in half of the time that it takes for five numbers."""
 
 NO_ROWS: Rows = np.empty((0, COLUMNS), np.int64)
 

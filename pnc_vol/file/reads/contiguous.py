@@ -26,7 +26,7 @@ from pnc_vol.extents.blocks import groups, rounds
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
 from pnc_vol.extents.one_run import few_runs
 from pnc_vol.file.reads.gathered import read_gathered
-from pnc_vol.file.requests import PostedRead
+from pnc_vol.file.requests import PostedRead, complete_with
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.layout.places import Place
@@ -100,7 +100,9 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
     """What ``ds[args]`` is, if that is a run of numbers in the file that nobody posted to."""
     # What most variables have is looked up here: the calls of a small read cost as much as the system's.
     facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
-    if session.posted.queue.has(node.uid) or (facts is None and session.file_set is None):
+    if facts is None and session.file_set is None:
+        return None
+    if session.writable and session.posted.queue.has(node.uid):
         return None
     found = few_runs(node.shape or (), args)
     if found is None or found[3] > 1:
@@ -228,11 +230,7 @@ def iget_run(session: Session, node: DatasetNode, args: Any, out: Any = None) ->
         return None
     if out is not None:
         as_out(out, found[2], element.dtype)
-    posted = session.posted
-    number = posted.next_number
-    posted.next_number = number + 1
-    made = posted.reads[number] = PostedRead(session, number, found[1] * element.itemsize, out, node, found[:3])
-    return made
+    return session.posted.post_read(session, found[1] * element.file_dtype.itemsize, out, node, found)
 
 
 def worth_alone(driver: Driver) -> int:
@@ -284,7 +282,7 @@ def complete_one(session: Session, posted: PostedRead) -> bool:
     got = read_run(session, node, facts, run[0], run[1], (run[1],))
     if got is None:
         return False
-    posted.complete_with(got, 0)
+    complete_with([posted], got, [0])
     return True
 
 
@@ -309,7 +307,7 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
         if facts is None or session.posted.queue.has(uid):
             left += mine
             continue
-        found = [posted.run or _NO_RUN for posted in mine]
+        found = [(posted.wanted if type(posted.wanted) is tuple else posted.run) or _NO_RUN for posted in mine]
         starts = np.array([one[0] for one in found], np.int64)
         counts = np.array([one[1] for one in found], np.int64)
         offsets = facts.at.offsets_of_runs(starts, counts)
@@ -344,6 +342,5 @@ def _in_groups(
         values = memory.view(facts.dtype)
         if facts.swaps:
             values.byteswap(inplace=True)
-        for posted, at in zip(group, (place // facts.itemsize).tolist(), strict=True):
-            posted.complete_with(values, at)
+        complete_with(group, values, (place // facts.itemsize).tolist())
     return left
