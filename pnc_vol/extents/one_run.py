@@ -73,13 +73,15 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
             if not 0 <= at < dim:
                 return None
         elif type(arg) is slice:
-            try:
-                at, stop, stride = arg.indices(dim)
-            except (TypeError, ValueError):
-                return None
+            at, stop = arg.start, arg.stop
+            if arg.step is not None or type(at) is not int or type(stop) is not int or not 0 <= at < stop <= dim:
+                try:
+                    at, stop, stride = arg.indices(dim)
+                except (TypeError, ValueError):
+                    return None
+                if stride != 1 or stop <= at:
+                    return None
             count = stop - at
-            if stride != 1 or count < 1:
-                return None
             result.append(count)
         else:
             return None

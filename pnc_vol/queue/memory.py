@@ -165,8 +165,9 @@ class MemoryStore(Store):
         table = backlog.tables[node.uid]
         count, address, itemsize = table[-3] // number, table[-2], table[-1]
         del table[-COLUMNS:]
-        for i in range(number):
-            table.extend((request, start + i * step, count, address + i * count * itemsize, itemsize))
+        nbytes = count * itemsize
+        rows = [pack_row(request, start + i * step, count, address + i * nbytes, itemsize) for i in range(number)]
+        table.frombytes(b"".join(rows))
         backlog.rows += number - 1
         return True
 
