@@ -26,7 +26,6 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -34,6 +33,7 @@ import numpy as np
 
 from pnc_vol.append_log.private_folders import neighbour
 from pnc_vol.format.decode import MAX_HEADER_BYTES
+from pnc_vol.format.edits import Parts
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
@@ -66,15 +66,15 @@ _UNREADABLE = {
 }
 
 
-def is_atomic(parts: list[tuple[int, int, int]]) -> bool:
+def is_atomic(parts: Parts) -> bool:
     """Whether a header can be replaced without a journal: no kill, and no power failure, can cut the write in two.
 
     Parameters
     ----------
-    parts : what `changed_parts` found
+    parts : where the headers differ
     """
     if len(parts) != 1:
-        return False
+        return not parts
     first, old_end, end = parts[0]
     return first < old_end == end <= first + _ATOMIC and first // _SECTOR == (end - 1) // _SECTOR
 
@@ -84,14 +84,14 @@ def journal_path(path: str) -> str:
     return neighbour(path, "pncj")
 
 
-def content_of(inode: int, old: bytes, new: bytes, parts: Sequence[tuple[int, int, int]]) -> bytes:
+def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
     """The bytes of a journal.
 
     Parameters
     ----------
     inode : int, of the file
     old, new : bytes, the headers
-    parts : what `changed_parts` found in them
+    parts : where they differ
     """
     first, kept = _start(new), 0
     pieces = [(0, min(first, len(old)), min(first, len(new)))]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.extents.model import one_extent
-from pnc_vol.format.edits import changed_parts
+from pnc_vol.format.edits import Parts
 from pnc_vol.late import late
 from pnc_vol.system import System, exists
 
@@ -255,13 +255,16 @@ class Location:
             with suppress(OSError):
                 self.system.unlink(self.work)
 
-    def replace_header(self, driver: Driver, old: bytes, new: bytes, *, sync: Callable[[], None] | None = None) -> None:
+    def replace_header(
+        self, driver: Driver, old: bytes, new: bytes, parts: Parts, *, sync: Callable[[], None] | None = None
+    ) -> None:
         """Put `new` where `old` is, in the file that `driver` has open: the bytes that differ.
 
         Parameters
         ----------
         driver : Driver
         old, new : bytes
+        parts : where they differ
         sync : callable, optional
             Brings the file that has the name to stable storage: each step is safe before the next one begins, so that
             not even a power failure leaves a part of a header without a journal.
@@ -272,7 +275,6 @@ class Location:
             The old header is in the file, or else the journal is kept, and the next open completes it.
         """
         try:
-            parts = changed_parts(old, new)
             # A write that is done or not, as that of the number of records, needs no journal.
             with nullcontext() if is_atomic(parts) else self.journalled(old, new, parts, sync=sync):
                 for at, _, end in parts:
@@ -288,7 +290,7 @@ class Location:
         self,
         old: bytes,
         new: bytes,
-        parts: Sequence[tuple[int, int, int]],
+        parts: Parts,
         *,
         sync: Callable[[], None] | None = None,
     ) -> Iterator[None]:

@@ -19,14 +19,14 @@ from contextlib import suppress
 from functools import partial
 
 from pnc_vol.comm import Comm, trouble_of
+from pnc_vol.disk.journal import is_atomic
 from pnc_vol.disk.publish import Location, write_bytes
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
-from pnc_vol.format.edits import encode_again
-from pnc_vol.format.encode import numrecs_bytes
+from pnc_vol.format.edits import Parts, changed_parts, encode_again
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 
@@ -76,16 +76,18 @@ def write_header(
         _sync_before(comm, disk, counts, "flush sync", replaces=replaces)
     error: BaseException | None = None
     encoded = old = disk.header_bytes
+    parts: Parts | None = []
     try:
         if comm.rank == 0 and location is not None and not held:
             location.restore_header(disk.driver)
         # Names were checked when they were made; foreign ones are kept. A copy has no header yet.
-        encoded, only_count = (old, True) if old and new is disk.header else encode_again(disk.header, old, new)
+        if not old or new is not disk.header:
+            encoded, parts = encode_again(disk.header, old, new)
         if encoded is not old or unnamed:
             for tell in disk.before_header:
                 tell(encoded)
-            if comm.rank == 0 and (encoded != old or unnamed):
-                _put(comm, disk, new, encoded, counts, only_count=only_count, durable=durable, held=held)
+            if comm.rank == 0:
+                _put(comm, disk, new, encoded, parts, counts, durable=durable, held=held)
     except Exception as reason:
         error = reason
     try:
@@ -113,29 +115,35 @@ def _put(
     disk: StoredFile,
     new: Header,
     encoded: bytes,
+    parts: Parts | None,
     counts: Counts,
     *,
-    only_count: bool,
     durable: bool,
     held: bool,
 ) -> None:
-    """Bring the encoded header into the file, as safely as is asked for; on rank 0."""
+    """Bring the encoded header into the file, as safely as is asked for; on rank 0.
+
+    parts : where it differs from that of the file, if that is known.
+    """
     old, driver, location = disk.header_bytes, disk.driver, disk.location
+    if parts is None:
+        parts = changed_parts(old, encoded)
+    if not parts and (location is None or location.published):
+        return
     if new.numrecs or len(record_vars(new)) < len(new.vars):
         # Without data a file ends with its header; with data it is as long as the header says, the last padding too.
         driver.grow(disk.layout.data_end(new))
     if location is None:
-        write_bytes(driver, 0, encoded)
-    elif location.published and only_count:
-        write_bytes(driver, 4, numrecs_bytes(new))
-    elif held:
+        for at, _, end in parts:
+            write_bytes(driver, at, encoded[at:end])
+    elif held and not is_atomic(parts):
         # The journal would be completed before the data are there; it is written when the header follows.
         write_bytes(driver, 0, encoded)
     else:
         # After a failed fsync nothing is promised, and the driver refuses another one.
         lasting = (durable or disk.lasting) and disk.sync_error is None
         sync = partial(_sync_here, comm, disk, counts) if lasting else None
-        location.replace_header(driver, old, encoded, sync=sync)
+        location.replace_header(driver, old, encoded, parts, sync=sync)
 
 
 def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = None) -> None:

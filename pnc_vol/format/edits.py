@@ -5,13 +5,17 @@ Knows: where in the bytes of a header the attributes of each object are. Does no
 Rules
 -----
 1. The result is what `encode` would make of the new header.
-2. The cost is that of the attributes that changed, and of copying the bytes: nothing is done for each variable.
+2. The cost is that of the attributes that changed, and of one copy of the bytes: nothing is done for each variable.
+3. The bytes without begins (the frame) are changed in place: the header before has none then, and makes it anew if it
+   is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +25,16 @@ from pnc_vol.format.limits import check_attrs
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.widths import ATTRIBUTE, WIDTHS
 
-__all__ = ["changed_parts", "encode_again", "placed_as", "with_attributes"]
+__all__ = ["Parts", "changed_parts", "encode_again", "placed_as", "with_attributes"]
 
+Parts = Sequence[tuple[int, int, int]]
+"""Where two headers differ: the first byte of each part, and where it ends in the old and in the new header; in order.
+Only the last one may be longer in one of them."""
 
 _GAP, _MOST_PARTS = 1024, 8
 """Equal bytes that are worth to be left out between two parts of a header, and parts that are told apart."""
+_FEW = 4
+"""Edits that change the length of a header and are made one by one: each moves all that is behind it."""
 
 
 class Edit(NamedTuple):
@@ -43,14 +52,8 @@ class Edit(NamedTuple):
     var: int
 
 
-def changed_parts(old: bytes, new: bytes) -> list[tuple[int, int, int]]:
+def changed_parts(old: bytes, new: bytes) -> Parts:
     """Where two encoded headers differ: in the number of records, and in a few ranges behind it.
-
-    Returns
-    -------
-    list of (int, int, int)
-        First byte of each part that differs, and where it ends in the old and in the new header; in order. Only the
-        last one may be longer in one of them.
 
     Examples
     --------
@@ -78,7 +81,12 @@ def changed_parts(old: bytes, new: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-def with_attributes(header: Header, own: Mapping[int, tuple[Attr, ...]], attrs: tuple[Attr, ...]) -> Header:
+def with_attributes(
+    header: Header,
+    own: Mapping[int, tuple[Attr, ...]],
+    attrs: tuple[Attr, ...],
+    grown: Mapping[int, int] = MappingProxyType({}),
+) -> Header:
     """The same definitions with other attributes; only these are checked and encoded.
 
     Parameters
@@ -86,6 +94,7 @@ def with_attributes(header: Header, own: Mapping[int, tuple[Attr, ...]], attrs: 
     header : Header
     own : the attributes of variables, by their index; those of the others stay
     attrs : attributes of the file
+    grown : how many are the same, from the first one on, as far as that is known; -1 for the file
 
     Raises
     ------
@@ -101,12 +110,14 @@ def with_attributes(header: Header, own: Mapping[int, tuple[Attr, ...]], attrs: 
     version, known = header.version, header.derived
     made = replace(header, attrs=attrs, vars=_with_own(header.vars, own))
     made.derived.update((fact, known[fact]) for fact in ("inner_sizes", "record_vars") if fact in known)
-    edits = _edits(header, made, sorted(own))
+    edits = _edits(header, made, sorted(own), grown)
     if known.get("within_limits"):
         for edit in edits:
             check_attrs("The file" if edit.var < 0 else f"Variable {header.vars[edit.var].name!r}", edit.attrs, version)
         made.derived["within_limits"] = True
-    made.derived["frame"] = _after(frame_of(header), edits)
+    frame = frame_of(header)
+    del known["frame"]
+    made.derived["frame"] = _after(frame, edits)
     made.derived["edits"] = edits
     return made
 
@@ -141,7 +152,7 @@ def placed_as(before: Header, made: Header, own: Mapping[int, tuple[Attr, ...]],
     return placed
 
 
-def encode_again(before: Header, encoded: bytes, new: Header) -> tuple[bytes, bool]:
+def encode_again(before: Header, encoded: bytes, new: Header) -> tuple[bytes, Parts | None]:
     """As `encode` without checks of names, with as little work as can be.
 
     Parameters
@@ -154,25 +165,49 @@ def encode_again(before: Header, encoded: bytes, new: Header) -> tuple[bytes, bo
     -------
     bytes
         `encoded` itself if nothing changed.
-    bool
-        Whether nothing but the number of records can have changed.
+    Parts or None
+        Where they differ, if that is known without comparing them (`changed_parts`).
     """
     if not encoded:
-        return encode(new, check=False), False
+        return encode(new, check=False), None
+    count: Parts = [] if before.numrecs == new.numrecs else [(4, *2 * (4 + WIDTHS[new.version].number.size,))]
     same = before.derived is new.derived and before.vars is new.vars
     since = None if same else new.derived.pop("since", None)
     if since is not None and before.derived is since[0].derived and before.vars is since[0].vars:
-        return _spliced(encoded, since[1], numrecs_bytes(new)), False
+        made = _spliced(encoded, since[1], numrecs_bytes(new))
+        return made, _merged([*count, *_parts_of(since[1], encoded, len(made))])
     if same or (
         before.vars == new.vars
         and before.dims == new.dims
         and before.attrs == new.attrs
         and before.version == new.version
     ):
-        if before.numrecs == new.numrecs:
-            return encoded, True
-        return _spliced(encoded, (), numrecs_bytes(new)), True
-    return encode(new, check=False), False
+        return _spliced(encoded, (), numrecs_bytes(new)) if count else encoded, count
+    return encode(new, check=False), None
+
+
+def _parts_of(edits: Iterable[Edit], old: bytes, nbytes: int) -> Iterator[tuple[int, int, int]]:
+    """The parts of a header of `nbytes` bytes that edits of `old` made; from the first that moves others all is one."""
+    for start, end, made, _, _ in edits:
+        if len(made) != end - start:
+            yield start, len(old), nbytes
+            return
+        unlike = np.flatnonzero(np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).tolist()
+        if unlike:
+            yield start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)
+
+
+def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:
+    """Parts without small gaps between them, and no more than a few."""
+    gaps = [after[0] - part[2] for part, after in pairwise(parts)]
+    least = _GAP if len(gaps) < _MOST_PARTS else max(_GAP, sorted(gaps)[1 - _MOST_PARTS])
+    found: list[tuple[int, int, int]] = []
+    for part, gap in zip(parts, [least, *gaps], strict=False):
+        if gap < least:
+            found[-1] = found[-1][0], *part[1:]
+        else:
+            found.append(part)
+    return found
 
 
 def _spliced(before: bytes | bytearray, edits: Iterable[Edit], count: bytes = b"") -> bytes:
@@ -185,11 +220,11 @@ def _spliced(before: bytes | bytearray, edits: Iterable[Edit], count: bytes = b"
     return b"".join([*pieces, old[at:]])
 
 
-def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
-    """How many attributes are the same from the first one on."""
-    low, high = 0, min(len(one), len(other))
+def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...], low: int = 0) -> int:
+    """How many attributes are the same from the first one on; the first `low` of them are."""
+    high = min(len(one), len(other))
     # To compare slices of the same objects takes few nanoseconds for each.
-    if one[:high] == other[:high]:
+    if one[low:high] == other[low:high]:
         return high
     while high - low > 1:
         middle = (low + high) // 2
@@ -201,37 +236,44 @@ def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
 
 
 def _after(frame: Frame, edits: list[Edit]) -> Frame:
-    """The frame of the header after these edits."""
-    longer = [len(edit.made) - (edit.end - edit.start) for edit in edits]
-    begin_at, vars_at = frame.begin_at, frame.vars_at
-    if any(longer):
-        shifts = np.zeros(len(begin_at) + 1, np.int64)
-        np.add.at(shifts, np.searchsorted(begin_at, [edit.start for edit in edits]), longer)
-        begin_at = begin_at + np.cumsum(shifts)[:-1]
-        vars_at += sum(more for edit, more in zip(edits, longer, strict=True) if edit.var < 0)
-    return Frame(bytearray(_spliced(frame.body, edits)), begin_at, frame.attrs_at, vars_at)
+    """The frame of the header after these edits; `frame` itself is changed."""
+    body, begin_at, attrs_at, vars_at = frame
+    moving = [(edit, len(edit.made) - (edit.end - edit.start)) for edit in edits]
+    moving = [(edit, more) for edit, more in moving if more]
+    if moving:
+        moved = begin_at[int(np.searchsorted(begin_at, moving[0][0].start)) :]
+        shifts = np.zeros(len(moved) + 1, np.int64)
+        np.add.at(shifts, np.searchsorted(moved, [edit.start for edit, _ in moving]), [more for _, more in moving])
+        moved += np.cumsum(shifts)[:-1]
+        vars_at += sum(more for edit, more in moving if edit.var < 0)
+    if len(moving) > _FEW:
+        body = bytearray(_spliced(body, edits))
+    else:
+        for edit in reversed(edits):
+            body[edit.start : edit.end] = edit.made
+    return Frame(body, begin_at, attrs_at, vars_at)
 
 
-def _edits(old: Header, new: Header, indices: list[int]) -> list[Edit]:
+def _edits(old: Header, new: Header, indices: list[int], grown: Mapping[int, int]) -> list[Edit]:
     """What makes `new` of `old`: other attributes of the file, and of the variables `indices`; in order."""
     writer, frame = Writer(WIDTHS[old.version]), frame_of(old)
     w = writer.w
     found: list[Edit] = []
     if new.attrs is not old.attrs:
-        found += _edits_of(writer, frame.attrs_at, frame.vars_at, old.attrs, new.attrs, -1)
+        found += _edits_of(writer, frame.attrs_at, frame.vars_at, old.attrs, new.attrs, -1, grown.get(-1, 0))
     for i in indices:
         var, behind = old.vars[i], int(frame.begin_at[i]) + w.begin
         start = int(frame.begin_at[i - 1]) + w.begin if i else frame.vars_at + w.listing.size
         start += len(writer.name(var.name)) + w.number.size * (1 + len(var.dims))
-        found += _edits_of(writer, start, behind - w.tail.size, var.attrs, new.vars[i].attrs, i)
+        found += _edits_of(writer, start, behind - w.tail.size, var.attrs, new.vars[i].attrs, i, grown.get(i, 0))
     return found
 
 
 def _edits_of(
-    writer: Writer, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], var: int
+    writer: Writer, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], var: int, grown: int
 ) -> list[Edit]:
-    """What makes one list of attributes, from `start` to `end`, of another one."""
-    front = _same_front(old, new)
+    """What makes one list of attributes, from `start` to `end`, of another one; the first `grown` are the same."""
+    front = _same_front(old, new, grown)
     back = _same_front(old[front:][::-1], new[front:][::-1])
     gone, made = old[front : len(old) - back], new[front : len(new) - back]
     listing = writer.w.listing.size

@@ -68,7 +68,11 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     root = tree.root.attrs
     groups = _groups_below(tree.root) if tree.groups else []
     marker: dict[str, Any] = {}
-    written = list(named_attrs(root, marker))
+    raw = named_attrs(root, marker)
+    if not (groups or tree.links or tree.layout or marker or tree.root.order is not None):
+        # What most files have: nothing is copied.
+        return raw
+    written = list(raw)
     if groups:
         book = NameBook((*MARKERS, *(attr.name for attr in written)))
         markers = marker.setdefault("attrs", {})

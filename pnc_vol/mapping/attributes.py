@@ -239,7 +239,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_entries", "_findings", "_own", "_plain", "_raw", "_renamed", "markers", "shown")
+    __slots__ = ("_entries", "_findings", "_own", "_plain", "_raw", "_renamed", "grown_from", "markers", "shown")
 
     def __init__(
         self,
@@ -255,6 +255,8 @@ class Attributes(MutableMapping[str, Attribute]):
         self._entries: Table | None = None
         self._own = self._plain = False
         """Whether the table is of these attributes alone, and whether it has nothing but `Attr` under their names."""
+        self.grown_from: tuple[Attr, ...] | None = None
+        """The last `untouched`, if since then nothing happened but that attributes were added behind it."""
         self.shown: dict[str, Any] | None = None
         """Values as a user sees them, of those that were looked at; one for all objects with these attributes."""
 
@@ -297,14 +299,19 @@ class Attributes(MutableMapping[str, Attribute]):
     def _use(self, raw: tuple[Attr, ...]) -> None:
         """These are the attributes, as they are in the header."""
         self._raw, self._entries, self.shown, self._own = raw, None, None, False
+        self.grown_from = None
 
-    def _change(self) -> Table:
+    def _change(self, name: str) -> Table:
+        """The table, to be changed under this name."""
         table = self._table()
         if self._raw is not None:
+            self.grown_from = self._raw
             if not self._own:
                 table = self._entries = dict(table)
             self._own, self._plain = True, not self.markers and not self._renamed
             self._raw = self.shown = None
+        if name in table:
+            self.grown_from = None
         return table
 
     def names(self) -> Sequence[str]:
@@ -351,17 +358,17 @@ class Attributes(MutableMapping[str, Attribute]):
             # As it will be in the header: nothing is left to do there.
             self._use(made)
         elif self._is_plain(name):
-            self._change()[name] = encode_plain(name, value)
+            self._change(name)[name] = encode_plain(name, value)
         else:
             self[name] = _of_plain(value)
 
     def _is_plain(self, name: str) -> bool:
         """Whether an attribute of this name, and all that there are, are in the header under their names."""
-        self._change()
+        self._change(name)
         return self._plain and legal_name(name) == name and name not in MARKERS
 
     def __setitem__(self, name: str, value: Attribute) -> None:
-        table = self._change()
+        table = self._change(name)
         if self._plain and len(table) > _MANY and self._is_plain(name):
             # Of many attributes those that are there shall not be encoded again because of one.
             attr, marker = encode_attribute(name, value)
@@ -374,7 +381,7 @@ class Attributes(MutableMapping[str, Attribute]):
     def __delitem__(self, name: str) -> None:
         if name not in self._table():
             raise KeyError(name)
-        del self._change()[name]
+        del self._change(name)[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._table()

@@ -13,6 +13,8 @@ Rules
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Header, Var
@@ -35,6 +37,9 @@ _AMBIGUOUS = (BYTE, CHAR)
 """Types whose meaning depends on the attributes of a variable."""
 
 
+_NOTHING: Mapping[int, tuple[Attr, ...]] = MappingProxyType({})
+
+
 class Flat(NamedTuple):
     """A header and whose its variables are.
 
@@ -44,6 +49,8 @@ class Flat(NamedTuple):
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     lengths : dict of int to int, how many datasets have each number of records.
     numbers : dict of int to int, uids and their numbers; empty until the first change of a variable looks for one.
+    untouched : dict of int to tuple of Attr
+        `Attributes.untouched` of what changed last, by uid, -1 for the root: the beginning of their attributes here.
     """
 
     header: Header
@@ -52,6 +59,7 @@ class Flat(NamedTuple):
     moved: list[int] | None
     lengths: dict[int, int]
     numbers: dict[int, int]
+    untouched: Mapping[int, tuple[Attr, ...]] = _NOTHING
 
 
 def numrecs_of(tree: Tree) -> int:

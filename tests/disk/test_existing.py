@@ -18,6 +18,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.disk.journal import journal_path
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
@@ -179,7 +180,7 @@ def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
     system = BeforeHeader(REAL, stop_at=0)
     driver = PosixDriver.open(str(path), OpenContext(system=system))
     with pytest.raises(Stopped):
-        Location(system, str(path), str(path)).replace_header(driver, old, new)
+        Location(system, str(path), str(path)).replace_header(driver, old, new, changed_parts(old, new))
     system.bury()
     journal = pathlib.Path(journal_path(str(path)))
     content = journal.read_bytes()

@@ -18,6 +18,7 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
+from pnc_vol.format.edits import changed_parts
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem
 
@@ -37,7 +38,7 @@ def torn(path: pathlib.Path, stop_at: int, cut: int | None = None, new: bytes = 
     system = StopSystem(REAL, stop_at=stop_at, torn=cut, calls=CHANGING - {"open"})
     driver = PosixDriver.open(str(path), OpenContext(system=system))
     with pytest.raises(Stopped):
-        Location(system, str(path), str(path)).replace_header(driver, OLD, new)
+        Location(system, str(path), str(path)).replace_header(driver, OLD, new, changed_parts(OLD, new))
     system.bury()
     return pathlib.Path(journal_path(str(path)))
 
