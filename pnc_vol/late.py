@@ -25,13 +25,16 @@ __all__ = ["late"]
 class _Late:
     """Stands for a module: asks the module for each attribute."""
 
-    __slots__ = ("_module",)
+    __slots__ = ("_found", "_module")
 
     def __init__(self, module: str) -> None:
         self._module = module
+        self._found: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._module), name)
+        if self._found is None:
+            self._found = importlib.import_module(self._module)
+        return getattr(self._found, name)
 
 
 def late(module: str) -> Any:

@@ -309,8 +309,13 @@ class Dataset(Storage, Posting, Converting):
         """
         session = self._check()
         with session.lock:
-            node = self._node
+            node = self._id.node
             shape, limits = node.shape, node.maxshape
+            if axis == 0 and type(size) is int and limits and limits[0] is None and shape and size > shape[0]:
+                # Records more, as a program adds them in each step.
+                self._id.handle.check_writable("change a dataset's dimensions")
+                session.resize(node, (size, *shape[1:]))
+                return
             if shape is None or limits is None:
                 more = (
                     f": create it with maxshape={(None, *shape[1:])}; None is an axis without a limit" if shape else ""

@@ -147,7 +147,7 @@ def write_new(
             if mode is not None:
                 system.fchmod(fd, mode)
             if content:
-                write_all(system, fd, content, 0)
+                write_all(system, fd, memoryview(content), 0)
             if durable:
                 system.fsync(fd)
             if held is not None:

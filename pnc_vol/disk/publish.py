@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,6 +78,8 @@ class Location:
         self.key: tuple[int, int] | None = None
         self._named_for_good = False
         self._torn: bytes | None = None
+        self._journal = "", ""
+        """A path, and the name of its journal: found once for many headers."""
         self._sync: Callable[[], None] | None = None
         self._origin: Key | None = None
         """The file of which this is a new layout, if that has a name."""
@@ -276,14 +278,17 @@ class Location:
         """
         try:
             # A write that is done or not, as that of the number of records, needs no journal.
-            with nullcontext() if is_atomic(parts) else self.journalled(old, new, parts, sync=sync):
-                for at, _, end in parts:
-                    write_bytes(driver, at, new[at:end])
-        except OSError:
+            kept = not is_atomic(parts) and self._keep_journal(old, new, parts, sync)
+            for at, _, end in parts:
+                write_bytes(driver, at, new[at:end])
+            if kept:
+                self._drop_journal(sync)
+        except OSError as error:
             # What failed first says more; what cannot be restored now is, before the next header.
             with suppress(OSError):
                 self.restore_header(driver)
-            raise
+            with _named(self.path):
+                raise error
 
     @contextmanager
     def journalled(
@@ -300,29 +305,41 @@ class Location:
         journal, or `restore_header` puts the old one back. An OSError is raised if the journal cannot be written, and
         nothing inside has begun.
         """
-        # Without a name nobody can open the file, and so nobody needs a journal of it.
+        with _named(self.path):
+            kept = self._keep_journal(old, new, parts, sync)
+            yield
+            if kept:
+                self._drop_journal(sync)
+
+    def _keep_journal(self, old: bytes, new: bytes, parts: Parts, sync: Callable[[], None] | None) -> bool:
+        """Make the journal; False if the file needs none: without a name nobody can open it."""
         there = self._there() if self.published else None
         if there is None:
-            yield
-            return
-        journal = journal_path(self.path)
-        with _named(self.path):
-            if not self.torn:
-                forget_journal(self.system, self.path)
-                # Who may read the file must be able to read its header, wherever that is.
-                mode = 0o600 | there.st_mode & 0o666
-                content = content_of(there.st_ino, old, new, parts)
+            return False
+        if self._torn is None:
+            # Who may read the file must be able to read its header, wherever that is.
+            mode = 0o600 | there.st_mode & 0o666
+            if self._journal[0] != self.path:
+                self._journal = self.path, journal_path(self.path)
+            journal, content = self._journal[1], content_of(there.st_ino, old, new, parts)
+            try:
                 write_new(self.system, journal, content, mode, durable=sync is not None)
-                if sync is not None:
-                    # The folder holds the file's own name as well.
-                    self.system.fsync_dir(os.path.dirname(self.path) or ".")
-                    self._named_for_good = True
-            self._torn, self._sync = old, sync
-            yield
+            except FileExistsError:
+                forget_journal(self.system, self.path)
+                write_new(self.system, journal, content, mode, durable=sync is not None)
             if sync is not None:
-                sync()
-            self.system.unlink(journal)
-            self._torn = None
+                # The folder holds the file's own name as well.
+                self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                self._named_for_good = True
+        self._torn, self._sync = old, sync
+        return True
+
+    def _drop_journal(self, sync: Callable[[], None] | None) -> None:
+        """The header is in the file: the journal goes, and says so no more."""
+        if sync is not None:
+            sync()
+        self.system.unlink(self._journal[1])
+        self._torn = None
 
     def sync_data(self) -> None:
         """Bring what is in the file to stable storage, by the descriptor that rank 0 holds; on rank 0.

@@ -66,17 +66,17 @@ def fill(
         # Nothing is new.
         return left
     # The same variables lie where they lay: what is new of them is records.
-    asked = lost if only_lost else sorted(target.record_uids | lost.keys()) if same else target.uids
+    asked: Collection[int] = lost if only_lost else target.record_uids | lost.keys() if same else target.uids
     if (
         target.unwritten_reads_zero
         and not target.stale_gaps
         and not lost
-        and all(tree.datasets[uid].fillvalue is None for uid in asked)
+        and not (target.filled_uids if same else any(tree.datasets[uid].fillvalue is not None for uid in asked))
     ):
         # All that was not written reads as zero, as it should.
         return left
     tasks: list[Callable[[], None]] = []
-    for uid in asked:
+    for uid in sorted(asked) if same else asked:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids

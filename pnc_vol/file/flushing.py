@@ -293,7 +293,7 @@ def _use_layout(
         phases.end("layout")
         return {}, {}
     lost = agree_lost_records(comm, target.uids, placed.lost_records) if agreed.lost else {}
-    if target.header.vars != placed.header.vars:
+    if comm.size > 1 and target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
         comm.agree("flush layout")
     if not target.same_places(placed):

@@ -63,20 +63,17 @@ def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
     """Give a record dataset another number of records."""
     old, new = (node.shape or (0,))[0], shape[0]
     session.defs.check_records(node, new)
+    disk = session.disk
     if new < old:
         complete_posted(session)
         count = new * math.prod(shape[1:])
         if not session.posted.queue.cut(node, count):
             session.drain()
             session.posted.queue.cut(node, count)
-        session.disk.layout.lose_records(node.uid, new, old)
-    elif (
-        old < min(new, session.disk.layout.header.numrecs)
-        and not session.disk.created
-        and node.uid not in session.disk.filled
-    ):
+        disk.layout.lose_records(node.uid, new, old)
+    elif not disk.created and old < min(new, disk.layout.header.numrecs) and node.uid not in disk.filled:
         # A process that was killed, or another program, may have left anything in the records that it had not.
-        session.disk.layout.lose_records(node.uid, old, old)
+        disk.layout.lose_records(node.uid, old, old)
     node.shape = shape
     session.defs.tree.touch_records(node, old)
 

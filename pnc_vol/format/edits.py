@@ -13,7 +13,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
@@ -108,8 +107,8 @@ def with_attributes(
     'units'
     """
     version, known = header.version, header.derived
-    made = replace(header, attrs=attrs, vars=_with_own(header.vars, own))
-    made.derived.update((fact, known[fact]) for fact in ("inner_sizes", "record_vars") if fact in known)
+    made = Header(version, header.numrecs, header.dims, attrs, _with_own(header.vars, own))
+    made.derived.update({fact: known[fact] for fact in ("inner_sizes", "record_vars") if fact in known})
     edits = _edits(header, made, sorted(own), grown)
     if known.get("within_limits"):
         for edit in edits:
@@ -192,13 +191,15 @@ def _parts_of(edits: Iterable[Edit], old: bytes, nbytes: int) -> Iterator[tuple[
         if len(made) != end - start:
             yield start, len(old), nbytes
             return
-        unlike = np.flatnonzero(np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).tolist()
+        unlike = (np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).nonzero()[0].tolist()
         if unlike:
             yield start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)
 
 
 def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:
     """Parts without small gaps between them, and no more than a few."""
+    if len(parts) < 2:
+        return parts
     gaps = [after[0] - part[2] for part, after in pairwise(parts)]
     least = _GAP if len(gaps) < _MOST_PARTS else max(_GAP, sorted(gaps)[1 - _MOST_PARTS])
     found: list[tuple[int, int, int]] = []
@@ -241,14 +242,16 @@ def _after(frame: Frame, edits: list[Edit]) -> Frame:
     moving = [(edit, len(edit.made) - (edit.end - edit.start)) for edit in edits]
     moving = [(edit, more) for edit, more in moving if more]
     if moving:
-        moved = begin_at[int(np.searchsorted(begin_at, moving[0][0].start)) :]
-        shifts = np.zeros(len(moved) + 1, np.int64)
-        np.add.at(shifts, np.searchsorted(moved, [edit.start for edit, _ in moving]), [more for _, more in moving])
-        moved += np.cumsum(shifts)[:-1]
-        vars_at += sum(more for edit, more in moving if edit.var < 0)
+        vars_at += sum([more for edit, more in moving if edit.var < 0])
     if len(moving) > _FEW:
         body = bytearray(_spliced(body, edits))
+        shifts = np.zeros(len(begin_at) + 1, np.int64)
+        np.add.at(shifts, begin_at.searchsorted([edit.start for edit, _ in moving]), [more for _, more in moving])
+        begin_at += np.cumsum(shifts)[:-1]
     else:
+        # The last one first: those before it find everything where it was.
+        for edit, more in reversed(moving):
+            begin_at[begin_at.searchsorted(edit.start) :] += more
         for edit in reversed(edits):
             body[edit.start : edit.end] = edit.made
     return Frame(body, begin_at, attrs_at, vars_at)

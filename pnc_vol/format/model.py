@@ -10,7 +10,7 @@ Source: NetCDF classic format specification (CDF-1, CDF-2) and PnetCDF's CDF-5.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -81,7 +81,9 @@ class Header:
 
     def with_numrecs(self, numrecs: int) -> Header:
         """The same definitions with another number of records."""
-        return self if numrecs == self.numrecs else self._of_these(replace(self, numrecs=numrecs))
+        if numrecs == self.numrecs:
+            return self
+        return self._of_these(Header(self.version, numrecs, self.dims, self.attrs, self.vars))
 
     def with_begins(self, begins: Iterable[int]) -> Header:
         """The same definitions with variables that begin there.
@@ -97,7 +99,7 @@ class Header:
 
     def with_vars(self, variables: tuple[Var, ...]) -> Header:
         """The same definitions, of which `variables` differ in their begins alone."""
-        return self._of_these(replace(self, vars=variables))
+        return self._of_these(Header(self.version, self.numrecs, self.dims, self.attrs, variables))
 
     def _of_these(self, made: Header) -> Header:
         object.__setattr__(made, "derived", self.derived)

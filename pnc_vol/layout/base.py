@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pnc_vol.drivers.base import Driver, OpenContext
@@ -71,7 +70,8 @@ class Layout(abc.ABC):
     ----------
     header : Header, with begins; what the file says, or will say of what is in it.
     uids : tuple of int, the dataset of each variable of `header`.
-    header_uids, record_uids : frozenset and set of int, all of them, and those with records.
+    header_uids, record_uids, filled_uids : frozenset and sets of int, all of them, those with records, and of these
+        those with a fill value.
     itemsizes : list of int, bytes of an element of each variable, as the file has it.
     records : int
         Records that may hold data: those of the header, or more if data was written before a flush.
@@ -179,6 +179,7 @@ class Layout(abc.ABC):
         self.uids = uids
         self.header_uids = frozenset(uids)
         self.record_uids = {uids[i] for i in record_vars(header)}
+        self.filled_uids = {uid for uid in self.record_uids if datasets[uid].fillvalue is not None}
         # Strings may grow after this, and then their data are as wide as they were.
         self.itemsizes = [datasets[uid].element.file_dtype.itemsize for uid in uids]
         self._maps: dict[int, Any] | None = None
@@ -200,7 +201,8 @@ class Layout(abc.ABC):
         same_places : bool, the header differs from `header` in attributes and the number of records alone.
         """
         if same_places and not self.drained and uids is self.uids:
-            made = copy(self)
+            made = object.__new__(type(self))
+            made.__dict__.update(self.__dict__)
             made.header = header
             made._begin()
             return made

@@ -16,7 +16,6 @@ from pnc_vol.format.model import Attr
 from pnc_vol.mapping.attribute_owners import global_attrs
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.flatten import Flat, numrecs_for, variable_of
-from pnc_vol.mapping.markers import no_collections
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["changed"]
@@ -69,31 +68,30 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
         flat.numbers.update(zip(flat.uids, range(len(flat.uids)), strict=True))
     own, untouched = header.attrs, {}
     grown: dict[int, int] = {}
-    with no_collections():
-        for uid, node in nodes.items():
-            i = flat.numbers.get(uid)
-            if i is None:
-                return None
-            before = _beginning(node.attrs, flat.untouched.get(uid))
-            var, old = variable_of(node, flat.book, numrecs), header.vars[i]
-            dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
-            if (var.name, dims, var.type) != (old.name, old.dims, old.type):
-                return None
-            if node.owner is None and node.attrs.untouched is not None:
-                untouched[uid] = node.attrs.untouched
-                grown[i] = before
-            if len(var.attrs) != len(old.attrs) or var.attrs != old.attrs:
-                made[i] = var.attrs
-        if grouped:
-            before = _beginning(tree.root.attrs, flat.untouched.get(-1))
-            own = global_attrs(tree)
-            if tree.root.attrs.untouched is not None:
-                untouched[-1] = tree.root.attrs.untouched
-                grown[-1] = before
+    for uid, node in nodes.items():
+        i = flat.numbers.get(uid)
+        if i is None:
+            return None
+        before = _beginning(node.attrs, flat.untouched.get(uid))
+        var, old = variable_of(node, flat.book, numrecs), header.vars[i]
+        dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
+        if (var.name, dims, var.type) != (old.name, old.dims, old.type):
+            return None
+        if node.owner is None and node.attrs.untouched is not None:
+            untouched[uid] = node.attrs.untouched
+            grown[i] = before
+        if len(var.attrs) != len(old.attrs) or var.attrs != old.attrs:
+            made[i] = var.attrs
+    if grouped:
+        before = _beginning(tree.root.attrs, flat.untouched.get(-1))
+        own = global_attrs(tree)
+        if tree.root.attrs.untouched is not None:
+            untouched[-1] = tree.root.attrs.untouched
+            grown[-1] = before
     header = header.with_numrecs(numrecs)
     if made or (own is not header.attrs and (len(own) != len(header.attrs) or own != header.attrs)):
         header = with_attributes(header, made, own, grown)
-    return flat._replace(header=header, lengths=lengths, untouched=untouched), made
+    return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.numbers, untouched), made
 
 
 def _beginning(attributes: Attributes, before: tuple[Attr, ...] | None) -> int:
