@@ -307,14 +307,23 @@ class Dataset(Storage, Posting, Converting):
         ...     x[:].tolist()
         [[1, 2], [0, 0]]
         """
-        session = self._check()
+        oid = self._id
+        session = oid.check()
         with session.lock:
-            node = self._id.node
+            node = oid.node
             shape, limits = node.shape, node.maxshape
-            if axis == 0 and type(size) is int and limits and limits[0] is None and shape and size > shape[0]:
-                # Records more, as a program adds them in each step.
-                self._id.handle.check_writable("change a dataset's dimensions")
-                session.resize(node, (size, *shape[1:]))
+            if (
+                axis == 0
+                and type(size) is int
+                and limits
+                and limits[0] is None
+                and shape
+                and size > shape[0]
+                and oid.handle.writable
+                and node.element.kind != "composite"
+            ):
+                # More records, as a program adds them in each step, in few calls.
+                session.add_records(node, size)
                 return
             if shape is None or limits is None:
                 more = (

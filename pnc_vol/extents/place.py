@@ -153,7 +153,7 @@ def place_many(
     """
     nbytes = length * itemsize
     offset = start * itemsize
-    records = np.flatnonzero(inner)
+    records = inner.nonzero()[0]
     if records.size:
         record, within = np.divmod(start[records], inner[records])
         offset[records] = record * record_size[records] + within * itemsize[records]

@@ -54,26 +54,23 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
         node.shape = shape
         node.tree.touch()
     elif node.is_record and shape[1:] == old[1:]:
-        _count_records(session, node, shape)
+        if shape[0] > old[0]:
+            session.add_records(node, shape[0])
+        else:
+            _cut_records(session, node, shape)
     else:
         _lay_out_anew(session, node, shape)
 
 
-def _count_records(session: Session, node: DatasetNode, shape: Shape) -> None:
-    """Give a record dataset another number of records."""
+def _cut_records(session: Session, node: DatasetNode, shape: Shape) -> None:
+    """Give a record dataset fewer records."""
     old, new = (node.shape or (0,))[0], shape[0]
-    session.defs.check_records(node, new)
-    disk = session.disk
-    if new < old:
-        complete_posted(session)
-        count = new * math.prod(shape[1:])
-        if not session.posted.queue.cut(node, count):
-            session.drain()
-            session.posted.queue.cut(node, count)
-        disk.layout.lose_records(node.uid, new, old)
-    elif not disk.created and old < min(new, disk.layout.header.numrecs) and node.uid not in disk.filled:
-        # A process that was killed, or another program, may have left anything in the records that it had not.
-        disk.layout.lose_records(node.uid, old, old)
+    complete_posted(session)
+    count = new * math.prod(shape[1:])
+    if not session.posted.queue.cut(node, count):
+        session.drain()
+        session.posted.queue.cut(node, count)
+    session.disk.layout.lose_records(node.uid, new, old)
     node.shape = shape
     session.defs.tree.touch_records(node, old)
 

@@ -218,6 +218,24 @@ class Session(ABC):
             request._complete()
         return request
 
+    def add_records(self, node: DatasetNode, records: int) -> None:
+        """Give a dataset whose first axis is the record dimension more records; the caller holds the lock.
+
+        Raises
+        ------
+        DefinitionError
+            The file's version cannot count them.
+        """
+        shape, disk, defs = node.shape, self.disk, self.defs
+        assert shape
+        if defs.version != 5:
+            defs.check_records(node, records)
+        if not disk.created and shape[0] < disk.layout.header.numrecs and node.uid not in disk.filled:
+            # A process that was killed, or another program, may have left anything in the records that it had not.
+            disk.layout.lose_records(node.uid, shape[0], shape[0])
+        node.shape = (records, *shape[1:])
+        node.tree.touch_records(node, shape[0])
+
     # ------------------------------------------------------------------- what operations ask of each other
 
     @abstractmethod

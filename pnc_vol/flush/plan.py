@@ -98,7 +98,7 @@ class Plan:
         rows = tables.rows
         if tables.counts is not None:
             where = np.repeat(where, tables.counts, axis=0)
-        if not np.array_equal(rows[:, 4], where[:, 1]):
+        if (rows[:, 4] != where[:, 1]).any():
             return None
         begin, itemsize, inner, record_size = where.T
         offset, nbytes = place_many(begin, itemsize, inner, record_size, rows[:, 1], rows[:, 2])
