@@ -238,10 +238,10 @@ def serial() -> Comm:
     return Comm()
 
 
-def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, list[int]]:
+def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Sequence[int]]:
     """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
     if comm.same(operation, text.encode(), error=error):
-        return {text: list(range(comm.size))}
+        return {text: range(comm.size)}
     told = comm.combine(operation, Outcome.of(comm.rank, text, None).packed(), Outcome.join)
     return {said: ranks.all() for said, ranks in Outcome.unpacked(told).operations.items()}
 
@@ -256,7 +256,7 @@ def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | 
     return in_ranks(next((trouble for trouble in said if trouble), ""), ranks, comm.size)
 
 
-def in_ranks(trouble: str, ranks: list[int], size: int) -> str:
+def in_ranks(trouble: str, ranks: Sequence[int], size: int) -> str:
     """A trouble with the ranks that have it."""
     return f"{trouble} (on {ranks_text(ranks)})" if trouble and size > 1 else trouble
 

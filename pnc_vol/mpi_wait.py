@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from pnc_vol import errors
 from pnc_vol.rank_errors import ranks_text
 
@@ -173,7 +175,7 @@ class TimedWait:
         """Name the ranks that did not come: each rank tells who came in time, as far as it knows, and listens."""
         self._given_up.append((request, buffers))
         silent = self._silent(late=late)
-        absent = [rank for rank in range(self.mpi.size) if silent >> rank & 1]
+        absent = _ranks_of(silent)
         who = f"{ranks_text(absent)} did not call it" if absent else "a rank called it too late"
         self.broken = errors.CollectiveTimeout(
             f"{operation} (collective call {self.sequence} of this file): {who} within {self.timeout:g} s; "
@@ -237,8 +239,14 @@ def _bits(sets: tuple[int, int], width: int) -> bytes:
 def _share(rank: int, here: int, silent: int) -> list[int]:
     """The silent ranks that this one asks: all that are here ask some."""
     place, askers = (here & ((1 << rank) - 1)).bit_count(), here.bit_count()
-    ranks = [one for one in range(silent.bit_length()) if silent >> one & 1]
-    return ranks[place::askers][:_MOST_ASKED]
+    return _ranks_of(silent)[place::askers][:_MOST_ASKED]
+
+
+def _ranks_of(bits: int) -> list[int]:
+    """A set of ranks as a list, in order."""
+    packed = np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), np.uint8)
+    found: list[int] = np.flatnonzero(np.unpackbits(packed, bitorder="little")).tolist()
+    return found
 
 
 class Arrival:

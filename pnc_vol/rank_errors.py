@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from pnc_vol import errors
 
@@ -20,17 +23,12 @@ _MOST_GROUPS = 16
 _LONGEST_TEXT = 4000
 
 
-def ranks_text(ranks: list[int]) -> str:
+def ranks_text(ranks: Sequence[int]) -> str:
     """``rank 3`` or ``ranks 0-2, 5``; a long list is cut."""
-    parts: list[str] = []
-    at = 0
-    while at < len(ranks) and len(parts) < 8:
-        end = at
-        while end + 1 < len(ranks) and ranks[end + 1] == ranks[end] + 1:
-            end += 1
-        parts.append(str(ranks[at]) if end == at else f"{ranks[at]}-{ranks[end]}")
-        at = end + 1
-    more = ", ..." if at < len(ranks) else ""
+    ends = [*(np.flatnonzero(np.diff(ranks) != 1) + 1).tolist(), len(ranks)] if ranks else []
+    runs = zip([0, *ends], ends, strict=False)
+    parts = [str(ranks[at]) if end == at + 1 else f"{ranks[at]}-{ranks[end - 1]}" for at, end in islice(runs, 8)]
+    more = ", ..." if len(ends) > 8 else ""
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(parts) + more
 
 

@@ -168,19 +168,22 @@ def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> 
     _tell(comm, "open deferred", error)
 
 
-def _tell(
-    comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()
-) -> list[list[float]]:
-    """What all ranks tell; what one of them could not close is raised on all, with the paths."""
+def _tell(comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()) -> list[float]:
+    """The longest times of all ranks; what one of them could not close is raised on all, with the paths."""
     mine = None if error is None else [str(error), error.errno, error.paths]
-    told = [json.loads(one) for one in comm.exchange(operation, json.dumps([list(times), mine]).encode())]
-    failed = next((one for _, one in told if one is not None), None)
-    if failed is not None and error is None:
-        error = DeferredCloseError(failed[0])
-        error.errno, error.paths = failed[1:]
+    told = json.loads(comm.combine(operation, json.dumps([list(times), mine]).encode(), _longest))
+    longest: list[float] = told[0]
+    if told[1] is not None and error is None:
+        error = DeferredCloseError(told[1][0])
+        error.errno, error.paths = told[1][1:]
     if error is not None:
         raise error
-    return [one for one, _ in told]
+    return longest
+
+
+def _longest(one: bytes, other: bytes) -> bytes:
+    (times, trouble), (more, other_trouble) = json.loads(one), json.loads(other)
+    return json.dumps([list(map(max, times, more)), trouble or other_trouble]).encode()
 
 
 def finalize(comm: Any = None) -> Times:
@@ -226,7 +229,7 @@ def finalize(comm: Any = None) -> Times:
         told = _tell(ranks, "finalize", error, mine)
     finally:
         ranks.close()
-    return Times(*map(max, zip(*told, strict=True)))
+    return Times(*told)
 
 
 def close_at_exit() -> None:

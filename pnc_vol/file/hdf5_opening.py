@@ -59,8 +59,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
             f"{path}: layout='hdf5blob' cannot have a burst-buffer log: a file that is written at the close is not "
             "there when a log is replayed; use layout='blob'"
         )
-    dealt = dealt_subfiles(options, comm, None)
-    number = dealt[comm.rank][0]
+    (number, *_), subfile_of = dealt_subfiles(options, comm, None)
     made: list[Own] = []
     try:
         with comm.errors_shared():
@@ -79,9 +78,9 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
     files = Hdf5Set(
         comm,
         path,
-        count=1 + max(s for mine in dealt for s in mine),
+        count=1 + max(subfile_of),
         nprocs=comm.size,
-        subfile_of=[mine[0] for mine in dealt],
+        subfile_of=subfile_of,
         own=own,
         driver=driver,
         location=location,

@@ -289,11 +289,13 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
         return
     clash = claim.clash() if claim is not None else None
     said = said_by(comm, "open", json.dumps(wishes), error=clash)
+    if len(said) == 1:
+        return
     groups = [(json.loads(text), ranks) for text, ranks in said.items()]
     for key in wishes:
         by_value: dict[str, list[int]] = {}
         for told, ranks in groups:
-            by_value[repr(told[key])] = sorted(by_value.get(repr(told[key]), []) + ranks)
+            by_value[repr(told[key])] = sorted([*by_value.get(repr(told[key]), []), *ranks])
         if len(by_value) > 1:
             what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
             text = f"ranks open the file with different {key}: {what}. Give the same on every rank"

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from pnc_vol.comm import Comm, joined_lists, serial, told_to_all
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
@@ -82,9 +84,9 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     path, system = found.path, options.system
     first = described(_first_header(found), subfile_path(path, 0)) if found.header else None
     writable, created = mode != "r", first is None
-    dealt = dealt_subfiles(options, comm, None if first is None else first.subfiles)
-    count = first.subfiles if first is not None else 1 + max(s for mine in dealt for s in mine)
-    numbers = dealt[comm.rank] if writable else []
+    mine, subfile_of = dealt_subfiles(options, comm, None if first is None else first.subfiles)
+    count = first.subfiles if first is not None else 1 + max(subfile_of)
+    numbers = mine if writable else []
     opened: list[tuple[Opened, Comm]] = []
     members: list[Member] = []
     real = system.realpath(subfile_path(path, 0))
@@ -123,7 +125,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         count=count,
         nprocs=comm.size if first is None else first.nprocs,
         members=members,
-        subfile_of=[mine[0] for mine in dealt],
+        subfile_of=subfile_of,
         driver=driver,
         location=location,
         stale=stale,
@@ -207,25 +209,28 @@ def _inner(options: Options, *, new: bool = False) -> Options:
     return replace(options, layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
 
 
-def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> list[Sequence[int]]:
-    """The subfiles that each rank writes (collective); every one has at least one rank, every rank at least one.
+def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Sequence[int], list[int]]:
+    """The subfiles that this rank writes, and the first one of each rank (collective).
 
+    Every subfile has at least one rank, every rank at least one subfile.
+
+    Parameters
+    ----------
     count : int or None, subfiles that there are.
     """
-    size = comm.size
+    size, rank = comm.size, comm.rank
+    ranks = np.arange(size)
     if count is not None and count > size:
-        return [range(-(-rank * count // size), -(-(rank + 1) * count // size)) for rank in range(size)]
-    if options.subfiles or count is not None:
-        n = min(size, count or options.subfiles)
-        if count is not None and not options.subfiles:
-            nodes = comm.nodes()
-            if len(nodes.lowest) == count:
-                return [[nodes.of(rank)] for rank in range(size)]
-        return [[rank * n // size] for rank in range(size)]
-    if options.ranks_per_subfile:
-        return [[rank // options.ranks_per_subfile] for rank in range(size)]
-    nodes = comm.nodes()
-    return [[nodes.of(rank)] for rank in range(size)]
+        return range(-(-rank * count // size), -(-(rank + 1) * count // size)), (-(-ranks * count // size)).tolist()
+    n = min(size, count or options.subfiles)
+    if n and (options.subfiles or len(comm.nodes().lowest) != count):
+        first = ranks * n // size
+    elif count is None and options.ranks_per_subfile:
+        first = ranks // options.ranks_per_subfile
+    else:
+        nodes = comm.nodes()
+        first = np.repeat(nodes.nodes, np.diff([*nodes.starts, size]))
+    return [int(first[rank])], first.tolist()
 
 
 def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:

@@ -6,7 +6,7 @@ Knows: definitions, a communicator. Does not know: files, when definitions are c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from pnc_vol.comm import Comm, joined_lists, ranks_text, said_by
@@ -48,7 +48,7 @@ def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entr
     )
 
 
-def _difference(groups: list[tuple[list[int], list[Entry]]]) -> tuple[str, list[int]]:
+def _difference(groups: list[tuple[Sequence[int], list[Entry]]]) -> tuple[str, list[int]]:
     """What differs, the first objects of one kind, and the ranks that are fewer.
 
     groups : ranks that define the same, and what that is.
@@ -61,7 +61,7 @@ def _difference(groups: list[tuple[list[int], list[Entry]]]) -> tuple[str, list[
     for key in names:
         by_text: dict[str | None, list[int]] = {}
         for ranks, of_group in texts:
-            by_text[of_group.get(key)] = sorted(by_text.get(of_group.get(key), []) + ranks)
+            by_text[of_group.get(key)] = sorted([*by_text.get(of_group.get(key), []), *ranks])
         if len(by_text) == 1 or (first and key[0] != first) or len(found) == _SHOWN:
             continue
         first, odd = key[0], odd or min(by_text.values(), key=len)
@@ -73,7 +73,7 @@ def _difference(groups: list[tuple[list[int], list[Entry]]]) -> tuple[str, list[
     for at in zip(*(told for _, told in groups), strict=False):
         order: dict[str, list[int]] = {}
         for (ranks, _), (kind, name, _) in zip(groups, at, strict=True):
-            order[f"{kind} {name}"] = sorted(order.get(f"{kind} {name}", []) + ranks)
+            order[f"{kind} {name}"] = sorted([*order.get(f"{kind} {name}", []), *ranks])
         if len(order) > 1:
             what = ", ".join(f"{name} on {ranks_text(of)}" for name, of in order.items())
             return f"the order, where there is {what}", min(order.values(), key=len)
