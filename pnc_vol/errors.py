@@ -249,6 +249,13 @@ class ClosedKeyError(ClosedFileError, KeyError):
     """The same, where a name was looked up: ``file["x"]``, ``obj.attrs["x"]``."""
 
 
+class RemoteError(PncVolError, OSError):
+    """A file under an address cannot be read: the server cannot be reached or failed, or the file changed meanwhile.
+
+    `errno` is `errno.ESTALE` for a file that changed, `errno.EOPNOTSUPP` for a server that sends whole files only.
+    """
+
+
 class AlreadyDoneError(PncVolError, ValueError):
     """A request was carried out already and cannot be cancelled (NC_EFLUSHED)."""
 

@@ -166,6 +166,7 @@ class Options:
     recover : bool or "any-file", replay the logs that a killed job left of this file before it is used; or those of
         another file that had its name, too.
     hints : mapping, hints that MPI-IO may know.
+    storage_options : mapping or None, for fsspec's file system, if the file is an address.
     deferred_close : bool, the close of the file returns after a flush, see `file.deferred`; set by a hint file alone.
     sources : mapping of str to str, by hint, what set it: ``"hints="``, ``"info"``, a line of a hint file...
     system : System, which makes all calls of the operating system.
@@ -201,6 +202,7 @@ class Options:
     burst_buf_capacity: int = _option(0, _size, "nc_burst_buf_capacity")
     locking: bool | str | None = _option(None, _locking, "pnc_locking")
     recover: bool | Literal["any-file"] = _option(False, _recover)
+    storage_options: Mapping[str, Any] | None = _option(None, lambda _, given: given)
     hints: Mapping[str, str] = field(default_factory=dict)
     deferred_close: bool = False
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -208,10 +210,7 @@ class Options:
 
     @property
     def drain_reserve(self) -> int:
-        """Bytes kept for the header of a file that is drained before its first flush.
-
-        A pure function of the options, so that all ranks place data alike without an exchange.
-        """
+        """Bytes kept for the header of a file that is drained before its first flush: the same on all ranks."""
         return max(self.header_reserve or 0, 64 * KIB, self.buffer_size // 64)
 
 

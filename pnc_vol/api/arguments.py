@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 else:
     hdf5_drivers = late("pnc_vol.api.hdf5_drivers")
 
-__all__ = ["Checked", "Given", "check", "is_file_object", "refuse_in_memory", "refuse_remote"]
+__all__ = ["Checked", "Given", "check", "is_address", "is_file_object", "refuse_in_memory", "refuse_remote"]
 
 NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
 """Keywords of `File` that `File.in_memory` does not take."""
@@ -125,6 +125,8 @@ def check(given: Given, from_file: HintFile | None = None) -> Checked:
         if key not in options.keyword_names():
             near = did_you_mean(key, options.keyword_names(), h5, ("mode", "driver", "comm", "info"))
             raise TypeError(f"{key!r} is an invalid keyword argument for File(){near}")
+    if not isinstance(others.get("storage_options") or {}, Mapping):
+        raise TypeError(f"storage_options={others['storage_options']!r}: a mapping is needed, as fsspec takes it")
     if mode not in MODES:
         raise DefinitionError(f"Invalid mode {mode!r}; must be one of r, r+, w, w-, x, a")
     libver = _libver(h5.get("libver"))
@@ -182,12 +184,25 @@ def _file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, A
     if driver == "fileobj" and not is_file_object(target):
         raise TypeError(f"driver='fileobj' needs an object with read() and seek(), not {target if target else name!r}")
     path = os.fsdecode(name)
+    if target is None and driver is None and is_address(path):
+        driver = "remote"
     if target is None and not _takes_addresses(driver):
-        refuse_remote(path)
+        refuse_remote(path, "leave driver= out, or end its stack with 'remote', to read the file there")
     return path, driver, target
 
 
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_ADDRESS = re.compile(r"(\w+::)*[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is an address, which fsspec opens; ``zip://a.nc::https://host/b.zip`` is one, too.
+
+    Examples
+    --------
+    >>> is_address("https://host/a.nc"), is_address("folder/file.nc"), is_address("simplecache::s3://b/a.nc")
+    (True, False, True)
+    """
+    return _ADDRESS.match(path) is not None
 
 
 def _takes_addresses(driver: Any) -> bool:
@@ -201,8 +216,8 @@ def _takes_addresses(driver: Any) -> bool:
         return False
 
 
-def refuse_remote(path: str) -> None:
-    """Refuse the address of a file on another computer.
+def refuse_remote(path: str, remedy: str) -> None:
+    """Refuse an address where a file of the operating system is needed; `remedy` says what to do.
 
     Raises
     ------
@@ -210,14 +225,10 @@ def refuse_remote(path: str) -> None:
 
     Examples
     --------
-    >>> refuse_remote("folder/file.nc")
+    >>> refuse_remote("folder/file.nc", "")
     """
-    found = _REMOTE.match(path)
-    if found is not None:
-        raise NotYetError(
-            f"{path}: remote files ({found.group()}...) are not supported; copy the file here, or open it with a "
-            "library for such addresses and give the file object to File()"
-        )
+    if is_address(path):
+        raise NotYetError(f"{path} is an address, and a file of this machine is needed: {remedy}")
 
 
 def _driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ module           what it does
 `mpio`           root: MPI-IO, a file that the ranks of a communicator share
 `memory`         root: bytes in this process's memory
 `fileobj`        root: a file-like object of Python
+`remote/`        root: an address, read in byte ranges through fsspec
 `trace`          wrapper: counts and times every call
 `cache/`         wrapper: a node-local write cache
 `staged`         wrapper: a new layout of a file that has no name, until the end of the flush

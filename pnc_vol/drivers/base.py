@@ -77,6 +77,7 @@ class OpenContext:
         What is opened is to be empty, whatever is there; only for a root that does not declare `keeps_file`.
     name : str
         The path that the user knows, where `path` is another name that the file has for now; "" is `path`.
+    storage_options : mapping of str to object, what a store of remote files is to be told, credentials for one.
     """
 
     writable: bool = True
@@ -86,6 +87,7 @@ class OpenContext:
     fd: int = -1
     new: bool = False
     name: str = ""
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Driver(Holds, abc.ABC):
@@ -123,6 +125,8 @@ class Driver(Holds, abc.ABC):
     @classmethod
     def exists(cls, path: str, context: OpenContext) -> bool:
         """Whether there is something under a path; asked of a root that declares `own_paths`, on rank 0 alone.
+
+        If the file is to be read only, a root whose `open` raises `FileNotFoundError` may say True without a look.
 
         Raises
         ------

@@ -50,6 +50,7 @@ _BUILTIN = {
     "memory": "pnc_vol.drivers.memory:MemoryDriver",
     "mpio": "pnc_vol.drivers.mpio:MpioDriver",
     "posix": "pnc_vol.drivers.posix:PosixDriver",
+    "remote": "pnc_vol.drivers.remote.driver:RemoteDriver",
     "trace": "pnc_vol.drivers.trace:TraceDriver",
 }
 

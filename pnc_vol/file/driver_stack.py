@@ -105,7 +105,8 @@ def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, st
 def context_of(
     options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False, name: str = ""
 ) -> OpenContext:
-    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new, name)
+    told = options.storage_options or {}
+    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new, name, told)
 
 
 def open_together(

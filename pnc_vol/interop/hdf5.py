@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
-from pnc_vol.api.arguments import refuse_remote
+from pnc_vol.api.arguments import is_address, refuse_remote
 from pnc_vol.api.file import File
 from pnc_vol.disk import signature as recognise
 from pnc_vol.disk.locking import Held
@@ -67,9 +67,8 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
     """
 
     path = os.fspath(path)
-    refuse_remote(os.fsdecode(path))
-    if names_set(system, path):
-        # whichever files the subfiles are, `File` shows what a NetCDF file would have
+    if is_address(os.fsdecode(path)) or names_set(system, path):
+        # whichever files the subfiles are, `File` shows what a NetCDF file would have; and it says what an address is
         return "netcdf"
     check_place(system.stat(path), path, exclusive=False)
     fd = system.open(path, os.O_RDONLY)
@@ -144,7 +143,7 @@ def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
 
 def check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
     """Refuse a target that is the source, has no folder, or exists without `overwrite`."""
-    refuse_remote(target)
+    refuse_remote(target, "write the file here, and copy it there")
     folder = os.path.dirname(system.realpath(target))
     if not is_folder(system, folder):
         raise FileNotFoundError(errno.ENOENT, "the folder does not exist; make it first, or write elsewhere", folder)

@@ -1,0 +1,10 @@
+"""Files under addresses (``https://``, ``s3://``, ...), read in byte ranges through fsspec.
+
+===============  =====================================================================================
+`driver`         `RemoteDriver`, the root of the stack: extents from blocks
+`blocks`         the cache of blocks, shared by threads; which ranges bring the blocks that it lacks
+`address`        what fsspec is asked: size and ETag, ranges; what its errors mean, what is tried again
+===============  =====================================================================================
+
+Knows: byte ranges. Does not know: headers, variables.
+"""

@@ -1,0 +1,117 @@
+"""A web server on the loopback address that sends ranges of files, with ETags, and that misbehaves on request."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Server", "serving"]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """The files of a folder.
+
+    Attributes
+    ----------
+    url : str
+    requests : list of (method, range or None), in the order of arrival.
+    latency : float, seconds before each answer.
+    ranges : bool, obey ``Range``.
+    fail : list of int, status codes of the next answers to GET, before any is good.
+    sent : int, bytes of bodies.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.requests: list[tuple[str, str | None]] = []
+        self.latency, self.ranges, self.sent = 0.0, True, 0
+        self.fail: list[int] = []
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away says nothing here."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, *, body: bool) -> None:
+        server = self.server
+        wanted = self.headers.get("Range")
+        server.requests.append((self.command, wanted))
+        if server.latency:
+            time.sleep(server.latency)
+        path = server.folder / self.path.lstrip("/")
+        if server.fail and body:
+            return self._refuse(server.fail.pop(0))
+        if "secret" in self.path:
+            return self._refuse(403)
+        if not path.is_file():
+            return self._refuse(404)
+        size = path.stat().st_size
+        told = f"{path.stat().st_mtime_ns} {size} {path.stat().st_ino}"
+        etag = f'"{hashlib.sha256(told.encode()).hexdigest()[:16]}"'
+        if self.headers.get("If-Match", etag) != etag:
+            return self._refuse(412)
+        first, end = 0, size
+        part = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted or "") if server.ranges else None
+        if part:
+            first, end = int(part[1]), min(size, int(part[2]) + 1 if part[2] else size)
+            if first >= size:
+                return self._refuse(416)
+        self.send_response(206 if part else 200)
+        self.send_header("ETag", etag)
+        self.send_header("Content-Length", str(end - first))
+        if part:
+            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
+        self.end_headers()
+        if body:
+            with path.open("rb") as file:
+                file.seek(first)
+                left = end - first
+                while left:
+                    data = file.read(min(left, 1 << 20))
+                    self.wfile.write(data)
+                    left -= len(data)
+                    server.sent += len(data)
+        return None
+
+    def _refuse(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@contextlib.contextmanager
+def serving(folder: Path | str) -> Iterator[Server]:
+    """A server of the files of a folder, as long as the block runs."""
+    server = Server(Path(folder))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
