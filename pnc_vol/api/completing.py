@@ -9,7 +9,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.group import Group
@@ -120,13 +120,16 @@ class RequestsOfFile(Group):
         """
         self._check().cancel([requests] if isinstance(requests, Request) else requests)
 
-    def flush(self, durable: bool | None = None) -> None:
+    def flush(self, durable: bool | None = None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Put all that was posted, and all definitions, into the file; collective with several ranks.
 
         Parameters
         ----------
         durable : bool, optional
             Return when everything is on stable storage; by default as the option `durable` says.
+        progress : callable, optional
+            Called as ``progress(done, total)`` after each write, in bytes: how many this rank has written, and how many
+            it posted. With several ranks a rank may write what others posted. It must not use the file.
 
         Raises
         ------
@@ -143,7 +146,7 @@ class RequestsOfFile(Group):
         ...     f.statistics()["last_flush"]["nbytes"]
         24
         """
-        self._check().flush(durable=durable)
+        self._check().flush(durable=durable, progress=progress)
 
     def sync(self) -> None:
         """Flush, and return when the data are in the file itself, not in node-local caches; collective as `flush`.

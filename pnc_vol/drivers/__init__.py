@@ -15,6 +15,7 @@ module           what it does
 `fileobj`        root: a file-like object of Python
 `remote/`        root: an address, read in byte ranges through fsspec
 `trace`          wrapper: counts and times every call
+`progress`       wrapper, during one flush: tells a function of the user how far the writing is
 `cache/`         wrapper: a node-local write cache
 `staged`         wrapper: a new layout of a file that has no name, until the end of the flush
 `descriptor`     a file by its descriptor: used by `posix`, and by `mpio` for the independent calls of one rank

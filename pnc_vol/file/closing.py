@@ -18,6 +18,7 @@ from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
+from pnc_vol.warn import DEBUG, FILE, tell
 
 if TYPE_CHECKING:
     from pnc_vol.file.reads import composite_values
@@ -57,6 +58,7 @@ def close(session: Session) -> None:
             _let_go(session, orderly=orderly, flushed=False)
         raise
     _let_go(session, orderly=True, flushed=True)
+    tell(FILE, DEBUG, "%s: closed", session.disk.path)
     if unread is not None:
         raise unread
     if session.always_durable:

@@ -10,6 +10,7 @@ from pnc_vol.file.held_ranges import spans_of
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.flush.failures import failures_of
+from pnc_vol.warn import DEBUG, FILE, tell
 
 __all__ = ["drain", "write_out"]
 
@@ -56,6 +57,7 @@ def write_out(session: Session) -> None:
         layout.note_written(tree, list(places))
         posted.note_written(done)
         session.counts["drains"] += 1
+        tell(FILE, DEBUG, "%s: the queue was full: %d bytes were written", session.disk.path, done.nbytes)
         if done.failed:
             failures, _ = failures_of(done, tree, layout, session.comm.rank)
             raise FlushError(

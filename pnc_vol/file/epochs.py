@@ -34,6 +34,7 @@ from pnc_vol.errors import SyncError
 from pnc_vol.file.held_ranges import HeldRanges, Spans
 from pnc_vol.format.edits import changed_parts
 from pnc_vol.format.encode import only_numrecs_differs
+from pnc_vol.warn import FILE, WARNING, tell
 
 __all__ = ["Epochs", "fall_back"]
 
@@ -183,6 +184,8 @@ class Epochs:
         OSError
             As `drain`.
         """
+        text = "%s: the cache is given up on all ranks: %s"
+        tell(FILE, WARNING, text, self._disk.path, trouble)
         for call in (partial(fall_back, self._driver, trouble), partial(self.drained, present=False)):
             error: BaseException | None = None
             try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pnc_vol.drivers.holding import Unwritten
+from pnc_vol.drivers.progress import ProgressDriver
 from pnc_vol.errors import RequestFailure
 from pnc_vol.file.relocation import replaces_live
 from pnc_vol.file.session import Session, WriteData
@@ -87,7 +88,11 @@ def write_data(
     trouble : str, why a driver of some rank can hold nothing back any more, or "".
     """
     comm, disk, ordered = session.comm, session.disk, session.options.ordered
-    layout = disk.layout
+    layout, driver = disk.layout, disk.driver
+    if session.posted.progress is not None:
+        tables = (batch.rows(uid) for some in batches for batch in some for uid in batch.uids())
+        total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
+        driver = ProgressDriver(driver, session.posted.progress, total)
     done, least = Executed(), None
     known: list[RequestFailure] = []
     posted = session.posted
@@ -102,7 +107,7 @@ def write_data(
         for turn in range(comm.size) if ordered else (comm.rank,):
             if turn == comm.rank:
                 maps = layout.maps if some else {}
-                done.add(session.transport.execute(disk.driver, some, maps, affine=layout.affine, agreed=agreed))
+                done.add(session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed))
                 if n + 1 == len(batches):
                     posted.note_written(done)
                 if ordered and session.epochs.holding:

@@ -46,6 +46,7 @@ from pnc_vol.format.encode import encode, header_size
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.queue.batches import Batch
+from pnc_vol.warn import DEBUG, FLUSH, tell
 
 __all__ = ["flush"]
 
@@ -374,5 +375,9 @@ def _report(session: Session, seconds: dict[str, float], done: Executed) -> None
         session.disk.path, requests, done.requests, done.extents, done.nbytes, done.rounds, transport, seconds
     )
     posted.note_flush(told._asdict())
+    tell(
+        FLUSH, DEBUG, "%s: flush of %d requests, %d runs in %d pieces, %d bytes, %s, %.6f s",
+        told.path, requests, told.runs, told.extents, told.nbytes, transport or "no write", sum(seconds.values()),
+    )  # fmt: skip
     for watcher in watchers:
         watcher(told)

@@ -217,8 +217,9 @@ class OpenFile(Session):
         carried: bool = False,
         what: str = "flush",
         write: WriteData | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Carry out all that is posted (collective). See `flushing.flush`."""
+        """Carry out all that is posted (collective). See `flushing.flush`, and `File.flush` for `progress`."""
         close_forgotten()
         with self.lock, deferred.timed("close" if what == "close" else "write"):
             self.check_open()
@@ -228,10 +229,12 @@ class OpenFile(Session):
             with self.comm.errors_shared():
                 if self.posted.ragged:
                     composite_values.post_rows(self)
+                self.posted.progress = progress
                 try:
                     durable = self.always_durable if durable is None else durable
                     flush(self, durable=durable, carried=carried, what=what, write=write)
                 finally:
+                    self.posted.progress = None
                     if self.posted.rows_before:
                         composite_values.keep_unflushed(self)
 

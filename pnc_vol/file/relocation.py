@@ -29,6 +29,7 @@ from pnc_vol.file.driver_stack import memory_copy, open_copy
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
+from pnc_vol.warn import FILE, INFO, tell
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
@@ -82,6 +83,8 @@ def copied(
         _drop(comm, copy)
         raise
     target.unwritten_reads_zero, target.stale_gaps = True, False
+    moved = int(found.length.sum())
+    tell(FILE, INFO, "%s: definitions moved %d bytes to a new copy of the file", disk.path, moved)
     return copy
 
 

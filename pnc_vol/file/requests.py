@@ -6,7 +6,7 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,7 @@ class Posted:
     written_whole : set of int
         The uids of variables of which whoever posts is going to write every element, so that none is filled.
     last_flush : dict or None, the last `FlushReport`, by name.
+    progress : callable or None, what the flush under way tells how far it is; see `File.flush`.
     """
 
     __slots__ = (
@@ -132,6 +133,7 @@ class Posted:
         "kept",
         "last_flush",
         "next_number",
+        "progress",
         "queue",
         "ragged",
         "reads",
@@ -149,6 +151,7 @@ class Posted:
         self.at_once = False
         self.written_whole: set[int] = set()
         self.last_flush: dict[str, Any] | None = None
+        self.progress: Callable[[int, int], None] | None = None
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
 

@@ -36,6 +36,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.request import Request
+from pnc_vol.warn import DEBUG, FILE, tell
 
 __all__ = ["FileSet", "Session", "WriteData", "Written"]
 
@@ -160,6 +161,10 @@ class Session(ABC):
             # What is posted, other ranks, and subfiles that are opened when they are first read, need the lock.
             disk.read_without_lock()
         _open.add(self)
+        tell(
+            FILE, DEBUG, "%s: opened for %s, %d ranks, layout %s",
+            disk.path, "writing" if writable else "reading", comm.size, disk.layout.name,
+        )  # fmt: skip
 
     def reading(self, read: Callable[P, R], /, *args: P.args, **keywords: P.kwargs) -> R:
         """What `read`, which changes nothing, returns; with the lock held only where the file may change under it."""

@@ -22,7 +22,7 @@ from pnc_vol.errors import LogRefusedError
 from pnc_vol.late import late
 from pnc_vol.options import Options
 from pnc_vol.system import exists, is_folder
-from pnc_vol.warn import warn_outside
+from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.disk import identity
@@ -187,4 +187,6 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     report = replay.replay_into(path, sources.metas_of(system, folders), options=plain, any_file=any_file)
     for folder in folders:
         log_folders.remove_logs(system, path, folder)
+    text = "%s: logs of a killed job were replayed: %d requests from %d logs"
+    tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
     return report
