@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
 from pnc_vol.disk.naming import check_place
 from pnc_vol.extents.model import Runs
@@ -32,7 +33,7 @@ from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.layout.subfiles import names_set
 from pnc_vol.system import REAL, System
 
-__all__ = ["SetOfSubfiles", "StoredFile", "open_stored"]
+__all__ = ["FileReader", "StoredFile", "open_stored"]
 
 BLOCK_BYTES = 1 << 20
 BLOCK_VALUES = 1 << 16
@@ -123,12 +124,12 @@ class StoredFile:
             yield np.ascontiguousarray(rows).reshape(-1)
 
 
-class SetOfSubfiles:
-    """A set of subfiles, open for reading as the classic file that it stands for: with the interface of `StoredFile`.
+class FileReader:
+    """A set of subfiles, as the classic file that it stands for, or a file under an address; like `StoredFile`.
 
     Parameters
     ----------
-    path : str, the name of the set.
+    path : str, the name of the set, or the address.
 
     Raises
     ------
@@ -142,9 +143,10 @@ class SetOfSubfiles:
         self.session: Any = self.file.id.handle.session
         self.header: Header = self.session.disk.header
         # Subfiles that end before their data are not opened.
-        self.nbytes = sizes.data_end(self.header)
+        one = self.session.file_set is None
+        self.nbytes = self.session.disk.driver.size() if one else sizes.data_end(self.header)
 
-    def __enter__(self) -> SetOfSubfiles:
+    def __enter__(self) -> FileReader:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -165,6 +167,6 @@ class SetOfSubfiles:
             yield memory.view(TYPES[var.type].dtype)
 
 
-def open_stored(path: str) -> StoredFile | SetOfSubfiles:
-    """A classic file, or a set of subfiles by its name."""
-    return SetOfSubfiles(path) if names_set(REAL, path) else StoredFile(path)
+def open_stored(path: str) -> StoredFile | FileReader:
+    """A classic file, or a set of subfiles by its name, or what is under an address."""
+    return FileReader(path) if is_address(path) or names_set(REAL, path) else StoredFile(path)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli import cdl
-from pnc_vol.cli.classic_file import SetOfSubfiles, StoredFile, open_stored
+from pnc_vol.cli.classic_file import FileReader, StoredFile, open_stored
 from pnc_vol.cli.shared_options import AllowSparse
 from pnc_vol.cli.show import FAILED, expected, fail
 from pnc_vol.format import sizes
@@ -65,7 +65,7 @@ def command(
         out.flush()
 
 
-def _sections(stored: StoredFile | SetOfSubfiles, wanted: list[str] | None) -> Iterator[bytes]:
+def _sections(stored: StoredFile | FileReader, wanted: list[str] | None) -> Iterator[bytes]:
     """The data of each variable that has any."""
 
     for var in stored.header.vars:

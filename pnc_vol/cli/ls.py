@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pnc_vol.api.arguments import is_address
 from pnc_vol.cli.show import FAILED, expected, fail, safe
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.hdf5 import open_either
@@ -49,8 +50,10 @@ def command(
 def split(file: str) -> tuple[str, str]:
     """``FILE/PATH`` as a file that exists and a path inside it.
 
-    The longest leading part that is no directory counts as the file.
+    The longest leading part that is no directory counts as the file; an address is a file, whole.
     """
+    if is_address(file):
+        return file, ""
 
     parts = file.split("/")
     for n in range(len(parts), 0, -1):

@@ -16,10 +16,16 @@ import errno
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
+from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
 from pnc_vol.disk.naming import check_place
+from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
@@ -54,11 +60,15 @@ def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
     ask : callable
         ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
     """
-    nbytes = system.fstat(fd).st_size
+    return _with_bytes(partial(read_at, system, fd), system.fstat(fd).st_size, ask)
+
+
+def _with_bytes(read: Callable[[bytearray, int], int], nbytes: int, ask: Callable[..., T]) -> T:
+    """The same of `nbytes` bytes that a function reads: into a buffer, from an offset on."""
     wanted = min(nbytes, 1 << 16)
     while True:
         data = bytearray(wanted)
-        got = read_at(system, fd, data, 0)
+        got = read(data, 0)
         try:
             return ask(memoryview(data)[:got], file_size=nbytes)
         except NeedBytes as more:
@@ -74,7 +84,7 @@ def check(
 
     Parameters
     ----------
-    path : path-like
+    path : path-like, or an address such as ``https://host/file.nc``
     values : bool
         Look at lengths of rows and at references too, which means to read them.
     readers : sequence of str
@@ -105,21 +115,32 @@ def check(
     """
     if names_set(system, os.fspath(path)):
         return _of_set(os.fspath(path), system)
-    check_place(system.stat(path), os.fspath(path), exclusive=False)
-    fd = system.open(path, os.O_RDONLY)
-    try:
-        findings = with_header(system, fd, rules.check)
+    with _header_bytes(os.fspath(path), system) as (read, nbytes):
+        findings = _with_bytes(read, nbytes, rules.check)
         if any(finding.severity == "error" for finding in findings):
             return findings
-        decoded = with_header(system, fd, decode)
-    finally:
-        system.close(fd)
+        decoded = _with_bytes(read, nbytes, decode)
     for name in readers:
         findings += problems(decoded.header, name)
     findings += examine(decoded.header)
     if values:
         findings += map(warning, _of_values(os.fspath(path), system))
     return findings
+
+
+@contextmanager
+def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearray, int], int], int]]:
+    """What reads a file, or what is under an address, into a buffer from an offset on; and how long it is."""
+    if is_address(path):
+        with closing(open_stack("remote", path, writable=False)) as driver:
+            yield lambda buffer, offset: driver.read_one(np.frombuffer(buffer, np.uint8), offset), driver.size()
+        return
+    check_place(system.stat(path), path, exclusive=False)
+    fd = system.open(path, os.O_RDONLY)
+    try:
+        yield partial(read_at, system, fd), system.fstat(fd).st_size
+    finally:
+        system.close(fd)
 
 
 def _of_set(path: str, system: System) -> list[Finding]:

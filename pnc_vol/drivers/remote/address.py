@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pnc_vol.errors import MissingPackageError, RemoteError
+from pnc_vol.errors import DefinitionError, MissingPackageError, RemoteError
 
 __all__ = ["Address"]
 
@@ -208,5 +208,5 @@ def _file_system(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str
     except ImportError as error:
         raise MissingPackageError(f'{url}: {error} (pip install "pnc-vol[{extra}]")') from error
     except ValueError as error:
-        raise ValueError(f"{url}: fsspec does not know such addresses ({error})") from error
+        raise DefinitionError(f"{url}: fsspec does not know such addresses ({error})") from error
     return fs, path
