@@ -46,8 +46,6 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Free the space of deleted and moved datasets, dropped records and headers, and print how much it was."""
-    from rich.console import Console
-
     if (target is not None) + in_place > 1:
         fail(file, "give a TARGET or --in-place, not both")
     if target is None and not in_place and not dry_run:
@@ -60,7 +58,7 @@ def command(
     }
     with expected(file), _ended_tidily():
         try:
-            with bar(Console(highlight=False, markup=False), quiet=quiet or dry_run) as progress:
+            with bar(quiet=quiet or dry_run) as progress:
                 done = repack(file, target, overwrite=overwrite, dry_run=dry_run, progress=progress, **options)
         except OSError as error:
             # A disk that is full is the target's.

@@ -148,14 +148,10 @@ def _blobs(
     quiet: bool,
 ) -> bool:
     """Replay a set of subfiles; whether nothing was missing."""
-    from rich.console import Console
-
     given = {name: value for name, value in options.items() if value is not None}
     chosen = None if names is None else [name for name in names.split(",") if name]
     try:
-        with bar(
-            Console(highlight=False, markup=False), quiet=quiet or (comm is not None and comm.rank > 0)
-        ) as progress:
+        with bar(quiet=quiet or (comm is not None and comm.rank > 0)) as progress:
             report = replay(
                 file,
                 output=output,

@@ -29,7 +29,7 @@ __all__ = ["CopiedValues"]
 STRING = 16
 """Bytes of a string of varying length in an HDF5 file, besides its characters."""
 
-NUMBERS = 4 << 20
+NUMBERS = 3 << 20
 """Bytes of numbers that are copied at a time where there are no chunks: they stay in a cache."""
 
 
