@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import numpy as np
 import pytest
 from scale_program import check, counted
 
+import pnc_vol
+from pnc_vol.bench.scale_cases import flushes_of
 from pnc_vol.comm import Comm
+from pnc_vol.errors import DefinitionMismatchError
+from pnc_vol.flush.agree import Agreement, agree
 from pnc_vol.testing.mpi import missing, run_mpi
+from pnc_vol.testing.planned_write import blocks, planned
 from pnc_vol.testing.virtual_ranks import run
 
 PROGRAM = Path(__file__).with_name("ranks_scale.py")
@@ -46,3 +55,105 @@ def test_a_flush_takes_few_steps_whatever_the_number_of_ranks(tmp_path: Path, ra
         assert told["record"]["reductions"] <= 4
         assert told["record"]["messages"] <= 4 * levels
         assert told["record again"]["bytes_sent"] <= 4 * levels * 400
+
+
+@pytest.mark.parametrize(
+    "ranks", [1000, pytest.param(5400, marks=pytest.mark.nightly), pytest.param(21600, marks=pytest.mark.nightly)]
+)
+def test_agreement_grows_with_the_logarithm_of_the_ranks(ranks: int) -> None:
+    """The agreement that opens a flush, and the naming of two ranks whose definitions differ."""
+    mine = Agreement(False, False, False, False, False, records=1, batches=0)
+
+    def program(comm: Comm) -> tuple[dict[str, int], dict[str, int], str]:
+        agree(comm, "flush", mine, b"d" * 16, list)
+        agreed = comm.traffic.told()["communication"]
+        odd = comm.rank in (7, ranks - 1)
+        try:
+            agree(comm, "flush", mine, (b"e" if odd else b"d") * 16, lambda: [("dataset", f"'{odd}'", "there")])
+        except DefinitionMismatchError as error:
+            return agreed, comm.traffic.told()["communication"], str(error)
+        raise AssertionError
+
+    levels = (ranks - 1).bit_length()
+    for agreed, named, text in run(ranks, program, nodes=-(-ranks // 64)):
+        assert (agreed["reductions"], agreed["rounds"], agreed["messages"]) == (1, 1, levels)
+        assert agreed["bytes_sent"] == 368 * levels
+        assert named["reductions"] <= 6
+        assert named["messages"] <= 14 * levels
+        assert named["bytes_sent"] <= levels * 4096
+        assert f"'True': there on ranks 7, {ranks - 1}, not on ranks 0-6, 8-{ranks - 2}" in text
+
+
+def instructions(path: Path, ranks: int) -> tuple[int, int]:
+    """Instructions of Python on the last rank, which posts nothing, while the file is opened, and in its second flush.
+
+    Without those of waiting, which depend on who comes when.
+    """
+    counted = 0
+
+    def instruction(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal counted
+        counted += event == "opcode"
+        return instruction
+
+    def call(frame: FrameType, event: str, _argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        if "/pnc_vol/" not in name or name.endswith(("/mpi_wait.py", "/virtual_mpi.py")):
+            return None
+        frame.f_trace_opcodes = True
+        return instruction
+
+    def program(comm: Comm) -> tuple[int, int]:
+        nonlocal counted
+        posts, last = comm.rank % 4 == 0, comm.rank == comm.size - 1
+        found = []
+        sys.settrace(call if last else None)
+        with pnc_vol.File(path, "w", driver="posix", comm=comm, transport="aggregate") as f:
+            if last:
+                found.append(counted)
+            x = f.create_dataset("x", (1000, comm.size), "f8")
+            for turn in range(2):
+                if posts:
+                    x[:, comm.rank] = turn
+                if last:
+                    counted = 0
+                f.flush()
+            if last:
+                found.append(counted)
+        sys.settrace(None)
+        return (found[0], found[1]) if last else (0, 0)
+
+    return run(ranks, program, nodes=ranks // 4)[-1]
+
+
+def test_python_work_of_a_rank_without_posts_does_not_depend_on_the_number_of_ranks(tmp_path: Path) -> None:
+    few, many = (instructions(tmp_path / f"{ranks}.nc", ranks) for ranks in (8, 64))
+    assert few[0] > 1000
+    assert few[1] > 1000
+    assert many[0] <= 1.02 * few[0]
+    assert many[1] <= 1.02 * few[1]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "every"),
+    [
+        (64, 3, 1),
+        pytest.param(1000, 120, 4, marks=pytest.mark.nightly),
+        pytest.param(5400, 120, 21, marks=pytest.mark.nightly),
+        pytest.param(21600, 120, 84, marks=pytest.mark.nightly),
+    ],
+)
+def test_memory_of_the_f_case_stays_within_two_buffers(ranks: int, size: int, every: int) -> None:
+    """A rank's part of the plan, its tables, and its share of what an aggregator's node has in common."""
+    flush = flushes_of("F", ranks, size=size)[0]
+    nodes = blocks(ranks, -(-ranks // 64))
+    plan = planned(nodes, flush.extents_of, bounds=flush.bounds, every=every)
+    per_node = np.bincount([nodes.of(rank) for rank in plan.aggregators])
+    shared = int(plan.node_memory.max()) // int(per_node.max())
+    # The list of extents stands for the posts.
+    most = int((plan.own_memory - 24 * flush.runs).max()) + shared
+    assert most <= 2 * (16 << 20) + 64 * ranks
+    if size == 120:
+        largest = int(flush.runs.max())
+        assert largest * ranks >= flush.bounds.pieces
+        assert ranks < 21600 or largest in (184_643, 184_644)
