@@ -11,6 +11,7 @@
 `diff`          the verb: two files compared, with `comparing`: what differs
 `repack`        the verb: space given back
 `link`          the verb: an HDF5 file that shows the values of a NetCDF file
+`refs`          the verb: references by which zarr programs read a NetCDF file
 `log`           the verb: burst-buffer logs printed
 `replay`        the verb: burst-buffer logs written into their file
 `run`           the verb: a script with pnc_vol in the place of h5py; ``children/`` for the processes it starts

@@ -21,6 +21,7 @@ VERBS = {
     "diff": "Compare objects, attributes, dimensions and values of two files.",
     "repack": "Free the space of deleted and moved datasets.",
     "link": "Make an HDF5 file that shows the values of a NetCDF file, without a copy.",
+    "refs": "Write references, by which zarr programs read a NetCDF file as it is.",
     "log": "Print burst-buffer logs: header, entries, sizes, states.",
     "replay": "Write the burst-buffer logs of a killed job into its file.",
     "run": "Run a script with pnc_vol instead of h5py.",

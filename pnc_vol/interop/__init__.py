@@ -10,6 +10,7 @@
 `space`             the size that a file declares, against what it holds and what there is room for
 `notes`, `report`   what a conversion reports
 `link`              ``link``: an HDF5 file that shows the values of a NetCDF file, with `link_state`: is it stale
+`zarr_refs`         references to chunks of a NetCDF file, for zarr
 `map_files`         E3SM-IO's decomposition maps, read on one rank and dealt to all
 `checking`          ``check``: a file against the format and its own markers
 `readers`           which programs read a file
