@@ -18,6 +18,7 @@
 `plan`          the verb: what each flush of a script writes, with `dry_run`: on copies of the files
 `profile`       the verb: where the time of collective writes went, from timelines
 `jobs`          the verb: batch scripts of a study, and their results
+`doctor`        the verb: versions, options, the file system
 `demo`          the verb: an example from HDF5 to NetCDF and back
 `classic_file`  headers and values read straight from a classic file
 ==============  =================================================================================

@@ -28,6 +28,7 @@ VERBS = {
     "plan": "Run a script, and print what each flush writes.",
     "profile": "Sum where the time of collective writes went, from timelines of ranks.",
     "jobs": "Write batch scripts for a study with a benchmark, and collect the results.",
+    "doctor": "Say what is installed and in force, what the file system can do, what would be faster.",
     "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
 }
 """Each verb has a module of its name, with its function `command`; the text is that of the overview."""
@@ -73,7 +74,7 @@ app = typer.Typer(
     cls=_Verbs,
     help="NetCDF CDF-5 files behind h5py's interface: convert, list, check and compare them.",
     no_args_is_help=True,
-    **_STYLE,
+    **_STYLE | {"add_completion": True},
 )
 
 

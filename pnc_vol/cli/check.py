@@ -5,11 +5,13 @@ Knows: exit codes. Does not know: the rules (`interop.checking`).
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pnc_vol.cli.show import TROUBLE, counted, expected, fail, safe
+from pnc_vol.cli.shared_options import AsJson
+from pnc_vol.cli.show import TROUBLE, counted, expected, fail, on_disk, painted, print_json, safe
+from pnc_vol.format.model import Finding
 from pnc_vol.interop.checking import check
 from pnc_vol.interop.readers import READERS
 
@@ -20,12 +22,16 @@ SHOWN = 100
 
 
 def command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="NetCDF classic files.", show_default=False)],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="NetCDF classic files; - is standard input.", show_default=False),
+    ],
     readers: Annotated[
         list[str] | None,
         typer.Option("--for", metavar="PROGRAM", help="Report whether a program can read the files: gdal, scipy..."),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing about files that are valid.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check files against the format, and whether other programs can read them.
 
@@ -37,36 +43,60 @@ def command(
         if name not in READERS:
             fail(name, f"--for: unknown program; known are {', '.join(READERS)}")
     code = 0
+    told: list[dict[str, Any]] = []
     for file in files:
         # One file that cannot be read is said and counted; the others are checked all the same.
         try:
-            with expected(file):
-                code = max(code, _one(file, wanted, quiet=quiet))
+            with expected(file), on_disk(file) as path:
+                found = check(path, readers=wanted)
+                if as_json:
+                    told.append(_told(file, found, wanted))
+                else:
+                    _print(file, found, wanted, quiet=quiet)
+                code = max(code, int(any(each.severity == "error" or each.field in wanted for each in found)))
         except SystemExit:
             code = TROUBLE
+    if as_json:
+        print_json(told)
     raise typer.Exit(code)
 
 
-def _one(file: str, readers: list[str], *, quiet: bool) -> int:
-    """Print what is to be said of one file; 1 if it breaks the format, or one of the programs does not read it."""
-
-    found = check(file, readers=readers)
+def _split(found: list[Finding], readers: list[str]) -> tuple[list[Finding], int, dict[str, list[str]]]:
+    """Findings about the format, how many of them are errors, and what keeps each program from reading the file."""
     findings = [finding for finding in found if finding.field not in readers]
     errors = sum(finding.severity == "error" for finding in findings)
+    asked = () if errors else readers
+    return findings, errors, {name: [each.message for each in found if each.field == name] for name in asked}
+
+
+def _told(file: str, found: list[Finding], readers: list[str]) -> dict[str, Any]:
+    """What is said of one file, as JSON has it."""
+    findings, errors, refused = _split(found, readers)
+    return {
+        "file": file,
+        "valid": not errors,
+        "findings": [
+            {"severity": each.severity, "offset": each.offset, "field": each.field, "message": each.message}
+            for each in findings
+        ],
+        "for": {name: {"readable": not reasons, "reasons": reasons} for name, reasons in refused.items()},
+    }
+
+
+def _print(file: str, found: list[Finding], readers: list[str], *, quiet: bool) -> None:
+    """Print what is to be said of one file."""
+    findings, errors, refused = _split(found, readers)
     for finding in findings[:SHOWN]:
         place = "" if finding.offset < 0 else f"byte {finding.offset}: "
-        print(f"{safe(file)}: {finding.severity}: {place}{safe(finding.field)}: {safe(finding.message)}")
+        severity = painted(finding.severity, "red" if finding.severity == "error" else "yellow")
+        print(f"{safe(file)}: {severity}: {place}{safe(finding.field)}: {safe(finding.message)}")
     if len(findings) > SHOWN:
         print(f"{safe(file)}: {len(findings) - SHOWN} findings more")
     if errors or not quiet:
-        verdict = "not valid" if errors else "valid"
+        verdict = painted("not valid", "red") if errors else painted("valid", "green")
         print(f"{safe(file)}: {verdict}, {counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
-    refused = False
-    for name in readers if not errors else ():
-        reasons = [finding.message for finding in found if finding.field == name]
-        refused = refused or bool(reasons)
+    for name, reasons in refused.items():
         for reason in reasons[:SHOWN]:
             print(f"{safe(file)}: for {name}: {safe(reason)}")
         if not reasons and not quiet:
             print(f"{safe(file)}: for {name}: readable")
-    return 1 if errors or refused else 0

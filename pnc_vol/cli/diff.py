@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.comparing import Comparison
-from pnc_vol.cli.shared_options import AllowSparse, FollowExternal
-from pnc_vol.cli.show import expected, fail, safe
+from pnc_vol.cli.shared_options import AllowSparse, AsJson, FollowExternal
+from pnc_vol.cli.show import expected, fail, painted, print_json, safe
 from pnc_vol.interop.hdf5 import open_either
 from pnc_vol.interop.space import declared_by, refuse_sparse
 
@@ -29,6 +29,7 @@ def command(
     follow_external: FollowExternal = False,
     allow_sparse: AllowSparse = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing, only set the exit code.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare objects, attributes, dimensions and values.
 
@@ -37,6 +38,7 @@ def command(
 
     absolute, relative = _tolerance(tolerance)
     count = 0
+    found: list[dict[str, str]] = []
     with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
         for path, opened in ((first, a), (second, b)) if not header else ():
             refuse_sparse(path, declared_by(opened, follow_external=follow_external), allowed=allow_sparse)
@@ -47,9 +49,14 @@ def command(
             count += 1
             if quiet:
                 break
-            print(f"{safe(path)}: {safe(sentence)}")
+            if as_json:
+                found.append({"path": path, "what": sentence})
+            else:
+                print(f"{painted(safe(path), 'yellow')}: {safe(sentence)}")
+    if as_json and not quiet:
+        print_json({"files": [first, second], "same": not count, "differences": found})
     if count:
-        if not quiet:
+        if not (quiet or as_json):
             print(f"{count} difference{'s' if count > 1 else ''}")
         raise typer.Exit(1)
 

@@ -15,7 +15,7 @@ import typer
 from pnc_vol.cli import cdl
 from pnc_vol.cli.classic_file import FileReader, StoredFile, open_stored
 from pnc_vol.cli.shared_options import AllowSparse
-from pnc_vol.cli.show import FAILED, expected, fail
+from pnc_vol.cli.show import FAILED, expected, fail, on_disk
 from pnc_vol.format import sizes
 from pnc_vol.format.types import CHAR
 from pnc_vol.interop.space import declared_by_header, refuse_sparse
@@ -37,7 +37,10 @@ def _escaped(character: str) -> str:
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="A NetCDF classic file (CDF-1, CDF-2, CDF-5).", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(help="A NetCDF classic file (CDF-1, CDF-2, CDF-5); - is standard input.", show_default=False),
+    ],
     header: Annotated[bool, typer.Option("-h", "--header", help="Print the header only, no data.")] = False,
     variables: Annotated[
         str | None,
@@ -47,7 +50,7 @@ def command(
 ) -> None:
     """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
 
-    with expected(file, code=FAILED), open_stored(file) as stored:
+    with expected(file, code=FAILED), on_disk(file) as path, open_stored(path) as stored:
         wanted = variables.split(",") if variables is not None else None
         known = {var.name for var in stored.header.vars}
         for name in wanted or ():
@@ -55,7 +58,7 @@ def command(
                 fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
         if not header:
             refuse_sparse(file, declared_by_header(stored.header, stored.nbytes), allowed=allow_sparse)
-        name = re.split(r"/", file)[-1]
+        name = re.split(r"/", path)[-1]
         stem = name.rpartition(".")[0] if "." in name else name
         sections = None if header else _sections(stored, wanted)
         terminal = sys.stdout.isatty()

@@ -5,13 +5,16 @@ Knows: groups, datasets, attributes. Does not know: which of the two formats it 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 from pnc_vol.api.arguments import is_address
-from pnc_vol.cli.show import FAILED, expected, fail, safe
+from pnc_vol.cli.shared_options import AsJson
+from pnc_vol.cli.show import FAILED, expected, fail, on_disk, painted, print_json, safe
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.hdf5 import open_either
 from pnc_vol.layout.subfiles import names_set
@@ -26,25 +29,95 @@ WIDTH = 24
 
 
 def command(
-    file: Annotated[
-        str,
+    files: Annotated[
+        list[str],
         typer.Argument(
-            metavar="FILE[/PATH]", help="A NetCDF classic or HDF5 file, and a path in it.", show_default=False
+            metavar="FILE[/PATH]...",
+            help="NetCDF classic or HDF5 files, each with a path in it; - is standard input.",
+            show_default=False,
         ),
     ],
     recursive: Annotated[bool, typer.Option("-r", "--recursive", help="List everything below, by path.")] = False,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also list attributes, dimensions and fill values.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the contents of a file: names, shapes, types."""
+    """List the contents of files: names, shapes, types."""
 
+    code = 0
+    told: list[dict[str, Any]] = []
+    for number, file in enumerate(files):
+        # One file that cannot be read is said and counted; the others are listed all the same.
+        try:
+            if as_json:
+                told.append(_told(file, recursive=recursive))
+                continue
+            if len(files) > 1:
+                print(f"{'' if not number else chr(10)}{painted(safe(file), 'bold')}:")
+            _list(file, recursive=recursive, verbose=verbose)
+        except SystemExit as end:
+            if sys.stdout is None:
+                # nobody reads what is printed
+                raise
+            code = end.code if isinstance(end.code, int) else FAILED
+    if as_json:
+        print_json(told)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[Any]:
+    """The object that is meant by ``FILE/PATH``."""
     path, inner = split(file)
-    with expected(path, code=FAILED), open_either(path) as opened:
+    with expected(path, code=FAILED), on_disk(path) as there, open_either(there) as opened:
         if inner and inner not in opened:
             fail(path, f"there is no object {inner!r}; see pnc-vol ls -r", FAILED)
-        for line in tree(opened[inner or "/"], recursive=recursive, verbose=verbose):
+        yield opened[inner or "/"]
+
+
+def _list(file: str, *, recursive: bool, verbose: bool) -> None:
+    """Print what is under one name."""
+    with _opened(file) as obj:
+        for line in tree(obj, recursive=recursive, verbose=verbose):
             print(line)
+
+
+def _told(file: str, *, recursive: bool) -> dict[str, Any]:
+    """What is under one name, as JSON has it: objects with their attributes, by path."""
+    with _opened(file) as obj:
+        found = [obj]
+        if hasattr(obj, "keys"):
+            names: list[str] = []
+            if recursive:
+                obj.visit(names.append)
+            else:
+                names = [name for name in obj if type(obj.get(name, getlink=True)).__name__ == "HardLink"]
+            found += [obj[name] for name in names]
+        return {"file": file, "objects": [_object(each) for each in found]}
+
+
+def _object(obj: Any) -> dict[str, Any]:
+    hidden = inspect_hdf5.bookkeeping(obj)
+    names = [name for name in obj.attrs if name not in hidden]
+    said = {"path": obj.name, "kind": inspect_hdf5.kind_of_object(obj)}
+    if hasattr(obj, "shape"):
+        axes = range(len(obj.shape or ()))
+        said |= {
+            "shape": obj.shape,
+            "maxshape": obj.maxshape,
+            "type": type_name(obj),
+            "labels": [inspect_hdf5.axis_label(obj, axis) for axis in axes],
+            "scales": [inspect_hdf5.axis_scales(obj, axis) for axis in axes],
+        }
+    return said | {"attributes": {name: _attribute(obj, name) for name in names}}
+
+
+def _attribute(obj: Any, name: str) -> Any:
+    try:
+        return obj.attrs[name]
+    except (OSError, TypeError, ValueError, KeyError) as error:
+        return f"cannot be read: {error}"
 
 
 def split(file: str) -> tuple[str, str]:
@@ -71,7 +144,7 @@ def tree(obj: Any, *, recursive: bool, verbose: bool) -> Iterator[str]:
         yield from _entry(str(obj.name).rpartition("/")[2], obj, verbose)
         return
     if verbose or recursive:
-        yield f"{safe(obj.name):{WIDTH}} Group"
+        yield f"{painted(f'{safe(obj.name):{WIDTH}}', 'blue')} Group"
         yield from _attributes(obj, verbose)
     yield from _members(obj, recursive, verbose)
 
@@ -89,7 +162,7 @@ def _members(group: Any, recursive: bool, verbose: bool) -> Iterator[str]:
             yield f"{safe(label):{WIDTH}} cannot be opened: {safe(error)}"
             continue
         if hasattr(member, "keys"):
-            yield f"{safe(label):{WIDTH}} Group"
+            yield f"{painted(f'{safe(label):{WIDTH}}', 'blue')} Group"
             yield from _attributes(member, verbose)
             if recursive and not _cycle(member, group):
                 yield from _members(member, recursive, verbose)

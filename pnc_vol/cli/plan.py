@@ -8,14 +8,14 @@ from __future__ import annotations
 import atexit
 import os
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from pnc_vol.cli import run
 from pnc_vol.cli.dry_run import Aside
-from pnc_vol.cli.shared_options import Script, ScriptArguments
-from pnc_vol.cli.show import fail, safe
+from pnc_vol.cli.shared_options import AsJson, Script, ScriptArguments
+from pnc_vol.cli.show import fail, print_json, safe
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.options import hint_all, launched, system_for_all
 from pnc_vol.system import temporary_directory
@@ -32,6 +32,7 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write to copies, which are removed at the end, so that no file changes.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a script with pnc_vol instead of h5py, and print what each flush does with the requests.
 
@@ -39,8 +40,12 @@ def command(
     """
 
     lines: list[tuple[str, ...]] = []
+    flushes: list[dict[str, Any]] = []
 
     def note(flush: FlushReport) -> None:
+        if as_json:
+            flushes.append(flush._asdict())
+            return
         counts = (flush.requests, flush.runs, flush.extents, flush.rounds, flush.nbytes)
         times = (f"{1e3 * flush.seconds.get(phase, 0.0):.2f}" for phase in _PHASES)
         lines.append((*map(str, counts), flush.transport or "-", *times, safe(os.path.basename(flush.path))))
@@ -52,7 +57,10 @@ def command(
         run.command(script, args)
     finally:
         watchers.remove(note)
-        _print([(*_COLUMNS, *_PHASES, "file"), *lines])
+        if as_json:
+            print_json(flushes)
+        else:
+            _print([(*_COLUMNS, *_PHASES, "file"), *lines])
 
 
 def _write_nothing() -> None:

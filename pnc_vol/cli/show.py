@@ -14,14 +14,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
+import math
 import os
 import sys
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pnc_vol.errors import FlushError, PncVolError
+from pnc_vol.full_io import write_all
+from pnc_vol.system import REAL, temporary_directory
 
-__all__ = ["FAILED", "TROUBLE", "counted", "expected", "fail", "human", "safe"]
+__all__ = [
+    "FAILED", "TROUBLE", "counted", "expected", "fail", "human", "on_disk", "painted", "plain", "print_json", "safe",
+]  # fmt: skip
 
 TROUBLE = 2
 """Exit code: the question could not be answered."""
@@ -55,6 +61,60 @@ def safe(text: object) -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def painted(text: str, colour: str) -> str:
+    """Text in a colour on a terminal that shows colours and of which nobody said ``NO_COLOR``; else as it is."""
+    if not sys.stdout.isatty():
+        return text
+    # rich knows what terminals can do; elsewhere it is not loaded
+    from rich.console import Console
+
+    console = Console()
+    if console.no_color or console.color_system is None:
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+_COLOURS = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "blue": 34}
+
+
+def plain(value: Any) -> Any:
+    """A value of an attribute or of a report, as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if hasattr(value, "dtype"):
+        return plain(value.tolist()) if hasattr(value, "tolist") else None
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no word for these
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON: ASCII alone, so that nothing in it steers a terminal."""
+    print(json.dumps(plain(value), indent=2))
+
+
+@contextlib.contextmanager
+def on_disk(name: str) -> Iterator[str]:
+    """The path of a file; ``-`` is standard input, which is put into a temporary file."""
+    if name != "-":
+        yield name
+        return
+    with temporary_directory() as folder:
+        path = os.path.join(folder, "stdin")
+        fd, at = REAL.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), 0
+        try:
+            while block := sys.stdin.buffer.read(1 << 20):
+                at += write_all(REAL, fd, block, at)
+        finally:
+            REAL.close(fd)
+        yield path
 
 
 def human(nbytes: float) -> str:

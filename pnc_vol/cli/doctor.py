@@ -1,0 +1,162 @@
+"""``pnc-vol doctor``: what is installed, which options are in force, what a file system can do, what would be faster.
+
+Knows: packages, options, a folder to try things in. Does not know: files that are open.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+import pnc_vol
+from pnc_vol.api.hints import read_hint_file
+from pnc_vol.cli.shared_options import AsJson
+from pnc_vol.cli.show import expected, human, painted, print_json, safe
+from pnc_vol.full_io import write_all
+from pnc_vol.options import Options, hints_file, launched, resolve
+from pnc_vol.system import REAL, free_bytes, in_memory, scratch_folder, temporary_directory
+
+__all__ = ["command"]
+
+PACKAGES = ("numpy", "h5py", "mpi4py", "netCDF4", "xarray", "dask", "fsspec", "typer", "rich")
+SPEED = 64 << 20
+"""Bytes that are written to try how fast a folder is."""
+
+Found = dict[str, Any]
+
+
+def command(
+    folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where files are to be written.")] = ".",
+    as_json: AsJson = False,
+) -> None:
+    """Say what is installed, which options are in force and what set them, what the file system of FOLDER can do,
+    and what would be faster. Writes a temporary file of 64 MiB in FOLDER."""
+    with expected(folder):
+        options, hints = _options(folder)
+        disk = _file_system(folder)
+    found: Found = {"versions": _versions(), "mpi": _mpi(), "options": options, "hints": hints, "file system": disk}
+    found["advice"] = _advice(found)
+    if as_json:
+        print_json(found)
+        return
+    for title, part in found.items():
+        print(painted(title, "bold"))
+        lines = [f"* {line}" for line in part] if isinstance(part, list) else []
+        lines += [f"{name:26} {value}" for name, value in part.items()] if isinstance(part, dict) else []
+        for line in lines:
+            print(f"  {safe(line)}")
+
+
+def _versions() -> Found:
+    """This package, Python, the system, and the optional packages."""
+    found = {"pnc_vol": pnc_vol.__version__, "python": platform.python_version(), "system": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _mpi() -> Found:
+    """The MPI library that mpi4py finds."""
+    try:
+        # without starting MPI: a program that was not launched may not be able to
+        rc = importlib.import_module("mpi4py").rc
+        before, rc.initialize = rc.initialize, False
+        mpi = importlib.import_module("mpi4py.MPI")
+        rc.initialize = before
+    except (ImportError, RuntimeError) as error:
+        return {"library": f"none ({error}); pip install 'pnc-vol[mpi]', or mpi4py with the machine's MPI"}
+    version = str(mpi.Get_library_version()).strip("\0 \n").splitlines()[0]
+    return {"library": version, "standard": ".".join(map(str, mpi.Get_version())), "launched": launched()}
+
+
+def _options(folder: str) -> tuple[Found, Found]:
+    """The options that a file in the folder has without arguments, and those that the environment or a file set."""
+    path = hints_file(None)
+    from_file = read_hint_file(path).match(os.path.join(REAL.realpath(folder), "*")) if path else None
+    given = resolve({"hints": None}, from_file=from_file)
+    default = Options()
+    options = {
+        field.name: f"{getattr(given, field.name)!r}"
+        + ("" if getattr(given, field.name) == getattr(default, field.name) else f"  (default {field.default!r})")
+        for field in fields(Options)
+        if field.name not in ("hints", "sources", "system", "deferred_close")
+    }
+    hints = {name: f"set by {source}" for name, source in given.sources.items()}
+    return options, hints | ({"hint file": path} if path else {}) or {"none": "neither the environment nor a hint file"}
+
+
+def _file_system(folder: str) -> Found:
+    """What the file system of a folder can do, tried."""
+    found: Found = {"folder": REAL.realpath(folder), "free": human(free_bytes(folder))}
+    found["in memory"] = in_memory(folder)
+    with temporary_directory(folder) as scratch:
+        path = os.path.join(scratch, "try")
+        fd = REAL.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            found["locks"] = _can(lambda: REAL.flock(fd, exclusive=True))
+            found["reserving space"] = _can(lambda: REAL.fallocate(fd, 0, 1 << 20))
+            found["copies in the kernel"] = _can(lambda: _copied(scratch, fd))
+            found["extended attributes"] = _can(lambda: REAL.setxattr(path, "user.pnc_vol", b"1"))
+            found["hard links"] = _can(lambda: REAL.link(path, path + "2"))
+            block = bytes(4 << 20)
+            began = time.perf_counter()
+            for at in range(0, SPEED, len(block)):
+                write_all(REAL, fd, block, at)
+            found["writing"] = f"{human(SPEED / (time.perf_counter() - began))}/s"
+            began = time.perf_counter()
+            REAL.fsync(fd)
+            found["fsync of 64 MiB"] = f"{1e3 * (time.perf_counter() - began):.0f} ms"
+        finally:
+            REAL.close(fd)
+    return found
+
+
+def _copied(scratch: str, fd: int) -> None:
+    """Copy a few bytes without reading them."""
+    write_all(REAL, fd, b"pnc_vol", 0)
+    other = REAL.open(os.path.join(scratch, "copy"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        REAL.copy_range(fd, other, 7, 0, 0)
+    finally:
+        REAL.close(other)
+
+
+def _can(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except OSError as error:
+        return f"no ({errno.errorcode.get(error.errno or 0, error)})"
+    return "yes"
+
+
+def _advice(found: Found) -> list[str]:
+    """What would be faster or safer here."""
+    disk, advice = found["file system"], []
+    if disk["locks"] != "yes":
+        advice.append("the file system has no locks: nothing keeps two programs from writing one file (locking=False)")
+    if disk["in memory"]:
+        advice.append("files in this folder are in memory, and gone after a restart")
+    local = scratch_folder()
+    if REAL.stat(local).st_dev != REAL.stat(disk["folder"]).st_dev and not in_memory(local):
+        advice.append(f"{local} is another file system: e10_cache_path={local} hides this one behind it, if it is fast")
+    if found["mpi"].get("launched") is False and found["versions"]["mpi4py"] != "not installed":
+        advice.append("this is one process; under mpiexec, File(..., comm=comm) writes from all ranks together")
+    for name, extra in (("h5py", "hdf5"), ("rich", "cli")):
+        if found["versions"][name] == "not installed":
+            advice.append(f"{name} is not installed: pip install 'pnc-vol[{extra}]'")
+    if sys.flags.dev_mode:
+        advice.append("Python runs in development mode, which is slow")
+    return advice or ["nothing"]
