@@ -63,7 +63,8 @@ class RequestsOfFile(Group):
     @property
     def requests(self) -> dict[int, Request]:
         """The requests of this rank that are not done, by id."""
-        return self._check().posted.waiting
+        session = self._check()
+        return session.posted.waiting(session)
 
     def wait_all(self, requests: Iterable[Request] | None = None) -> None:
         """Complete requests.

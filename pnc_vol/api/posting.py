@@ -161,7 +161,7 @@ class Posting(HLObject):
         with session.lock:
             node = own.node
             if own.handle.writable:
-                request = session.iput_run(node, args, value)
+                request = session.posted.iput_run(session, node, args, value)
                 if request is not None:
                     return request
             own.handle.check_writable("write data")

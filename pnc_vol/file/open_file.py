@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import numpy as np
-
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file import deferred, post
@@ -119,16 +117,6 @@ class OpenFile(Session):
         number, nbytes, waits = post.lend(self, node, selection, values)
         return self.handle(Request(self, number, nbytes), waits=waits)
 
-    def iput_run(self, node: DatasetNode, args: Any, values: Any) -> Request | None:
-        """Post ``node[args] = values`` as `Posted.write_run` does, with a handle; None if it is to be posted by `iput`.
-
-        Small values are copied: it costs less than a batch of their own.
-        """
-        if type(values) is np.ndarray and values.nbytes >= post.LEAST_LENT:
-            return None
-        nbytes = self.posted.write_run(node, args, values)
-        return self.posted.post_write(self, nbytes) if nbytes else None
-
     def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
         """Post a read, to be completed by `wait` or a flush.
 
@@ -141,12 +129,12 @@ class OpenFile(Session):
         number = self.posted.take_number()
         if node.element.kind == "composite":
             array[...] = composite_values.read(self, node, selection)
-            return self.handle(PostedRead(self, number, 0, array, node, selection))
-        request = PostedRead(self, number, selection.nelems * node.element.itemsize, array, node, selection)
-        if request.nbytes:
+        nbytes = 0 if node.element.kind == "composite" else selection.nelems * node.element.itemsize
+        request = PostedRead(self, number, nbytes, array, node, selection)
+        if nbytes:
             self.posted.reads[number] = request
         else:
-            request._complete()
+            request.become("done")
         return request
 
     def iput_many(self, node: DatasetNode, starts: Any, counts: Any, values: Any) -> Request:

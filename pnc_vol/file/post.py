@@ -27,6 +27,7 @@ from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.held_ranges import span_of
+from pnc_vol.file.requests import LEAST_LENT
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format.convert import to_file
@@ -42,9 +43,6 @@ __all__ = ["lend", "write"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
-
-LEAST_LENT = 1 << 20
-"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
 
 LEAST_RUN = 512
 """Bytes of a run, on average, from which on an array is lent."""

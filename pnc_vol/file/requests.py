@@ -25,9 +25,12 @@ from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
 
-__all__ = ["Posted", "PostedRead", "complete_with"]
+__all__ = ["LEAST_LENT", "Posted", "PostedRead", "complete_with"]
 
 Array = npt.NDArray[Any]
+
+LEAST_LENT = 1 << 20
+"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
 
 _ARRAY = np.ndarray
 _new = object.__new__
@@ -47,7 +50,8 @@ class PostedRead(Request):
         go to an array of their own when that is asked for.
     """
 
-    __slots__ = ("_array", "held", "node", "wanted")
+    # Reads are kept by the session until they are done, and know for themselves what became of them.
+    __slots__ = ("_array", "_error", "_status", "held", "node", "wanted")
 
     kind = "read"
 
@@ -55,7 +59,8 @@ class PostedRead(Request):
         self, session: Any, number: int, nbytes: int, out: Array | None, node: DatasetNode, wanted: Selection
     ) -> None:
         super().__init__(session, number, nbytes)
-        self.node, self._array = node, out
+        self.node, self._array, self._status = node, out, "pending"
+        self._error: BaseException | None = None
         self.wanted: Selection | FewRuns = wanted
         self.held: tuple[Array, int] | None = None
 
@@ -76,6 +81,18 @@ class PostedRead(Request):
         return made
 
     @property
+    def status(self) -> str:
+        return self._status
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+    def become(self, status: str, error: BaseException | None = None) -> None:
+        """It is done, or dropped, or could not be read and may be tried again."""
+        self._status, self._error = status, error
+
+    @property
     def found(self) -> Runs:
         """The runs of the selection."""
         wanted = self.wanted
@@ -94,7 +111,7 @@ def complete_with(reads: Iterable[PostedRead], values: Array, places: Iterable[i
     """The values of each read are those from its place on, in an array that nobody changes."""
     # one loop over all of them: a call for each would take half of the time
     for read, first in zip(reads, places, strict=True):
-        read.status = "done"
+        read._status, read._error = "done", None
         out = read._array
         if out is None:
             read.held = values, first
@@ -111,7 +128,9 @@ class Posted:
     decompositions : Recent, lists of runs that were posted lately.
     next_number, first_number : int, of the next request, and of the first one since the last flush.
     reads : dict of int to PostedRead, those that are not complete, by number.
-    handles : dict of int to Request, the same of writes.
+    writes : dict of int to int, the bytes of those writes that are not complete and have a handle, by number.
+    failed : dict of int to error, those of `writes` that failed when they were tried last.
+    cancelled : set of int, writes that had a handle and were dropped.
     kept : set of int
         Requests that hold stored values and cannot be cancelled.
     ragged : dict of uid to DatasetNode
@@ -127,9 +146,10 @@ class Posted:
 
     __slots__ = (
         "at_once",
+        "cancelled",
         "decompositions",
+        "failed",
         "first_number",
-        "handles",
         "kept",
         "last_flush",
         "next_number",
@@ -138,6 +158,7 @@ class Posted:
         "ragged",
         "reads",
         "rows_before",
+        "writes",
         "written_whole",
     )
 
@@ -146,7 +167,9 @@ class Posted:
         self.decompositions = Recent(list_bytes)
         self.next_number = self.first_number = 1
         self.reads: dict[int, PostedRead] = {}
-        self.handles: dict[int, Request] = {}
+        self.writes: dict[int, int] = {}
+        self.failed: dict[int, BaseException] = {}
+        self.cancelled: set[int] = set()
         self.kept: set[int] = set()
         self.at_once = False
         self.written_whole: set[int] = set()
@@ -207,16 +230,24 @@ class Posted:
         self.next_number = number + 1
         # as `PostedRead(...)`, in half of its time
         made = self.reads[number] = _new(PostedRead)
-        made._session, made.id, made.nbytes, made.status = session, number, nbytes, "pending"
+        made._session, made.id, made.nbytes, made._status, made._error = session, number, nbytes, "pending", None
         made.node, made.wanted, made._array, made.held = node, wanted, out, None
         return made
 
-    def post_write(self, session: Any, nbytes: int) -> Request:
-        """The handle of the write that was posted last."""
-        number = self.next_number - 1
+    def iput_run(self, session: Any, node: DatasetNode, args: Any, values: Any) -> Request | None:
+        """As `write_run`, with a handle; None if it is to be posted by `OpenFile.iput`.
+
+        Small values are copied: it costs less than a batch of their own.
+        """
+        if type(values) is _ARRAY and values.nbytes >= LEAST_LENT:
+            return None
+        nbytes = self.write_run(node, args, values)
+        if not nbytes:
+            return None
         # as `Request(...)`, in half of its time
-        made = self.handles[number] = _new(Request)
-        made._session, made.id, made.nbytes, made.status = session, number, nbytes, "pending"
+        made = _new(Request)
+        made._session, made.id, made.nbytes = session, self.next_number - 1, nbytes
+        self.writes[made.id] = nbytes
         return made
 
     def write_whole(self, node: DatasetNode, values: npt.NDArray[Any]) -> bool:
@@ -230,10 +261,20 @@ class Posted:
         """Let writes be carried out when they are posted, or when the file is flushed."""
         self.at_once = value
 
-    @property
-    def waiting(self) -> dict[int, Request]:
-        """The handles that are not complete, by number."""
-        return dict(sorted((self.handles | self.reads).items()))
+    def waiting(self, session: Any) -> dict[int, Request]:
+        """Handles of the requests that are not complete, by number."""
+        writes = {number: Request(session, number, nbytes) for number, nbytes in self.writes.items()}
+        return dict(sorted((writes | self.reads).items()))
+
+    def status_of(self, number: int) -> str:
+        """What became of a write that has a handle."""
+        if number in self.writes:
+            return "failed" if number in self.failed else "pending"
+        return "cancelled" if number in self.cancelled else "done"
+
+    def error_of(self, number: int) -> BaseException | None:
+        """Why a write failed, if it did and was not done since."""
+        return self.failed.get(number)
 
     def take_number(self, count: int = 1) -> int:
         """The number of a new request, or the first of several."""
@@ -253,23 +294,24 @@ class Posted:
         self.queue.replace(done.left)
         if not done.failed and self.queue.empty:
             # nothing is left: no request is looked for
-            for handle in self.handles.values():
-                handle.status = "done"
-            self.handles.clear()
-        elif self.handles:
+            self.note_kept()
+        elif self.writes:
             failed = {request: error for (request, _), error in sorted(done.failed.items(), key=lambda item: item[0])}
             waiting = posted(done.left)
-            for number, handle in list(self.handles.items()):
+            for number in list(self.writes):
                 if number in failed:
-                    handle._fail(failed[number])
+                    self.failed[number] = failed[number]
                 elif number not in waiting:
-                    self.handles.pop(number)._complete()
+                    self._forget(number)
 
     def note_kept(self) -> None:
-        """What is posted stays here until the close, copied: its handles are complete."""
-        for handle in self.handles.values():
-            handle._complete()
-        self.handles.clear()
+        """What is posted is in the file, or stays here until the close, copied: its handles are complete."""
+        self.writes.clear()
+        self.failed.clear()
+
+    def _forget(self, number: int) -> None:
+        del self.writes[number]
+        self.failed.pop(number, None)
 
     def note_flush(self, report: dict[str, Any]) -> None:
         """A flush was done; keep the report of it."""
@@ -297,12 +339,13 @@ class Posted:
         else:
             waiting = posted(self.queue.batches())
             self.kept &= waiting
-            numbers = (waiting | self.handles.keys() | self.reads.keys()) - self.kept
+            numbers = (waiting | self.writes.keys() | self.reads.keys()) - self.kept
         self.queue.cancel(numbers)
-        waiting_handles: tuple[dict[int, Any], ...] = self.handles, self.reads
-        for handles in waiting_handles:
-            for number in numbers & handles.keys():
-                handles.pop(number).status = "cancelled"
+        for number in numbers & self.writes.keys():
+            self._forget(number)
+            self.cancelled.add(number)
+        for number in numbers & self.reads.keys():
+            self.reads.pop(number).become("cancelled")
 
     def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
         """What `cancel` gives back to arrays of varying length from now on."""

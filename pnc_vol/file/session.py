@@ -216,11 +216,9 @@ class Session(ABC):
         return self.defs.dirty or not self.posted.queue.empty or self.disk.layout.drained
 
     def handle(self, request: Request, *, waits: bool = True) -> Request:
-        """Keep the handle of a request; it is complete at once if nothing of it waits."""
+        """Note that a write has a handle; it is complete at once if nothing of it waits."""
         if request.nbytes and waits:
-            self.posted.handles[request.id] = request
-        else:
-            request._complete()
+            self.posted.writes[request.id] = request.nbytes
         return request
 
     def add_records(self, node: DatasetNode, records: int) -> None:

@@ -59,20 +59,20 @@ class Backlog:
 
     def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
         """Add one run of elements to the open batch."""
+        self.post_packed(uid, pack_row(request, start, count, address, itemsize), 1)
+
+    def post_packed(self, uid: int, rows: bytes, number: int) -> None:
+        """Add rows to the open batch, as the bytes that `pack_row` makes of each."""
         table = self.tables.get(uid)
         if table is None:
             table = self.tables[uid] = array("q")
-        table.frombytes(pack_row(request, start, count, address, itemsize))
-        self.rows += 1
+        table.frombytes(rows)
+        self.rows += number
 
     def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
         """Add many runs, whose data lie one after another from `address` on."""
         rows = make_rows(request, runs, address, itemsize)
-        table = self.tables.get(uid)
-        if table is None:
-            table = self.tables[uid] = array("q")
-        table.frombytes(rows.tobytes())
-        self.rows += len(rows)
+        self.post_packed(uid, rows.tobytes(), len(rows))
 
     def open_rows(self, uid: int) -> Rows:
         """The rows of a variable in the open batch, not copied: gone before the next post."""

@@ -28,7 +28,7 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import COLUMNS, Listed, Tables, pack_row
+from pnc_vol.queue.rows import Listed, Tables, pack_row
 from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, compact
 from pnc_vol.queue.stores import Capabilities, Store
 
@@ -110,34 +110,50 @@ class MemoryStore(Store):
 
     # ------------------------------------------------------------------------------------- posting
 
-    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+    def put_run(
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        start: int,
+        number: int = 1,
+        step: int = 0,
+    ) -> bool:
         # The path of most posts: the values as bytes, and one row. What is the same for all posts of a stretch is
         # looked at when it begins, and its values are turned round and copied to the arena together.
         backlog, nbytes = self.backlog, values.nbytes
         table = backlog.tables.get(node.uid)
-        left = self._left - nbytes - ROW_COST
+        left = self._left - nbytes - ROW_COST * number
         if left < 0 or nbytes > _SMALL or table is None or node.element.nc_type != self._type:
-            return self._begin_stretch(node, request, values, start)
+            return self._begin_stretch(node, request, values, start, number, step)
         address = self.position
         self._staged.append(values.tobytes())
         self._left, self.position = left, address + nbytes
-        table.frombytes(pack_row(request, start, values.size, address, self._itemsize))
-        backlog.rows += 1
+        if number == 1:
+            table.frombytes(pack_row(request, start, values.size, address, self._itemsize))
+        else:
+            table.frombytes(_packed(request, start, values.size // number, address, self._itemsize, number, step))
+        backlog.rows += number
         return True
 
-    def _begin_stretch(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+    put_rows = put_run
+
+    def _begin_stretch(
+        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
+    ) -> bool:
         """As `put_run`; the values go to the arena at once, and later ones of this type may be staged behind them."""
         self._settle()
         element, backlog, uid, count = node.element, self.backlog, node.uid, values.size
         itemsize, lists = element.itemsize, backlog.lists
         first = -(-self.position // itemsize)
         end = (first + count) * itemsize
-        left = backlog.budget - end - (backlog.rows + 1) * ROW_COST - lists.nbytes
+        left = backlog.budget - end - (backlog.rows + number) * ROW_COST - lists.nbytes
         if left < 0 or uid in lists.open:
             return False
         self._room_for(end)
         self._arena_of(element)[first : first + count] = values if values.ndim == 1 else values.reshape(-1)
-        backlog.post(uid, request, start, count, first * itemsize, itemsize)
+        rows = _packed(request, start, count // number, first * itemsize, itemsize, number, step)
+        backlog.post_packed(uid, rows, number)
         self.position = self._settled = end
         self._element, self._type, self._itemsize = element, element.nc_type, itemsize
         self._left = min(left, _STRETCH)
@@ -153,23 +169,6 @@ class MemoryStore(Store):
             self._arena_of(element)[first : first + len(values)] = values
             self._staged.clear()
         self._left = -1
-
-    def put_rows(
-        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
-    ) -> bool:
-        backlog = self.backlog
-        charged = self.position + values.nbytes + (backlog.rows + number + 1) * ROW_COST + backlog.lists.nbytes
-        if charged > backlog.budget or not self.put_run(node, request, values, start):
-            return False
-        # All values are one row now: rows of the same values, one behind the other, take its place.
-        table = backlog.tables[node.uid]
-        count, address, itemsize = table[-3] // number, table[-2], table[-1]
-        del table[-COLUMNS:]
-        nbytes = count * itemsize
-        rows = [pack_row(request, start + i * step, count, address + i * nbytes, itemsize) for i in range(number)]
-        table.frombytes(b"".join(rows))
-        backlog.rows += number - 1
-        return True
 
     def put(
         self,
@@ -344,3 +343,9 @@ class MemoryStore(Store):
         self.batches = []
         self._staged.clear()
         self._typed.clear()
+
+
+def _packed(request: int, start: int, count: int, address: int, itemsize: int, number: int, step: int) -> bytes:
+    """The bytes of rows of equal length, one behind the other, `step` elements from one to the next."""
+    nbytes = count * itemsize
+    return b"".join([pack_row(request, start + i * step, count, address + i * nbytes, itemsize) for i in range(number)])

@@ -1,6 +1,6 @@
 """The handle of one posted request.
 
-Knows: its own state. Does not know: how it is carried out; it asks the session.
+Knows: its number. Does not know: how it is carried out, and what became of it; it asks the session.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from pnc_vol.extents.model import MOST_AXES, refuse_axes
 __all__ = ["Request"]
 
 
+class _Posted(Protocol):
+    def status_of(self, number: int) -> str: ...
+
+    def error_of(self, number: int) -> BaseException | None: ...
+
+
 class _Session(Protocol):
+    @property
+    def posted(self) -> _Posted: ...
+
     def wait(self, requests: list[Request] | None = None) -> None: ...
 
     def cancel(self, requests: list[Request]) -> None: ...
@@ -47,18 +56,24 @@ class Request:
     'done'
     """
 
-    # Slots: a program may have 100,000 requests, and an attribute that is set later takes a microsecond elsewhere.
-    __slots__ = ("_error", "_session", "id", "nbytes", "status")
+    # The session knows what became of a request, by its number. It keeps no handle: a program may post 100,000 writes
+    # and drop the handles, which would otherwise be looked through by the garbage collector again and again.
+    __slots__ = ("_session", "id", "nbytes")
 
     kind = "write"
 
     def __init__(self, session: _Session, number: int, nbytes: int) -> None:
-        self._session, self.id, self.nbytes, self.status = session, number, nbytes, "pending"
+        self._session, self.id, self.nbytes = session, number, nbytes
+
+    @property
+    def status(self) -> str:
+        """What became of it; see the class."""
+        return self._session.posted.status_of(self.id)
 
     @property
     def error(self) -> BaseException | None:
         """Why it failed, if it did."""
-        return self._error if self.status == "failed" else None
+        return self._session.posted.error_of(self.id)
 
     @property
     def array(self) -> npt.NDArray[Any] | None:
@@ -107,14 +122,14 @@ class Request:
         """
         return self._session is session
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Request) and self.id == other.id and self._session is other._session
+
+    def __hash__(self) -> int:
+        return hash((id(self._session), self.id))
+
     def __repr__(self) -> str:
         return f"<{self.kind} request {self.id}: {self.status}, {self.nbytes} bytes>"
-
-    def _complete(self) -> None:
-        self.status = "done"
-
-    def _fail(self, error: BaseException) -> None:
-        self.status, self._error = "failed", error
 
 
 def as_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.file.requests import Posted
+from pnc_vol.queue.backlog import ROW_COST
+from pnc_vol.queue.memory import MemoryStore
 
 TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8"]
 
@@ -120,7 +123,7 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
         r = f.create_dataset("r", (4, 50), "f8", maxshape=(None, 50))
         row, five = np.ones(50), slice(5, 10)
         plain = calls_of(setter(x, 3, row))
-        assert plain <= 7
+        assert plain <= 6
         for name, act in {
             "scalar": setter(y, five, 1.5),
             "f8 to f4": setter(y, five, np.ones(5)),
@@ -132,9 +135,42 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
             "iput of a list": lambda: y.iput(five, [1.0, 2, 3, 4, 5]),
         }.items():
             assert calls_of(act) <= plain + 4, name
+        assert calls_of(lambda: x.iput(3, row)) <= plain + 1
         f.wait_all()
         assert calls_of(lambda: x.iget(3)) <= 9
         f.wait_all()
+
+
+def test_small_posts_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pnc_vol.File("stretch.nc", "w", driver="memory") as f:
+        x, y = f.create_dataset("x", (3000, 8), "f8"), f.create_dataset("y", (3000, 8), "f8")
+        copied: list[object] = []
+        real = MemoryStore._arena_of
+        monkeypatch.setattr(MemoryStore, "_arena_of", lambda store, e: copied.append(e) or real(store, e))
+        for i in range(3000):
+            (y if i % 3 else x)[i] = np.full(8, i)
+        # 64 bytes and a row each, 64 KiB at a time, and one copy more for the first post of a stretch
+        assert len(copied) <= 2 * (3000 * (64 + ROW_COST) // (64 << 10)) + 6
+        assert x[2997].tolist() == [2997.0] * 8
+        f.flush()
+        assert x[0:6:3, 0].tolist() == [0, 3]
+        assert y[2999, 7] == 2999
+
+
+def test_nothing_is_kept_of_handles_that_were_dropped() -> None:
+    with pnc_vol.File("handles.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", (10,), "i4")
+        kept = [x.iput(i, i) for i in range(5)]
+        before = len(gc.get_objects())
+        for i in range(1000):
+            x.iput(i % 10, i)
+        assert len(gc.get_objects()) - before < 100
+        assert f.requests[kept[0].id] == kept[0]
+        assert len(f.requests) == 1005
+        kept[1].cancel()
+        f.flush()
+        assert [one.status for one in kept[:3]] == ["done", "cancelled", "done"]
+        assert not f.requests
 
 
 def test_a_block_is_rows_of_one_request() -> None:

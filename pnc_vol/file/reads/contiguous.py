@@ -263,7 +263,7 @@ def read_in_place(session: Session, posted: PostedRead) -> bool:
         return False
     if not read_numbers(driver, facts, facts.at.extents(found), out.reshape(-1)):
         return False
-    posted._complete()
+    posted.become("done")
     return True
 
 

@@ -133,12 +133,12 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     except OSError as error:
         for posted in reads:
             if not posted.test():
-                posted._fail(error)
+                posted.become("failed", error)
         raise
     for posted, raw in zip(reads, raws, strict=True):
         _lay_over(session, posted.node, posted.found, raw, posted.id)
         posted.array[...] = decode(raw, posted.node.element, posted.array.shape)
-        posted._complete()
+        posted.become("done")
 
 
 def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
