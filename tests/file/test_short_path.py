@@ -146,7 +146,12 @@ def test_small_posts_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> Non
         x, y = f.create_dataset("x", (3000, 8), "f8"), f.create_dataset("y", (3000, 8), "f8")
         copied: list[object] = []
         real = MemoryStore._arena_of
-        monkeypatch.setattr(MemoryStore, "_arena_of", lambda store, e: copied.append(e) or real(store, e))
+
+        def arena_of(store: MemoryStore, element: Any) -> Any:
+            copied.append(element)
+            return real(store, element)
+
+        monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
         for i in range(3000):
             (y if i % 3 else x)[i] = np.full(8, i)
         # 64 bytes and a row each, 64 KiB at a time, and one copy more for the first post of a stretch
