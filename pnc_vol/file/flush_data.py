@@ -96,7 +96,7 @@ def write_data(
     done, least = Executed(), None
     known: list[RequestFailure] = []
     posted = session.posted
-    if write is None and comm.size == 1 and not (session.epochs.holding or posted.handles or any(batches)):
+    if write is None and comm.size == 1 and not (session.epochs.holding or posted.writes or any(batches)):
         # Definitions alone: nobody waits for anything here.
         return done, known, least, ""
     if write is not None:
