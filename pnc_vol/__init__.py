@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from pnc_vol.interop.map_files import read_decompositions
     from pnc_vol.interop.repack import repack
     from pnc_vol.interop.report import LossError
+    from pnc_vol.interop.xarray.writing import to_netcdf
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
 __version__ = "0.1.0"
@@ -106,6 +107,7 @@ _LATER = {
     "patch": "api.patching",
     "read_decompositions": "interop.map_files",
     "repack": "interop.repack",
+    "to_netcdf": "interop.xarray.writing",
     "replay": "api.recovery",
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
@@ -129,4 +131,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    # needs xarray, which ``from pnc_vol import *`` must not
+    return [*__all__, "to_netcdf"]

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from pnc_vol.errors import MissingPackageError
 
-__all__ = ["require_h5py"]
+__all__ = ["require", "require_h5py"]
 
 
 def require_h5py(purpose: str) -> ModuleType:
@@ -31,7 +31,24 @@ def require_h5py(purpose: str) -> ModuleType:
     MissingPackageError
         h5py is not installed; it is an ImportError.
     """
+    return require("h5py", "hdf5", purpose)
+
+
+def require(package: str, extra: str, purpose: str) -> ModuleType:
+    """Import a package that an extra of pnc_vol installs.
+
+    Parameters
+    ----------
+    package, extra : str
+    purpose : str
+        What it is needed for, as the beginning of the message.
+
+    Raises
+    ------
+    MissingPackageError
+        It is not installed; it is an ImportError.
+    """
     try:
-        return importlib.import_module("h5py")
+        return importlib.import_module(package)
     except ImportError as error:
-        raise MissingPackageError(f'{purpose} needs h5py: pip install "pnc-vol[hdf5]"', name="h5py") from error
+        raise MissingPackageError(f'{purpose} needs {package}: pip install "pnc-vol[{extra}]"', name=package) from error
