@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from pnc_vol.interop.map_files import read_decompositions
     from pnc_vol.interop.repack import repack
     from pnc_vol.interop.report import LossError
-    from pnc_vol.interop.xarray.writing import to_netcdf
+    from pnc_vol.interop.xarray.writing import to_netcdf as to_netcdf
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
 __version__ = "0.1.0"

@@ -15,7 +15,6 @@ from xarray import conventions
 from xarray.backends.file_manager import DummyFileManager
 
 from pnc_vol.api.file import File
-from pnc_vol.api.group import Group
 from pnc_vol.interop.xarray.encodings import Encoder, encoding_of, encodings_in
 from pnc_vol.interop.xarray.jobs import Job, Pending, Target, by_offset, is_dask, shares, store
 from pnc_vol.interop.xarray.offsets import commit
@@ -113,7 +112,7 @@ class Writing:
         if self.append_dim is not None and self.append_dim in dataset.dims and not self._appends(part.group):
             unlimited |= {self.append_dim}
         definer = Definer(self.file, group, unlimited, sizes)
-        if not self.into:
+        if not self.into or not any(str(name) in group for name in encoded):
             for key, value in attrs.items():
                 group.attrs[key] = attribute(value)
         if not self.into or any(str(name) not in group for name in encoded):
@@ -159,12 +158,12 @@ class Writing:
             starts[dim], sizes[dim] = start, stop
             if self.comm is not None:
                 sizes[dim] = max(self.comm.allgather(stop))
-        if self.append_dim is not None:
-            if self.append_dim not in sizes:
-                raise ValueError(f"append_dim={self.append_dim!r} is no dimension of the dataset: {tuple(sizes)}")
-            there = self._appends(part.group)
-            starts[self.append_dim] = there
-            sizes[self.append_dim] += there
+        behind = self.append_dim
+        if behind is not None:
+            if behind not in sizes:
+                raise ValueError(f"append_dim={behind!r} is no dimension of the dataset: {tuple(sizes)}")
+            starts[behind] = self._appends(part.group)
+            sizes[behind] += starts[behind]
         return starts, sizes
 
     def _appends(self, path: str) -> int:
@@ -198,7 +197,7 @@ class Writing:
                 # every element is written: nothing is to be filled before
                 self.file.id.check().posted.written_whole.add(made.id.node.uid)
         if made.id.node.is_record:
-            self.records[made.name] = full[0]
+            self.records[made.id.node.path] = full[0]
         region = tuple(
             slice(starts.get(dim, 0), starts.get(dim, 0) + n) for dim, n in zip(dims, variable.shape, strict=True)
         )

@@ -71,5 +71,6 @@ def encodings_in(file: File, group: str, variables: Mapping[Hashable, xarray.Var
                 name, stored[name], decode_times=dates, decode_timedelta=spans, concat_characters=True
             )
             # what the dataset has as an attribute was not decoded when it was read, and is not encoded
-            found[name] = {key: value for key, value in decoded.encoding.items() if key not in variable.attrs}
+            drop = {*variable.attrs, "char_dim_name"}
+            found[name] = {key: value for key, value in decoded.encoding.items() if key not in drop}
     return found

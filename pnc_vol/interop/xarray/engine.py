@@ -47,6 +47,11 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
 
     description = "Open NetCDF classic files (CDF-1, CDF-2, CDF-5) and sets of subfiles using pnc_vol"
     supports_groups = True
+    # xarray finds them out for registered engines alone, not for a class that is given as ``engine=``
+    open_dataset_parameters = (
+        "filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables",
+        "use_cftime", "decode_timedelta", "group", "options",
+    )  # fmt: skip
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether it is a NetCDF file of a classic format, or the name of a set of subfiles."""

@@ -131,8 +131,7 @@ def to_netcdf(
             Writing(file, parts, progress=progress).write()
             file.flush()
             identity: Any = file.id
-            image = memoryview(identity.get_file_image())
-            return image
+            return memoryview(identity.get_file_image())
     name = os.path.abspath(os.path.expanduser(os.fspath(path))) if isinstance(path, str | os.PathLike) else path
     with File(name, "x" if mode == "w-" else mode, comm=comm, **options) as file:
         writing = Writing(

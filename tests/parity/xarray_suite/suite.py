@@ -14,9 +14,9 @@ import pytest
 from xarray.tests import test_backends as theirs
 from xarray.tests import test_backends_datatree as trees
 from xarray.tests import test_distributed as distributed
-from xarray.tests.test_distributed import cleanup, loop, loop_in_thread  # noqa: F401
 from xarray.tests.conftest import *  # noqa: F403
 from xarray.tests.test_backends_datatree import unaligned_datatree_nc  # noqa: F401
+from xarray.tests.test_distributed import cleanup, loop, loop_in_thread  # noqa: F401
 
 
 class TestFiles(theirs.NetCDF4Base):
@@ -77,11 +77,11 @@ class TestTrees(trees.NetCDFIOBase):
 
 
 @pytest.mark.parametrize("compute", [True, False])
-def test_cluster(loop: Any, tmp_path: Any, compute: bool) -> None:
+def test_cluster(loop: Any, tmp_path: Any, compute: bool) -> None:  # noqa: F811
     distributed.test_dask_distributed_netcdf_roundtrip(loop, str(tmp_path / "c.nc"), "pnc_vol", None, compute)
 
 
-def test_cluster_scalar(loop: Any, tmp_path: Any) -> None:
+def test_cluster_scalar(loop: Any, tmp_path: Any) -> None:  # noqa: F811
     distributed.test_dask_distributed_write_netcdf_with_dimensionless_variables(loop, str(tmp_path / "c.nc"))
 
 

@@ -1,0 +1,180 @@
+"""``pnc_vol.to_netcdf``: datasets and trees of xarray, records behind those of a file, regions."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.testing.mpi import missing, run_mpi
+
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+from pnc_vol.interop.xarray.engine import PncVolBackendEntrypoint  # noqa: E402
+
+
+def ours(path: Any, **kwargs: Any) -> Any:
+    with xr.open_dataset(path, engine=PncVolBackendEntrypoint, **kwargs) as ds:
+        return ds.load()
+
+
+def days(first: int, number: int) -> Any:
+    time = np.datetime64("2001-01-01", "ns") + np.arange(first, first + number) * np.timedelta64(1, "D")
+    t = 100.0 * np.arange(first, first + number)[:, None] + np.arange(3)
+    return xr.Dataset(
+        {"t": (("time", "x"), t, {"units": "K"}), "name": ("x", ["a", "ä", "long"]), "on": ("time", t[:, 0] > 100)},
+        {"time": time, "x": [1.5, 2.5, 3.5]},
+        {"title": "days", "list": ["a", "b"], "matrix": np.eye(2)},
+    )
+
+
+def test_what_is_written_is_read_again_by_other_engines_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    ds = days(0, 4).drop_attrs(deep=False).assign_attrs(title="days", levels=np.array([1, 2]))
+    encoding = {
+        "t": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1},
+        "time": {"units": "hours since 2000-01-01"},
+    }
+    pnc_vol.to_netcdf(ds, path, unlimited_dims="time", encoding=encoding)
+    xr.testing.assert_identical(ours(path), ds)
+    with xr.open_dataset(path, engine="netcdf4") as theirs:
+        xr.testing.assert_identical(theirs, ds)
+    with netCDF4.Dataset(path) as file:
+        assert file.dimensions["time"].isunlimited()
+        assert file["t"].dtype == "i2"
+        assert file["time"].units == "hours since 2000-01-01"
+        assert "pnc_vol_hdf5" not in [*file.ncattrs(), *(a for v in file.variables.values() for a in v.ncattrs())]
+
+
+def test_trees_groups_and_attributes_that_netcdf_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    other = xr.Dataset({"q": (("y", "x"), np.ones((2, 5)))}, {"x": np.arange(5)})
+    tree = xr.DataTree.from_dict({"/": days(0, 2).drop_dims("x"), "/a": other, "/a/b": other.drop_vars("x") * 2,
+                                  "/c": xr.Dataset({"q": ("x", [True]), "none": ("z", [])})})  # fmt: skip
+    tree.pnc.to_netcdf(path)
+    with xr.open_datatree(path, engine=PncVolBackendEntrypoint) as again:
+        xr.testing.assert_identical(again.load(), tree)
+    pnc_vol.to_netcdf(days(0, 2), path, mode="a", group="d/e")
+    xr.testing.assert_identical(ours(path, group="d/e"), days(0, 2))
+    xr.testing.assert_identical(ours(path, group="a"), other)
+    with pnc_vol.File(path) as f:
+        assert f["a/q"].dims[1][0] == f["a/x"]
+    image = pnc_vol.to_netcdf(days(0, 2))
+    xr.testing.assert_identical(ours(image), days(0, 2))
+
+
+def test_records_are_appended_as_they_are_encoded(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    encoding = {"t": {"dtype": "i4", "add_offset": 10.0, "_FillValue": -1}}
+    pnc_vol.to_netcdf(days(0, 2), path, append_dim="time", encoding=encoding)
+    size = os.path.getsize(path)
+    for first in (2, 3):
+        days(first, 1).pnc.to_netcdf(path, append_dim="time")
+    xr.testing.assert_identical(ours(path), days(0, 4))
+    assert os.path.getsize(path) < size + 200
+    with netCDF4.Dataset(path) as file:
+        assert file["time"].units == "days since 2001-01-01 00:00:00"
+        assert file["t"].dtype == "i4"
+    with pytest.raises(ValueError, match="length 3 along axis 1"):
+        pnc_vol.to_netcdf(days(4, 1).isel(x=[0]), path, append_dim="time")
+    with pytest.raises(ValueError, match="no dimension of the dataset"):
+        pnc_vol.to_netcdf(days(4, 1), path, append_dim="y")
+
+
+def test_regions(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    pnc_vol.to_netcdf(days(0, 4), path, unlimited_dims="time")
+    part = (days(0, 2)[["t"]] * -1).isel(x=slice(1, 3)).drop_vars(["x", "time"])
+    pnc_vol.to_netcdf(part, path, region={"time": slice(2, 4), "x": slice(1, 3)})
+    expected = days(0, 4)["t"].values
+    expected[2:4, 1:3] = part["t"]
+    assert np.array_equal(ours(path)["t"], expected)
+    # beyond the end: records become more
+    pnc_vol.to_netcdf(days(4, 2)[["t", "time"]].drop_vars("x"), path, region={"time": slice(4, 6)})
+    assert ours(path)["time"].values.tolist() == days(0, 6)["time"].values.tolist()
+    for wrong, said in (
+        ({"x": slice(1, 3)}, "length 6 along axis 0"),
+        ({"time": slice(2, 4), "x": slice(2, 4)}, "length 3 along axis 1"),
+        ({"time": slice(2, 5), "x": slice(1, 3)}, "has 2 along it"),
+        ({"lev": slice(0, 1)}, "no dimension"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            pnc_vol.to_netcdf(part, path, region=wrong)
+    with pytest.raises(ValueError, match="has no 'u'"):
+        pnc_vol.to_netcdf(part.rename(t="u"), path, region={"time": slice(2, 4), "x": slice(1, 3)})
+
+
+def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    ds = days(0, 1)
+    with pytest.raises(ValueError, match="unexpected encoding parameters"):
+        pnc_vol.to_netcdf(ds, path, encoding={"t": {"zip": True}})
+    with pytest.raises(ValueError, match="Unlimited dimension"):
+        pnc_vol.to_netcdf(ds, path, unlimited_dims=["y"])
+    with pytest.raises(TypeError, match="Invalid value for attr"):
+        pnc_vol.to_netcdf(ds.assign_attrs(x={}), path)
+    with pytest.raises(TypeError, match="DataArray or DataTree is needed"):
+        pnc_vol.to_netcdf([1], path)
+    with pytest.raises(TypeError, match="colour"):
+        pnc_vol.to_netcdf(ds, path, colour="red")
+    with pytest.warns(pnc_vol.PncVolWarning, match="without compression"):
+        pnc_vol.to_netcdf(ds, path, encoding={"t": {"zlib": True}})
+    xr.testing.assert_identical(ours(path), ds)
+    with pytest.raises(FileExistsError):
+        pnc_vol.to_netcdf(ds, path, mode="w-")
+
+
+def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    pnc_vol.to_netcdf(days(0, 4), tmp_path / "a.nc", progress=lambda *step: told.append(step))
+    assert told[-1][0] == told[-1][1]
+    assert len(told) == len(days(0, 4).variables)
+
+
+RANKS = """
+import sys
+import numpy as np, xarray as xr, pnc_vol
+from mpi4py import MPI
+
+comm, path = MPI.COMM_WORLD, sys.argv[1]
+low, high = comm.rank * 7 // comm.size, (comm.rank + 1) * 7 // comm.size
+time = np.datetime64("2001-01-01", "ns") + np.arange(low, high) * np.timedelta64(1, "h")
+names = np.array(["n" * (i + 1) for i in range(low, high)])
+part = xr.Dataset({"t": (("y", "time"), 10.0 * np.arange(2)[:, None] + np.arange(low, high)), "name": ("time", names)},
+                  {"time": time, "y": [1, 2]})
+pnc_vol.to_netcdf(part, path, comm=comm, region={"time": slice(low, high)}, mode="w")
+pnc_vol.to_netcdf(part[["t"]].drop_vars(["y", "time"]) * 2, path, comm=comm, region={"time": slice(low, high)})
+pnc_vol.to_netcdf(xr.Dataset({"same": ("z", np.arange(5))}), path, comm=comm, mode="a", group="all")
+"""
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_each_rank_writes_its_region(tmp_path: Path, ranks: int) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(RANKS)
+    run_mpi(ranks, program, tmp_path / "a.nc")
+    ds = ours(tmp_path / "a.nc")
+    assert ds["t"].values.tolist() == (2 * (10.0 * np.arange(2)[:, None] + np.arange(7))).tolist()
+    assert (np.diff(ds["time"].values) == np.timedelta64(1, "h")).all()
+    assert ds["name"].values.tolist() == ["n" * (i + 1) for i in range(7)]
+    assert ds["y"].values.tolist() == [1, 2]
+    assert ours(tmp_path / "a.nc", group="all")["same"].values.tolist() == [0, 1, 2, 3, 4]
+    assert subprocess.run(["ncvalidator", "-q", tmp_path / "a.nc"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", ["writing", "engine", "progress", "attributes", "naming", "variables"])
+def test_examples(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = importlib.import_module(f"pnc_vol.interop.xarray.{module}")
+    names = {"pnc_vol": pnc_vol}
+    done = doctest.testmod(found, extraglobs=names)
+    assert done.attempted
+    assert not done.failed
