@@ -169,7 +169,8 @@ class Address:
             return self._changed(), False
         if status in _BUSY:
             return RemoteError(errno.EIO, f"the server failed ({status}); try again later", self.url), True
-        if status in (404, 410) or (status is None and isinstance(chain[-1], FileNotFoundError)):
+        gone = any(isinstance(one, FileNotFoundError) for one in chain) and not any(map(_of_network, chain))
+        if status in (404, 410) or (status is None and gone):
             return FileNotFoundError(errno.ENOENT, "there is no such file at this address", self.url), False
         if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError) and len(chain) == 1:
             # nothing that the network does
@@ -188,6 +189,13 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while found is not None:
         yield found
         found = found.__cause__ or getattr(found, "os_error", None)
+
+
+def _of_network(error: BaseException) -> bool:
+    """Whether the way to the server failed, and not what it said of the file."""
+    if isinstance(error, (FileNotFoundError, PermissionError)):
+        return False
+    return isinstance(error, (OSError, TimeoutError)) or type(error).__module__.startswith("aiohttp")
 
 
 def _version(info: Mapping[str, Any]) -> tuple[Any, ...]:
