@@ -10,6 +10,7 @@ Rules
 2. Who has nothing for another one sends nothing: who receives learns that all has come when every writer has told that
    its messages were taken (nonblocking consensus).
 3. Messages of two rounds that follow each other have different tags: a rank may be a round ahead of another one.
+   Answers need no second tag: a round is over for nobody before all who asked have theirs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
 
 _TAGS = 4003, 4004
+_ANSWERS = 4005
 
 
 class Levels:
@@ -103,14 +105,44 @@ class Levels:
         room : uint8[...]
             Where a message arrives; as long as the longest.
         """
-        tag = _TAGS[self._rounds % 2]
-        self._rounds += 1
-        work = _Delivery(self._all, self.writers, self._MPI, tag, outgoing, take, room)
+        arriving = _Arriving(self._all, self._MPI, self._tag(), take, room)
+        work = _Delivery(self._all, self.writers, self._MPI, outgoing, arriving)
         self._wait(operation, work, (work, outgoing))
         for _, message in outgoing:
             self._traffic.sent(1, len(message))
         self._traffic.sent(_steps(self.writers.Get_size()), 0)
         self._traffic.received(len(room))
+
+    def fetch(
+        self,
+        operation: str,
+        requests: list[tuple[int, Bytes, Bytes]],
+        answer: Callable[[Bytes], Bytes],
+        room: Bytes,
+    ) -> None:
+        """Send requests to writers of other nodes, answer theirs, and wait for the answers; by all writers together.
+
+        Parameters
+        ----------
+        requests : list of (rank, request, where the answer goes)
+        answer : callable
+            Is given each request that comes, and returns the answer, of the length that the other one waits for; must
+            not fail. It is not called again before its answer has gone.
+        room : uint8[...]
+            Where a request arrives; as long as the longest.
+        """
+        work = _Fetch(self._all, self.writers, self._MPI, self._tag(), requests, answer, room)
+        self._wait(operation, work, (work, requests))
+        for _, message, _ in requests:
+            self._traffic.sent(1, len(message))
+        for nbytes in work.answered:
+            self._traffic.sent(1, nbytes)
+        self._traffic.sent(_steps(self.writers.Get_size()), 0)
+        self._traffic.received(len(room))
+
+    def _tag(self) -> int:
+        self._rounds += 1
+        return _TAGS[self._rounds % 2]
 
     def _wait(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
         self._calls.wait(operation, request, buffers)
@@ -132,8 +164,67 @@ def _steps(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
+class _Arriving:
+    """Messages of any ranks under one tag, each of which is taken when it is here."""
+
+    def __init__(self, everyone: Any, module: Any, tag: int, take: Callable[[Bytes], None], room: Bytes) -> None:
+        self._all, self._MPI, self.tag = everyone, module, tag
+        self._take, self._room = take, room
+        self._status = module.Status()
+        self._coming: tuple[Any, Bytes] | None = None
+        self.source = -1
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a message has begun to arrive."""
+        return self._coming is not None
+
+    def one(self) -> bool:
+        """Whether a message came to its end."""
+        MPI, status = self._MPI, self._status
+        if self._coming is None:
+            if not self._all.Iprobe(MPI.ANY_SOURCE, self.tag, status):
+                return False
+            message = self._room[: status.Get_count(MPI.BYTE)]
+            self.source = status.Get_source()
+            self._coming = self._all.Irecv([message, MPI.BYTE], self.source, self.tag), message
+        request, message = self._coming
+        if not request.Test():
+            return False
+        self._coming = None
+        self._take(message)
+        return True
+
+
 class _Delivery:
     """All messages of a round, as one request that can be tested."""
+
+    def __init__(
+        self, everyone: Any, writers: Any, module: Any, outgoing: list[tuple[int, Bytes]], arriving: _Arriving
+    ) -> None:
+        self._writers, self._MPI, self._arriving = writers, module, arriving
+        tag = arriving.tag
+        self._sends = [everyone.Issend([message, module.BYTE], rank, tag) for rank, message in outgoing]
+        self._sent: Any = None
+
+    def Test(self) -> bool:
+        """Do what can be done now; whether all messages of all writers have arrived."""
+        while self._arriving.one():
+            pass
+        if self._arriving.under_way:
+            return False
+        if self._sent is None:
+            if self._MPI.Request.Testall(self._sends):
+                self._sent = self._writers.Ibarrier()
+            return False
+        return bool(self._sent.Test())
+
+
+class _Fetch:
+    """All requests of a round and the answers, as one request that can be tested.
+
+    answered : list of int, bytes of the answers that this rank gave.
+    """
 
     def __init__(
         self,
@@ -141,41 +232,39 @@ class _Delivery:
         writers: Any,
         module: Any,
         tag: int,
-        outgoing: list[tuple[int, Bytes]],
-        take: Callable[[Bytes], None],
+        requests: list[tuple[int, Bytes, Bytes]],
+        answer: Callable[[Bytes], Bytes],
         room: Bytes,
     ) -> None:
-        self._all, self._writers, self._MPI, self._tag = everyone, writers, module, tag
-        self._take, self._room = take, room
-        self._sends = [everyone.Issend([message, module.BYTE], rank, tag) for rank, message in outgoing]
-        self._sent: Any = None
-        self._status = module.Status()
-        self._coming: tuple[Any, Bytes] | None = None
+        self._all, self._writers, self._MPI, self._answer = everyone, writers, module, answer
+        self._arriving = _Arriving(everyone, module, tag, self._reply, room)
+        self._going: Any = None
+        self._met: Any = None
+        self.answered: list[int] = []
+        byte = module.BYTE
+        # Answers of one rank come in the order of the requests to it.
+        self._begun = [everyone.Irecv([into, byte], rank, _ANSWERS) for rank, _, into in requests]
+        self._begun += [everyone.Isend([message, byte], rank, tag) for rank, message, _ in requests]
 
     def Test(self) -> bool:
-        """Do what can be done now; whether all messages of all writers have arrived."""
-        MPI = self._MPI
-        while self._received():
+        """Do what can be done now; whether all writers have all that they asked for."""
+        while self._gone() and self._arriving.one():
             pass
-        if self._coming is not None:
+        if self._arriving.under_way or not self._gone():
             return False
-        if self._sent is None:
-            if MPI.Request.Testall(self._sends):
-                self._sent = self._writers.Ibarrier()
+        if self._met is None:
+            if self._MPI.Request.Testall(self._begun):
+                self._met = self._writers.Ibarrier()
             return False
-        return bool(self._sent.Test())
+        return bool(self._met.Test())
 
-    def _received(self) -> bool:
-        """Whether a message came to its end."""
-        MPI, status = self._MPI, self._status
-        if self._coming is None:
-            if not self._all.Iprobe(MPI.ANY_SOURCE, self._tag, status):
-                return False
-            message = self._room[: status.Get_count(MPI.BYTE)]
-            self._coming = self._all.Irecv([message, MPI.BYTE], status.Get_source(), self._tag), message
-        request, message = self._coming
-        if not request.Test():
-            return False
-        self._coming = None
-        self._take(message)
-        return True
+    def _gone(self) -> bool:
+        """Whether the last answer has left its memory."""
+        if self._going is not None and self._going.Test():
+            self._going = None
+        return self._going is None
+
+    def _reply(self, asked: Bytes) -> None:
+        found = self._answer(asked)
+        self._going = self._all.Isend([found, self._MPI.BYTE], self._arriving.source, _ANSWERS)
+        self.answered.append(len(found))

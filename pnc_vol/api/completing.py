@@ -35,7 +35,8 @@ class RequestsOfFile(Group):
         -------
         FlushPlan
             requests, runs, extents, nbytes; and ``writes``, the plans that the flush would execute, which it prints.
-            In a set of subfiles ``unplaced`` names new datasets, on whose places ranks agree at the flush.
+            In a set of subfiles ``unplaced`` names new datasets, on whose places ranks agree at the flush. With several
+            ranks, ``choice`` says how they would write together, and why, if no other rank has posted more.
 
         Raises
         ------
@@ -58,7 +59,7 @@ class RequestsOfFile(Group):
 
         session = self._check()
         with session.lock:
-            return planned(session.defs, session.disk, session.posted)
+            return planned(session.defs, session.disk, session.posted, session.transport)
 
     @property
     def requests(self) -> dict[int, Request]:

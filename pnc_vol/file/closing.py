@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
-from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.reads.fetch import complete_all, complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
 from pnc_vol.warn import DEBUG, FILE, tell
@@ -44,8 +44,7 @@ def close(session: Session) -> None:
                     composite_values.post_rows(session)
                 flush(session, durable=session.always_durable, closing=True)
             else:
-                complete_posted(session)
-                session.comm.agree("close")
+                complete_all(session, "close")
     except BaseException as error:
         orderly = session.comm.in_step(error)
         if not orderly:

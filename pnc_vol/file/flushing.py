@@ -33,15 +33,15 @@ from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
 from pnc_vol.file.flush_data import before_data, check_failures, write_data
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
 from pnc_vol.file.held_ranges import NO_SPANS, spans_of
-from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.reads.fetch import complete_posted, complete_together, weight_of_reads
 from pnc_vol.file.relocation import Copy, complete_copy, copied
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest
+from pnc_vol.flush.choice import NO_READS, transport_code
 from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Executed, rounds_of
 from pnc_vol.flush.failures import flush_error
-from pnc_vol.flush.transport import transport_code
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
@@ -211,9 +211,12 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     """
     comm, defs, layout, queue = session.comm, session.defs, session.disk.layout, session.posted.queue
     batches = queue.about_to_flush()
-    if session.posted.reads:
-        complete_posted(session)
     changed = defs.dirty
+    holds = session.disk.driver.capabilities.holds_back
+    if changed and session.posted.reads:
+        # Some may be of datasets that were deleted since.
+        complete_posted(session)
+    reads = weight_of_reads(session) if session.posted.reads else NO_READS
     if changed:
         batches = session.posted.without_deleted(batches, defs.tree.datasets)
     flat = defs.flatten(layout, common=comm.size > 1)
@@ -237,7 +240,6 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
             aggregators=session.options.aggrs_per_node,
         )
     epochs, reports = session.epochs, [b""]
-    holds = session.disk.driver.capabilities.holds_back
     if holds:
         reports = [
             epochs.report(spans_of(batches, layout.maps, new=True) if epochs.holding and comm.size > 1 else NO_SPANS)
@@ -245,9 +247,12 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     if comm.size > 1:
         comm.traffic.begin()
         definitions = digest(flat.header)
-        mine, reports = agree(comm, operation, mine, definitions, lambda: described(defs.tree, flat), reports[0])
+        describe = partial(described, defs.tree, flat)
+        mine, reports, reads = agree(comm, operation, mine, definitions, describe, reports[0], reads)
     if holds:
         epochs.heard(reports)
+    if reads.posts:
+        complete_together(session, reads)
     return batches, flat, mine
 
 

@@ -212,7 +212,7 @@ class OpenFile(Session):
         with self.lock, deferred.timed("close" if what == "close" else "write"):
             self.check_open()
             if not self.writable:
-                fetch.complete_posted(self)
+                fetch.complete_all(self, what)
                 return
             with self.comm.errors_shared():
                 if self.posted.ragged:

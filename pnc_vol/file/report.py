@@ -13,6 +13,7 @@ from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.requests import Posted
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
+from pnc_vol.flush.transport import Transport
 from pnc_vol.queue.rows import NO_ROWS
 
 __all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]
@@ -53,10 +54,14 @@ class FlushPlan(FlushReport):
     unplaced : tuple of str
         Datasets in a set of subfiles whose elements get their places at the flush, when ranks agree on them: their runs
         are counted, and they are in no write.
+    choice : tuple of str
+        How several ranks would write, and why, if none of them has posted more than this one: the numbers are agreed on
+        at the flush.
     """
 
     writes: tuple[Plan, ...] = ()
     unplaced: tuple[str, ...] = ()
+    choice: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = (
@@ -64,10 +69,10 @@ class FlushPlan(FlushReport):
             f"{len(self.writes)} writes"
         )
         rest = [f"placed by the flush: {', '.join(self.unplaced)}"] if self.unplaced else []
-        return "\n".join([head, *map(str, self.writes), *rest])
+        return "\n".join([head, *map(str, self.writes), *rest, *self.choice])
 
 
-def planned(defs: Definitions, disk: StoredFile, posted: Posted) -> FlushPlan:
+def planned(defs: Definitions, disk: StoredFile, posted: Posted, transport: Transport) -> FlushPlan:
     """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
     flat = defs.make_header()
     target = defs.next_layout(flat, disk)
@@ -87,4 +92,5 @@ def planned(defs: Definitions, disk: StoredFile, posted: Posted) -> FlushPlan:
     made = FlushPlan(disk.path, requests, runs, extents, nbytes, 0, "", {})
     made.writes = writes
     made.unplaced = tuple(sorted(defs.tree.datasets[uid].path for uid in later))
+    made.choice = tuple(transport.foreseen(runs, nbytes))
     return made

@@ -18,6 +18,7 @@ from pnc_vol.extents.model import MOST_AXES, Runs
 from pnc_vol.extents.one_run import FewRuns, few_runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, listed
+from pnc_vol.flush.choice import Weight
 from pnc_vol.flush.execute import Executed
 from pnc_vol.format.own_type import own_type
 from pnc_vol.mapping.tree import DatasetNode
@@ -350,6 +351,15 @@ class Posted:
     def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
         """What `cancel` gives back to arrays of varying length from now on."""
         self.rows_before = rows
+
+    def weight_of_reads(self, transport: int) -> Weight:
+        """What the posted reads are together.
+
+        transport : see `Weight`
+        """
+        reads = self.reads.values()
+        runs = sum(1 if read.run is not None else len(read.found.start) for read in reads)
+        return Weight(len(reads), runs, sum(read.nbytes for read in reads), transport)
 
     def forget_reads(self, reads: Collection[PostedRead]) -> None:
         """Drop posted reads."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 
 from pnc_vol.comm import Comm
+from pnc_vol.flush.choice import NO_READS, Weight
 from pnc_vol.flush.differences import Entry, raise_difference
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
@@ -92,7 +93,8 @@ def agree(
     definitions: bytes,
     describe: Callable[[], list[Entry]],
     report: bytes = b"",
-) -> tuple[Agreement, list[bytes]]:
+    reads: Weight = NO_READS,
+) -> tuple[Agreement, list[bytes], Weight]:
     """Open a flush of several ranks (collective).
 
     Parameters
@@ -105,6 +107,7 @@ def agree(
         The definitions themselves, to name what differs.
     report : bytes
         What this rank tells besides, see `Epochs.report`; the second result is that of all ranks, none if all are b"".
+    reads : Weight, of the posted reads that ranks complete together; the third result is the most of any rank.
 
     Raises
     ------
@@ -112,12 +115,12 @@ def agree(
         Ranks defined different things.
     """
     one, other = _DIGEST.unpack(definitions)
-    most, _ = comm.reduce(operation, (one, ~one, other, ~other, len(report), *astuple(mine)))
+    most, _ = comm.reduce(operation, (one, ~one, other, ~other, len(report), *reads, *astuple(mine)))
     if most[0] != ~most[1] or most[2] != ~most[3]:
         raise_difference(comm, definitions, describe)
-    agreed = Agreement(*map(bool, most[5:10]), *most[10:])
+    agreed = Agreement(*map(bool, most[9:14]), *most[14:])
     # Only where ranks hold bytes back each needs to know the ranges of every other one.
-    return agreed, comm.exchange("flush held", report) if most[4] else []
+    return agreed, comm.exchange("flush held", report) if most[4] else [], Weight(*most[5:9])
 
 
 def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:

@@ -4,14 +4,16 @@ Knows: pieces, bytes. Does not know: files, ranks, how parcels travel.
 
 Rules
 -----
-1. A parcel is a head of five integers, the gaps between the pieces, their lengths, and their bytes; gaps and lengths
-   take as few bytes each as the largest needs, and none if all lengths are one.
-2. Each parcel takes a multiple of 8 bytes, so several can lie one behind another.
-3. No parcel exceeds `LARGEST`: who receives needs no more memory at a time.
+1. A parcel is a head of six integers, the gaps between the pieces, their lengths, and their bytes; gaps and lengths
+   take as few bytes each as the largest needs, and none if all lengths are one. A request for pieces is the same
+   without the bytes; the answer is the bytes alone.
+2. Parcels, requests and answers take a multiple of 8 bytes each, so several can lie one behind another.
+3. No parcel exceeds `LARGEST`, nor does a request with its answer: who receives needs no more memory at a time.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +23,28 @@ from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before
 
-__all__ = ["LARGEST", "Parcel", "bytes_of", "parcels_of", "put", "sizes_in", "take"]
+__all__ = [
+    "LARGEST",
+    "Parcel",
+    "answer",
+    "answer_size",
+    "bytes_of",
+    "parcels_of",
+    "put",
+    "request",
+    "sizes_in",
+    "sizes_of",
+    "take",
+]
 
 Bytes = npt.NDArray[np.uint8]
 
 LARGEST = 1 << 20
 """Bytes of a parcel, and of a message of several, at most."""
 
-_HEAD = 40
+_HEADS = struct.Struct("=6q")
+"""Bytes of the parcel or request, pieces, place of the first, widths of gaps and lengths, the first length, data."""
+_HEAD = _HEADS.size
 _MOST_OF_A_PIECE = 16
 _DATA = LARGEST - _HEAD - _MOST_OF_A_PIECE - 8
 _WIDER = np.array([1 << 8, 1 << 16, 1 << 32])
@@ -42,7 +58,7 @@ class Parcel(NamedTuple):
     gaps : int64[n], from the end of the piece before; the first is 0.
     gap_width, length_width : int, bytes that each of these takes; 0: all lengths are the same.
     data : int, bytes of the pieces.
-    nbytes : int, bytes of the parcel.
+    index_size : int, bytes of the parcel without these.
     """
 
     inside: Int64
@@ -52,7 +68,22 @@ class Parcel(NamedTuple):
     gap_width: int
     length_width: int
     data: int
-    nbytes: int
+    index_size: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the parcel."""
+        return _eights(self.index_size + self.data)
+
+    @property
+    def request(self) -> int:
+        """Bytes of the request for these pieces."""
+        return _eights(self.index_size)
+
+    @property
+    def answer(self) -> int:
+        """Bytes of the answer."""
+        return _eights(self.data)
 
 
 def parcels_of(inside: Int64, length: Int64, place: Int64) -> list[Parcel]:
@@ -62,7 +93,7 @@ def parcels_of(inside: Int64, length: Int64, place: Int64) -> list[Parcel]:
     --------
     >>> (one,) = parcels_of(np.array([8, 300]), np.array([4, 4]), np.array([0, 4]))
     >>> one.gap_width, one.length_width, one.nbytes
-    (2, 0, 56)
+    (2, 0, 64)
     """
     n = len(length)
     if int(length.sum()) + _MOST_OF_A_PIECE * n <= _DATA:
@@ -86,8 +117,11 @@ def _parcel(inside: Int64, length: Int64, place: Int64) -> Parcel:
     gap_width = _width(int(gaps.max()))
     length_width = 0 if longest == int(length.min()) else _width(longest)
     data = int(length.sum())
-    nbytes = -(-(_HEAD + n * (gap_width + length_width) + data) // 8) * 8
-    return Parcel(inside, length, place, gaps, gap_width, length_width, data, nbytes)
+    return Parcel(inside, length, place, gaps, gap_width, length_width, data, _HEAD + n * (gap_width + length_width))
+
+
+def _eights(nbytes: int) -> int:
+    return -(-nbytes // 8) * 8
 
 
 def _width(largest: int) -> int:
@@ -95,20 +129,31 @@ def _width(largest: int) -> int:
 
 
 def bytes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
-    """Bytes that the parcels of each of many cells take, as `parcels_of` would make them.
+    """Bytes that the parcels of each of many cells take; see `sizes_of`.
+
+    Examples
+    --------
+    >>> bytes_of(np.array([8, 300, 0]), np.array([4, 4, 16]), np.array([2, 1])).tolist()
+    [64, 72]
+    """
+    return sizes_of(inside, length, count)[:, 0]
+
+
+def sizes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
+    """What each of many cells takes, as `parcels_of` would make its parcels.
 
     Parameters
     ----------
     inside, length : int64[n], the pieces of one cell behind those of another.
     count : int64[cells], pieces of each cell, at least one.
 
-    Examples
-    --------
-    >>> bytes_of(np.array([8, 300, 0]), np.array([4, 4, 16]), np.array([2, 1])).tolist()
-    [56, 64]
+    Returns
+    -------
+    int64[cells, 3]
+        Bytes of the parcels, of the requests for them, and of the answers.
     """
     if not len(count):
-        return np.empty(0, np.int64)
+        return np.empty((0, 3), np.int64)
     begin = before(count)
     gaps = np.zeros(len(inside), np.int64)
     np.subtract(inside[1:], inside[:-1] + length[:-1], out=gaps[1:])
@@ -116,11 +161,13 @@ def bytes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
     data, longest = np.add.reduceat(length, begin), np.maximum.reduceat(length, begin)
     same = longest == np.minimum.reduceat(length, begin)
     widths = _widths(np.maximum.reduceat(gaps, begin)) + np.where(same, 0, _widths(longest))
-    nbytes = -(-(_HEAD + count * widths + data) // 8) * 8
+    index = _HEAD + count * widths
+    sizes = -(-np.stack((index + data, index, data), axis=1) // 8) * 8
     for i in np.flatnonzero(data + _MOST_OF_A_PIECE * count > _DATA).tolist():
         part = slice(int(begin[i]), int(begin[i] + count[i]))
-        nbytes[i] = sum(parcel.nbytes for parcel in parcels_of(inside[part], length[part], inside[part]))
-    return nbytes
+        parcels = parcels_of(inside[part], length[part], inside[part])
+        sizes[i] = np.sum([(one.nbytes, one.request, one.answer) for one in parcels], axis=0)
+    return sizes
 
 
 def _widths(largest: Int64) -> Int64:
@@ -134,42 +181,78 @@ def put(parcel: Parcel, memory: Bytes, into: Bytes) -> None:
     memory : uint8[...], where the pieces are.
     into : uint8[...], of `Parcel.nbytes` at least; begins at a multiple of 8.
     """
+    _put_index(parcel, parcel.nbytes, into)
+    data = into[parcel.index_size : parcel.index_size + parcel.data]
+    copy_pieces(data, before(parcel.length), memory, parcel.place, parcel.length)
+
+
+def request(parcel: Parcel, into: Bytes) -> None:
+    """Write the request for the pieces of a parcel; `into` as in `put`, of `Parcel.request` bytes."""
+    _put_index(parcel, parcel.request, into)
+
+
+def _put_index(parcel: Parcel, nbytes: int, into: Bytes) -> None:
     n = len(parcel.length)
     widths = parcel.gap_width | parcel.length_width << 8
-    into[:_HEAD].view(np.int64)[:] = parcel.nbytes, n, parcel.inside[0], widths, parcel.length[0]
+    into[:_HEAD].view(np.int64)[:] = nbytes, n, parcel.inside[0], widths, parcel.length[0], parcel.data
     at = _HEAD
     for numbers, width in ((parcel.gaps, parcel.gap_width), (parcel.length, parcel.length_width)):
         if width:
             into[at : at + n * width].view(f"u{width}")[:] = numbers
             at += n * width
-    copy_pieces(into[at : at + parcel.data], before(parcel.length), memory, parcel.place, parcel.length)
 
 
 def take(parcels: Bytes, window: Bytes) -> None:
     """Put the pieces of parcels that lie one behind another into a window, in this order."""
     at = 0
     while at < len(parcels):
-        nbytes, n, inside, widths, same = parcels[at : at + _HEAD].view(np.int64).tolist()
-        begin = at + _HEAD
-        gap_width, length_width = widths & 255, widths >> 8
-        gaps = parcels[begin : begin + n * gap_width].view(f"u{gap_width}")
-        begin += n * gap_width
-        length = np.full(n, same, np.int64)
-        if length_width:
-            length[:] = parcels[begin : begin + n * length_width].view(f"u{length_width}")
-            begin += n * length_width
-        where = before(length)
-        target = np.cumsum(gaps, dtype=np.int64)
-        target += where
-        target += inside
+        target, where, length, begin = _pieces(parcels, at)
+        nbytes = _HEADS.unpack_from(parcels.data, at)[0]
         copy_pieces(window, target, parcels[begin : at + nbytes], where, length)
         at += nbytes
 
 
+def answer(requests: Bytes, window: Bytes, into: Bytes) -> None:
+    """Put the bytes that requests ask of a window one behind another; `into` is of `answer_size` bytes."""
+    at = done = 0
+    while at < len(requests):
+        source, where, length, _ = _pieces(requests, at)
+        nbytes, *_, data = _HEADS.unpack_from(requests.data, at)
+        copy_pieces(into[done : done + data], where, window, source, length)
+        at, done = at + nbytes, done + _eights(data)
+
+
+def answer_size(requests: Bytes) -> int:
+    """Bytes of the answers to requests that lie one behind another."""
+    found = at = 0
+    while at < len(requests):
+        nbytes, *_, data = _HEADS.unpack_from(requests.data, at)
+        at, found = at + nbytes, found + _eights(data)
+    return found
+
+
+def _pieces(parcels: Bytes, at: int) -> tuple[Int64, Int64, Int64, int]:
+    """Of the pieces of the parcel at a byte: places in the window and in the data, lengths; where the data begin."""
+    _, n, inside, widths, same, _ = _HEADS.unpack_from(parcels.data, at)
+    begin = at + _HEAD
+    gap_width, length_width = widths & 255, widths >> 8
+    gaps = parcels[begin : begin + n * gap_width].view(f"u{gap_width}")
+    begin += n * gap_width
+    length = np.full(n, same, np.int64)
+    if length_width:
+        length[:] = parcels[begin : begin + n * length_width].view(f"u{length_width}")
+        begin += n * length_width
+    where = before(length)
+    target = np.cumsum(gaps, dtype=np.int64)
+    target += where
+    target += inside
+    return target, where, length, begin
+
+
 def sizes_in(parcels: Bytes) -> list[int]:
-    """Bytes of each of the parcels that lie one behind another."""
+    """Bytes of each of the parcels, or requests, that lie one behind another."""
     found, at = [], 0
     while at < len(parcels):
-        found.append(int(parcels[at : at + 8].view(np.int64)[0]))
+        found.append(_HEADS.unpack_from(parcels.data, at)[0])
         at += found[-1]
     return found

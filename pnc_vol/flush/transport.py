@@ -1,14 +1,11 @@
-"""How the ranks of one file write at a flush: each by itself, by the MPI library's collective calls, or together.
+"""How the ranks of one file write and read together: each by itself, by MPI-IO's collective calls, or few for all.
 
-Knows: ranks, options, a driver, what was agreed on. Does not know: requests, variables.
+Knows: ranks, options, a driver, what was agreed on. Does not know: requests, variables; how a way is chosen (`choice`).
 
 Rules
 -----
-1. The choice follows from what all ranks agreed on, so it is the same on all of them.
-2. Whatever is chosen, the file becomes the same.
-3. Large pieces are written by their own rank: the call costs little compared with the copy. Many small ones are
-   written together.
-   The MPI library's collective calls are used on request; they were not the fastest in any measurement.
+1. Whatever is chosen, the file becomes the same, and so does what is read.
+2. If ranks that read for others fail, each rank reads by itself, and finds out whether that can be read which it wants.
 """
 
 from __future__ import annotations
@@ -23,8 +20,10 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.capabilities import CALL_COST
+from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.choice import Choice, Weight, asked_of_all, transport_code, weighed
 from pnc_vol.flush.data_sieving import write_sieved
 from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute
 from pnc_vol.late import late
@@ -34,36 +33,17 @@ from pnc_vol.queue.batches import Batch
 from pnc_vol.rank_places import Nodes
 
 if TYPE_CHECKING:
-    from pnc_vol.flush import two_phase
+    from pnc_vol.flush import aggregators, two_phase
 else:
     # of one rank there is nothing to bring together
+    aggregators = late("pnc_vol.flush.aggregators")
     two_phase = late("pnc_vol.flush.two_phase")
 
-__all__ = ["Transport", "transport_code"]
+__all__ = ["Transport"]
 
 Bytes = npt.NDArray[np.uint8]
 
-_TRANSPORTS = ("auto", "independent", "collective", "aggregate")
-_BY_HINT = {"enable": "collective", "disable": "independent"}
-
-_MANY = 512
-"""Runs of a rank up to which calls of their own cost less than an exchange with the other ranks; on one node."""
-
-_CALLS = 4
-"""Runs that cost less, on average, than this many calls of the driver are written together; on one node."""
-
-_CALLS_AFAR = 16
-"""The same where a call may go over a network."""
-
-
-def transport_code(options: Options) -> int:
-    """What the options ask for, as a number: the largest that any rank has counts for all."""
-    wanted = options.transport
-    if wanted == "auto":
-        wanted = _BY_HINT.get(str(options.hints.get("romio_cb_write", "")).lower(), wanted)
-    if wanted == "auto" and options.aggrs_per_node:
-        wanted = "aggregate"
-    return _TRANSPORTS.index(wanted)
+_IN_TURN = Choice("independent", "ranks write one after another (ordered=True)")
 
 
 class Transport:
@@ -84,6 +64,8 @@ class Transport:
         self.call_cost = call_cost
         self.last = ""
         """The way of the last flush that wrote something; "" before the first."""
+        self.last_write: Choice | None = None
+        self.last_read: Choice | None = None
         self.rounds = 0
         """Collective writes so far."""
         self.written = dict.fromkeys(("requests_written", "extents_written", "bytes_written"), 0)
@@ -106,23 +88,56 @@ class Transport:
         """
         if not agreed.batches:
             return "independent"
-        self.last = self._chosen(agreed)
+        self.last_write = self._chosen(agreed)
+        self.last = self.last_write.way
         return self.last
 
-    def _chosen(self, agreed: Agreement) -> str:
-        if self.comm.size == 1 or self.options.ordered or not agreed.rounds:
+    def _chosen(self, agreed: Agreement) -> Choice:
+        if self.comm.size == 1:
+            return Choice("independent", "there is one rank")
+        if self.options.ordered:
+            return _IN_TURN
+        if not agreed.rounds:
+            return Choice("independent", "only arrays that iput did not copy are posted")
+        return self._way(agreed.runs, agreed.nbytes, agreed.transport)
+
+    def _way(self, runs: int, nbytes: int, code: int, *, reads: bool = False) -> Choice:
+        """The way of some runs and bytes, the most that any rank has (collective)."""
+        asked = asked_of_all(code, collective=self.collective, reads=reads)
+        if asked is not None:
+            return asked
+        if runs < 2:
+            return Choice("independent", "no rank has more than one run")
+        return weighed(runs, nbytes, single=self.nodes.single, call_cost=self.call_cost)
+
+    def choose_read(self, most: Weight) -> str:
+        """The way of a read of all ranks, from the most of each number that any rank has (collective)."""
+        if self.comm.size == 1:
             return "independent"
-        wanted = _TRANSPORTS[agreed.transport]
-        if wanted == "collective" and not self.collective:
-            return "independent"
-        if wanted != "auto":
-            return wanted
-        if agreed.runs < 2:
-            return "independent"
-        if self.nodes.single:
-            small = agreed.nbytes < agreed.runs * _CALLS * self.call_cost
-            return "aggregate" if agreed.runs > _MANY and small else "independent"
-        return "aggregate" if agreed.nbytes < agreed.runs * _CALLS_AFAR * self.call_cost else "independent"
+        self.last_read = self._way(most.runs, most.nbytes, most.transport, reads=True)
+        return self.last_read.way
+
+    def read(self, driver: Driver, extents: Extents, memory: Bytes, *, way: str) -> int:
+        """Read what each rank wants, in the way that the ranks agreed on (collective unless it is "independent").
+
+        Returns
+        -------
+        int
+            Bytes that were in the file.
+
+        Raises
+        ------
+        OSError
+        """
+        if way == "collective":
+            return driver.read(extents, memory, collective=True)
+        if way == "aggregate":
+            try:
+                return self._together(driver).read(extents, memory)
+            except OSError as error:
+                if self.comm.in_step(error) or isinstance(error, RankError):
+                    raise
+        return driver.read(extents, memory) if len(extents.offset) else 0
 
     def execute(
         self,
@@ -158,12 +173,7 @@ class Transport:
 
     def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
-            if self._two_phase is None:
-                hints = self.options.hints
-                self._two_phase = two_phase.TwoPhase(self.comm, self.nodes, hints, self.options.aggrs_per_node)
-            # The file may have been laid out anew, in another driver.
-            self._two_phase.driver = driver
-            return self._two_phase.write
+            return self._together(driver).write
 
         def collective(extents: Extents, memory: Bytes) -> None:
             try:
@@ -174,9 +184,51 @@ class Transport:
 
         return collective
 
+    def _together(self, driver: Driver) -> two_phase.TwoPhase:
+        if self._two_phase is None:
+            hints = self.options.hints
+            self._two_phase = two_phase.TwoPhase(self.comm, self.nodes, hints, self.options.aggrs_per_node)
+        # The file may have been laid out anew, in another driver.
+        self._two_phase.driver = driver
+        return self._two_phase
+
+    def foreseen(self, runs: int, nbytes: int) -> list[str]:
+        """How a flush would go by what this rank has posted alone, in words; nobody is waited for."""
+        if self.comm.size == 1:
+            return []
+        asked = asked_of_all(transport_code(self.options), collective=self.collective)
+        if self.options.ordered or asked is not None:
+            found = asked if asked is not None and not self.options.ordered else _IN_TURN
+            return [f"transport: {found.way}: {found.why}"]
+        known = self._nodes
+        cases = {"on one node": True, "on several nodes": False} if known is None else {"": known.single}
+        told = []
+        for where, single in cases.items():
+            found = weighed(runs, nbytes, single=single, call_cost=self.call_cost)
+            told.append(" ".join(filter(None, ["transport", where])) + f": {found.way}: {found.why}")
+        if known is not None:
+            wanted = aggregators.Wanted.by(self.options.hints, self.options.aggrs_per_node)
+            n, nodes = len(aggregators.aggregators(known, wanted)), len(known.lowest)
+            told.append(f"aggregators: {n} of {known.size} ranks, on {nodes} node{'s' * (nodes > 1)}")
+        return told
+
     def statistics(self) -> Mapping[str, Any]:
-        """``transport``, ``rounds``, ``requests_written``, ``extents_written`` and ``bytes_written``."""
-        return {"transport": self.last, "rounds": self.rounds, **self.written}
+        """What was written, in how many collective writes (``rounds``), and how.
+
+        ``write_choice`` and ``read_choice`` say of the last write and the last collective read which way it went, why,
+        and of one that few ranks did for all its `Sizes`; they are None before the first.
+        """
+        told = {
+            "write_choice": self._told(self.last_write, "writes"),
+            "read_choice": self._told(self.last_read, "reads"),
+        }
+        return {"transport": self.last, "rounds": self.rounds, **self.written, **told}
+
+    def _told(self, choice: Choice | None, verb: str) -> dict[str, Any] | None:
+        if choice is None:
+            return None
+        sizes = self._two_phase.last.get(verb) if self._two_phase is not None and choice.way == "aggregate" else None
+        return {"transport": choice.way, "why": choice.why, **(sizes._asdict() if sizes is not None else {})}
 
     def close(self) -> None:
         """Give memory back."""

@@ -23,10 +23,11 @@ from pnc_vol import mpi_comm
 from pnc_vol.comm import Comm
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.flush.agree import Agreement
+from pnc_vol.flush.choice import transport_code
 from pnc_vol.flush.domains import Cut, Domains, rounds_of_cells
 from pnc_vol.flush.parcels import LARGEST, bytes_of, parcels_of
 from pnc_vol.flush.team import Team
-from pnc_vol.flush.transport import Transport, transport_code
+from pnc_vol.flush.transport import Transport
 from pnc_vol.flush.two_phase import TwoPhase
 from pnc_vol.options import Options
 from pnc_vol.rank_places import Nodes

@@ -125,7 +125,7 @@ def test_a_list_of_pieces_takes_few_bytes(step: int) -> None:
     inside = np.arange(1000, dtype=np.int64) * step
     length = np.full(1000, 4, np.int64)
     (parcel,) = parcels_of(inside, length, before_of(length))
-    assert parcel.nbytes <= 40 + 1000 * (4 + (1 if step < 256 else 2 if step < 65536 else 4)) + 8
+    assert parcel.nbytes <= 48 + 1000 * (4 + (1 if step < 256 else 2 if step < 65536 else 4)) + 8
 
 
 def test_no_parcel_is_larger_than_a_message() -> None:

@@ -10,7 +10,8 @@ import pytest
 from pnc_vol.comm import Comm
 from pnc_vol.flush.aggregators import Wanted, aggregators
 from pnc_vol.flush.agree import Agreement
-from pnc_vol.flush.transport import Transport, transport_code
+from pnc_vol.flush.choice import Weight, transport_code
+from pnc_vol.flush.transport import Transport
 from pnc_vol.options import resolve
 from pnc_vol.rank_places import Nodes
 
@@ -117,3 +118,33 @@ def test_ranks_that_write_for_others(node: list[int], wanted: dict[str, int], ex
     nodes = places(node)
     assert aggregators(nodes, Wanted(**wanted)) == expected
     assert nodes.single == (len(set(node)) == 1)
+
+
+def test_a_plan_says_which_way_and_why() -> None:
+    made = transport(nodes=ONE_NODE)
+    told = made.foreseen(600, 4800)
+    assert told[0].startswith("transport: aggregate: a rank has up to 600 runs, 8 bytes on average; ")
+    assert told[0].endswith("more than 512 runs of less than 16384 bytes")
+    assert told[1:] == ["aggregators: 2 of 4 ranks, on 1 node"]
+    assert transport(nodes=TWO_NODES).foreseen(2, 16)[1] == "aggregators: 4 of 4 ranks, on 2 nodes"
+    # Where the ranks are was not asked yet, and a plan waits for nobody.
+    made._nodes = None
+    one, several = made.foreseen(100, 800)
+    assert one.startswith("transport on one node: independent: ")
+    assert several.startswith("transport on several nodes: aggregate: ")
+    assert "asked for" in transport(nodes=ONE_NODE, transport="collective").foreseen(1, 8)[0]
+    assert "ordered" in transport(nodes=ONE_NODE, ordered=True, transport="aggregate").foreseen(1, 8)[0]
+    assert (
+        "no collective calls" in transport(nodes=ONE_NODE, collective=False, transport="collective").foreseen(1, 8)[0]
+    )
+
+
+def test_reads_are_chosen_as_writes_but_by_their_own_hint() -> None:
+    made = transport(nodes=ONE_NODE, hints={"romio_cb_read": "enable"})
+    codes = [transport_code(made.options, reads=reads) for reads in (True, False)]
+    assert [made.choose_read(Weight(1, 600, 4800, code)) for code in codes] == ["collective", "aggregate"]
+    assert made.choose_read(Weight(1, 600, 600 << 20, 0)) == "independent"
+    told = made.statistics()["read_choice"]
+    assert told["transport"] == "independent"
+    assert "600 runs, 1048576 bytes" in told["why"]
+    assert made.statistics()["write_choice"] is None

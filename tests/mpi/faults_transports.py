@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from fault_scenarios import RANK, SIZE, WORLD, arm, faulty, opened, same, scenario
+from mpi4py import MPI
 
 from pnc_vol.errors import (
     FlushError,
@@ -75,7 +76,7 @@ def no_shared_memory() -> None:
 @scenario
 def no_memory_in_a_write_for_others() -> None:
     """Whatever fails on one rank while pieces are put together, the others do not wait for it, and theirs are done."""
-    from pnc_vol.flush import parcels, two_phase
+    from pnc_vol.flush import parcels, window_rounds
 
     def short(*args: Any) -> None:
         raise MemoryError("no memory for the pieces")
@@ -83,14 +84,14 @@ def no_memory_in_a_write_for_others() -> None:
     with opened(transport="aggregate") as f:
         x = f.create_dataset("x", (500, SIZE), "f8")
         x[:, RANK] = RANK + 1
-        copy = two_phase.copy_pieces
+        copy = window_rounds.copy_pieces
         if RANK == 1:
             # To an aggregator of its node, or of another one.
-            two_phase.copy_pieces = parcels.copy_pieces = short
+            window_rounds.copy_pieces = parcels.copy_pieces = short
         try:
             same(f.flush, MemoryError, "rank 1")
         finally:
-            two_phase.copy_pieces = parcels.copy_pieces = copy
+            window_rounds.copy_pieces = parcels.copy_pieces = copy
         f.flush()
         assert (x[...] == np.arange(SIZE) + 1).all()
 
@@ -165,3 +166,69 @@ def no_memory_in_a_collective_read() -> None:
             Place.extents = extents
         with x.collective:
             assert x[:, 0].tolist() == list(range(SIZE))
+
+
+def _column(rank: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.arange(3000.0) + rank
+
+
+@scenario
+def reader_for_others_fails() -> None:
+    """A rank that reads for others cannot: they read by themselves, and its own posted reads stay posted."""
+    with opened() as f:
+        f.create_dataset("x", (3000, SIZE), "f8")[:, RANK] = _column(RANK)
+    system = faulty({"pread_into", "preadv"}, errno=errno.EIO, mode="forever")
+    f = opened("r+", driver="posix", system=system, transport="aggregate", aggrs_per_node=SIZE)
+    x = f["x"]
+    # It wants nothing for itself, so that nobody has an error.
+    if RANK != 1:
+        mine = x.iget(np.s_[:, RANK])
+    WORLD.Barrier()
+    arm(system, 1)
+    f.flush()
+    assert RANK == 1 or (mine.status == "done" and (mine.array == _column(RANK)).all())
+    assert f.statistics()["read_choice"]["rounds"] == 1
+    request = x.iget(np.s_[:, RANK])
+    assert same(f.flush, OSError, "rank 1")["errno"] == errno.EIO
+    with x.collective:
+        assert same(lambda: x[:, RANK], OSError, "rank 1")["errno"] == errno.EIO
+    system.heal()
+    f.flush()
+    assert request.status == "done"
+    assert (request.array == _column(RANK)).all()
+    f.close()
+
+
+@scenario
+def no_memory_in_a_read_for_others() -> None:
+    """Whatever fails on one rank while pieces are handed out, the others do not wait for it, and can go on."""
+    from pnc_vol.flush import node_parcels, parcels, window_rounds
+
+    def short(*args: Any) -> None:
+        raise MemoryError("no memory for the pieces")
+
+    with opened(transport="aggregate") as f:
+        x = f.create_dataset("x", (3000, SIZE), "f8")
+        x[:, RANK] = _column(RANK)
+        f.flush()
+        request = x.iget(np.s_[:, RANK])
+        for module in (window_rounds, node_parcels, parcels):
+            copy = module.copy_pieces
+            if RANK == 1:
+                module.copy_pieces = short
+            try:
+                # With few nodes there may be nothing to be sent.
+                if module is window_rounds or _apart():
+                    same(f.flush, MemoryError, "rank 1")
+            finally:
+                module.copy_pieces = copy
+        f.flush()
+        assert (request.array == _column(RANK)).all()
+
+
+def _apart() -> bool:
+    """Whether some rank has none of the others on its node."""
+    here = WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+    several = here.size < SIZE
+    here.Free()
+    return several

@@ -172,6 +172,32 @@ def collective_reads(open_file: Open) -> None:
             assert (x[0] == -1).all()
 
 
+def posted_reads_of_small_pieces(open_file: Open) -> None:
+    """Few ranks read them for all, at the flush and the close of a file that is only read, too; nobody's posts show."""
+    with open_file("w") as f:
+        x = f.create_dataset("x", (700, SIZE), "i4", maxshape=(None, SIZE))
+        x[:, RANK] = np.arange(700) * (RANK + 1)
+        f.flush()
+        before = x.iget(np.s_[:, LAST])
+        x[:, RANK] = -1
+        after = x.iget(np.s_[:, RANK])
+        f.flush()
+        assert (before.array == np.arange(700) * SIZE).all()
+        assert (after.array == -1).all()
+        f.flush()
+        with x.collective:
+            assert (x[...] == -1).all()
+    with open_file("r") as f:
+        x = f["x"]
+        mine = x.iget(np.s_[::2, RANK])
+        f.flush()
+        assert mine.status == "done"
+        assert (mine.array == -1).all()
+        nothing = x.iget(np.s_[:0, :]) if RANK == 0 else x.iget(np.s_[:, :])
+    assert nothing.status == "done"
+    assert nothing.array.shape == ((0, SIZE) if RANK == 0 else (700, SIZE))
+
+
 def collective_reads_before_a_place(open_file: Open) -> None:
     """Of variables that the file does not hold yet."""
     with open_file("w") as f:
@@ -416,6 +442,7 @@ CASES = [
     reads_own_writes,
     drains_alone,
     collective_reads,
+    posted_reads_of_small_pieces,
     collective_reads_before_a_place,
     requests,
     lent_arrays,

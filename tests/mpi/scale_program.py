@@ -46,6 +46,18 @@ def counted(comm: Any, rank: int, size: int, path: str) -> dict[str, dict[str, i
         t[1, rank] = rank
         flush("record again")
         flush("nothing again")
+        # What another rank wrote, so that hardly anything is on the reader's own node.
+        other = np.sort(owned((rank + 1) % size, size))
+        starts = np.stack((np.full(len(other), 1), other), axis=1)
+        pieces, overlapping = x.iget_many(starts, np.ones_like(starts)), x.iget(np.s_[2, ::3])
+        flush("posted reads")
+        assert np.array_equal(np.ravel(pieces.array), values(COLUMNS + other))
+        assert np.array_equal(overlapping.array, values(2 * COLUMNS + np.arange(0, COLUMNS, 3)))
+        assert f.statistics()["read_choice"]["transport"] == "aggregate"
+        with x.collective:
+            assert np.array_equal(x[0, other], values(other))
+            assert x[:, other[:0]].shape == (LEVELS, 0)
+        told["collective reads"] = f.statistics()["communication"]
     return told
 
 

@@ -39,6 +39,9 @@ OF_TRANSPORTS = [
     "no_memory_in_a_write_for_others",
     "failed_spill_read_in_a_collective_write",
     "no_memory_in_a_collective_write",
+    "no_memory_in_a_collective_read",
+    "reader_for_others_fails",
+    "no_memory_in_a_read_for_others",
 ]
 
 

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
         ("flushes", "collective", {}, 6),
         ("defines", "independent", {}, 29),
         ("moves", "aggregate", TWO_NODES, 13),
-        ("read", "auto", {}, 5),
+        ("read", "collective", {}, 5),
+        ("read", "aggregate", TWO_NODES, 7),
     ],
 )
 def test_some_calls_of_numpy_fail(tmp_path: Path, case: str, transport: str, env: dict[str, str], stride: int) -> None:

@@ -15,8 +15,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,18 +41,20 @@ from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
+from pnc_vol.flush.choice import NO_READS, Weight, transport_code
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
-__all__ = ["complete", "complete_posted", "read"]
+__all__ = ["complete", "complete_all", "complete_posted", "complete_together", "read", "weight_of_reads"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 _LATEST = 1 << 62
 
+_Read = Callable[[Session, Extents, Bytes], int]
 _Spots = list[tuple[int, int, "ElementMap | None"]]
 
 
@@ -101,7 +104,7 @@ def read(
     with session.comm.errors_shared() if collective else nullcontext():
         found = runs(selection, record=node.is_record)
     try:
-        raw = _file_form(session, [(node, found)], collective=collective)[0]
+        raw = _file_form(session, [(node, found)], _read_by_all if collective else _read_alone)[0]
     except NotSyncedError:
         own = _only_posted(session, node, found)
         if own is None:
@@ -129,16 +132,72 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         worth = worth_alone(session.disk.driver)
         small = [posted for posted in reads if posted.nbytes < worth or not read_in_place(session, posted)]
         reads = complete_runs(session, small)
-        raws = _file_form(session, [(posted.node, posted.found) for posted in reads]) if reads else []
+        if reads:
+            _complete_by(session, reads, _read_alone)
     except OSError as error:
         for posted in reads:
             if not posted.test():
                 posted.become("failed", error)
         raise
-    for posted, raw in zip(reads, raws, strict=True):
-        _lay_over(session, posted.node, posted.found, raw, posted.id)
-        posted.array[...] = decode(raw, posted.node.element, posted.array.shape)
+
+
+def _complete_by(session: Session, reads: list[PostedRead], read: _Read) -> None:
+    """Fill the arrays of posted reads with what one read of the file brings."""
+    found = [(posted.node, posted.found) for posted in reads]
+    for posted, (node, where), raw in zip(reads, found, _file_form(session, found, read), strict=True):
+        _lay_over(session, node, where, raw, posted.id)
+        posted.array[...] = decode(raw, node.element, posted.array.shape)
         posted.become("done")
+
+
+def weight_of_reads(session: Session) -> Weight:
+    """The posted reads that ranks complete together; those of which each rank knows more by itself are completed.
+
+    Raises
+    ------
+    OSError
+        The file could not be read; they stay posted.
+    """
+    if not session.posted.reads:
+        return NO_READS
+    if session.comm.size == 1 or session.file_set is not None or session.disk.driver.capabilities.holds_back:
+        complete_posted(session)
+        return NO_READS
+    return session.posted.weight_of_reads(transport_code(session.options, reads=True))
+
+
+def complete_all(session: Session, operation: str) -> None:
+    """Fill the arrays of all posted reads of all ranks, of a file that is only read (collective)."""
+    comm = session.comm
+    with comm.errors_shared():
+        mine = weight_of_reads(session)
+        comm.traffic.begin()
+        most, _ = comm.reduce(operation, mine)
+        if most[0]:
+            complete_together(session, Weight(*most))
+
+
+def complete_together(session: Session, most: Weight) -> None:
+    """Fill the arrays of all posted reads of all ranks, before anything is written (collective).
+
+    Raises
+    ------
+    OSError
+        The file could not be read; they stay posted.
+    """
+    way = session.transport.choose_read(most)
+    if way == "independent":
+        complete_posted(session)
+    else:
+        reads = [posted for posted in session.posted.reads.values() if posted.status != "done"]
+        try:
+            _complete_by(session, reads, partial(_read_by_way, way=way))
+        except OSError as error:
+            for posted in reads:
+                posted.become("failed", error)
+            raise
+        session.posted.forget_reads(list(session.posted.reads.values()))
+    session.comm.agree("flush reads")
 
 
 def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
@@ -185,21 +244,18 @@ def _hyperslab(session: Session, node: DatasetNode, selection: Selection, out: A
     return out if whole else None
 
 
-def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, collective: bool = False) -> list[Bytes]:
-    """What the file holds of some runs, in file form; one read of the driver for all of them.
-
-    With `collective`, every rank does this now: whether all are ready is agreed before any one reads, and whether all
-    could read before any one goes on.
-    """
-    if collective:
-        with session.comm.errors_shared():
-            memory, extents, spots = _prepared(session, wanted)
-            (session.epochs if session.file_set is None else session.file_set).drain("read")
-            _read_extents(session, wanted[0][0], extents, memory, collective=session.disk.collective)
-            session.comm.agree("read done")
-    else:
+def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], read: _Read) -> list[Bytes]:
+    """What the file holds of some runs, in file form; one read for all of them."""
+    with session.comm.errors_shared() if read is _read_by_all else nullcontext():
         memory, extents, spots = _prepared(session, wanted)
-        _read_extents(session, wanted[0][0], extents, memory, collective=False)
+        got = read(session, extents, memory)
+        if got < extents.nbytes and session.options.strict:
+            raise ShortFileError(
+                f"{wanted[0][0].path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "
+                "file; without strict=True they read as the fill value"
+            )
+        if read is _read_by_all:
+            session.comm.agree("read done")
     raws: list[Bytes] = []
     for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):
         raw = memory[first : first + nbytes]
@@ -213,13 +269,25 @@ def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], *, coll
     return raws
 
 
-def _read_extents(session: Session, node: DatasetNode, extents: Extents, memory: Bytes, *, collective: bool) -> None:
-    got = session.disk.driver.read(extents, memory, collective=collective) if collective or len(extents.offset) else 0
-    if got < extents.nbytes and session.options.strict:
-        raise ShortFileError(
-            f"{node.path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the "
-            "file; without strict=True they read as the fill value"
-        )
+def _read_alone(session: Session, extents: Extents, memory: Bytes) -> int:
+    return session.disk.driver.read(extents, memory) if len(extents.offset) else 0
+
+
+def _read_by_way(session: Session, extents: Extents, memory: Bytes, *, way: str) -> int:
+    """Read in the way that all ranks agreed on (collective)."""
+    return session.transport.read(session.disk.driver, extents, memory, way=way)
+
+
+def _read_by_all(session: Session, extents: Extents, memory: Bytes) -> int:
+    """Read what each rank wants now (collective): what drivers hold back comes to the file before."""
+    if session.file_set is not None:
+        session.file_set.drain("read")
+        return _read_alone(session, extents, memory)
+    if session.disk.driver.capabilities.holds_back:
+        session.epochs.drain("read")
+    code = transport_code(session.options, reads=True)
+    most, _ = session.comm.reduce("read", Weight(1, len(extents.offset), extents.nbytes, code))
+    return _read_by_way(session, extents, memory, way=session.transport.choose_read(Weight(*most)))
 
 
 def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple[Bytes, Extents, _Spots]:
