@@ -152,9 +152,8 @@ class NodeParcels(ABC):
         """Put this rank's row of the table of round `k` into the beginning of an array."""
         columns = 1 + self.domains.count * len(self.columns)
         row[:columns] = 0
+        self.guard.attempt(lambda: self._mine.tell(k, row[1:columns]))
         row[0] = self.guard.failed
-        if not self.guard.failed:
-            self._mine.tell(k, row[1:columns])
 
     def prepare(self, allowed: int, shared: Callable[[int], Bytes | None]) -> bool:
         """Agree on the first round, and on the memory for the parcels of all (collective); False: there is none.

@@ -212,7 +212,7 @@ class WriteRounds(Rounds):
         self.driver.write(self.extents, self.memory)
 
     def begin(self) -> None:
-        self._begin(0)
+        self.guard.attempt(lambda: self._begin(0))
 
     def run(self) -> None:
         levels, afar, attempt = self.team.levels, self.afar, self.guard.attempt
@@ -224,30 +224,27 @@ class WriteRounds(Rounds):
             attempt(lambda k=k: self._fill(k))  # type: ignore[misc]
             if afar is not None:
                 attempt(lambda k=k: afar.fill(k))  # type: ignore[misc]
-            self._begin(k + 1)
+            attempt(lambda k=k: self._begin(k + 1))  # type: ignore[misc]
             if afar is not None:
                 afar.exchange(k, self._mine(k))
             else:
                 levels.meet(PIECES)
-            self._finish(k)
+            attempt(lambda k=k: self._finish(k))  # type: ignore[misc]
         levels.completed()
 
     def _begin(self, k: int) -> None:
         """Let this rank's window be what the file holds."""
-        if k < len(self.cells):
-            part, room = self.domains.part(self.cells[k]), self.window(self.team.mine, k)
-
-            def do() -> None:
-                got = self.driver.read(part, room)
-                if got < part.nbytes:
-                    if len(part.offset) > 1:
-                        room[:] = 0
-                        self.driver.read(part, room)
-                    else:
-                        begin = int(part.place[0])
-                        room[begin + got : begin + part.nbytes] = 0
-
-            self.guard.attempt(do)
+        if k >= len(self.cells):
+            return
+        part, room = self.domains.part(self.cells[k]), self.window(self.team.mine, k)
+        got = self.driver.read(part, room)
+        if got < part.nbytes:
+            if len(part.offset) > 1:
+                room[:] = 0
+                self.driver.read(part, room)
+            else:
+                begin = int(part.place[0])
+                room[begin + got : begin + part.nbytes] = 0
 
     def _fill(self, k: int) -> None:
         """Put this rank's pieces for aggregators of its node into their windows."""
@@ -260,8 +257,7 @@ class WriteRounds(Rounds):
     def _finish(self, k: int) -> None:
         """Write this rank's window."""
         if k < len(self.cells):
-            part = self.domains.part(self.cells[k])
-            self.guard.attempt(lambda: self.driver.write(part, self.window(self.team.mine, k)))
+            self.driver.write(self.domains.part(self.cells[k]), self.window(self.team.mine, k))
 
 
 class ReadRounds(Rounds):
