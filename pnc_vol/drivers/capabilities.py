@@ -32,6 +32,9 @@ class Capabilities:
     call_cost : int
         What a call costs besides its bytes, as the number of bytes that move in that time. Small pieces that lie closer
         together than this are read and written together with what lies between them.
+    joins_pieces : bool
+        Pieces of one `read` that are near each other are read together by the driver itself: who reads need not ask for
+        what lies between them.
     holds_back : bool
         Bytes of a `write` may be held back until `end_flush` or `sync`, and are brought to the file in the order that
         `order` asks for. If true, the ranks exchange what `end_flush` and `order` raised.
@@ -55,6 +58,7 @@ class Capabilities:
     concurrent: bool = False
     mapping: bool = False
     call_cost: int = CALL_COST
+    joins_pieces: bool = False
     holds_back: bool = False
     keeps_file: bool = True
     own_paths: bool = False

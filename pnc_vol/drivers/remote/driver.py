@@ -51,7 +51,9 @@ class RemoteDriver(Root):
     """
 
     name = "remote"
-    capabilities = Capabilities(concurrent=True, call_cost=CALL_COST, keeps_file=False, own_paths=True)
+    capabilities = Capabilities(
+        concurrent=True, call_cost=CALL_COST, joins_pieces=True, keeps_file=False, own_paths=True
+    )
 
     def __init__(self, address: Address, *, block_bytes: int = 512 << 10, cache_bytes: int = 256 << 20) -> None:
         super().__init__(address.url, writable=False)
@@ -101,6 +103,8 @@ class RemoteDriver(Root):
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         check(extents, memory)
         block, before = self._blocks.block, self._address.requests
+        # few bytes may be in many blocks
+        most = max(1, AT_ONCE // block)
         wanted = in_order(within(extents, self._address.nbytes))
         for part in rounds(wanted, AT_ONCE):
             offset, end = part.offset, part.offset + part.length
@@ -114,9 +118,11 @@ class RemoteDriver(Root):
             number, low, high, owner = pieces
             place = part.place[owner] + low - offset[owner]
             numbers, at = np.unique(number, return_index=True)
-            found = self._blocks.get(numbers.tolist())
-            for n, a, b in zip(numbers.tolist(), at.tolist(), [*at[1:].tolist(), len(number)], strict=True):
-                copy_pieces(memory, place[a:b], found[n], low[a:b] - n * block, high[a:b] - low[a:b])
+            steps = list(zip(numbers.tolist(), at.tolist(), [*at[1:].tolist(), len(number)], strict=True))
+            for i in range(0, len(steps), most):
+                found = self._blocks.get([n for n, _, _ in steps[i : i + most]])
+                for n, a, b in steps[i : i + most]:
+                    copy_pieces(memory, place[a:b], found[n], low[a:b] - n * block, high[a:b] - low[a:b])
         return wanted.nbytes, self._address.requests - before
 
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents, Int64, one_extent
 from pnc_vol.extents.selection import Selection
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
@@ -56,7 +57,9 @@ class Costs(NamedTuple):
 
 def costs_of(driver: Driver) -> Costs:
     """The costs of a driver; a piece costs half a call, since many of them go by one."""
-    cost = driver.capabilities.call_cost
+    able = driver.capabilities
+    # What such a driver has read of a block is in memory, and the next piece of it costs no call.
+    cost = CALL_COST if able.joins_pieces else able.call_cost
     return Costs(4 * cost, cost // 2, block_of(driver))
 
 

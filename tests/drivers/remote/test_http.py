@@ -16,7 +16,7 @@ import pytest
 from range_server import Server, serving
 
 import pnc_vol
-from pnc_vol.drivers.remote import address
+from pnc_vol.drivers.remote import address, driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import NotCDFError, RemoteError
 from pnc_vol.extents.model import Extents
@@ -73,6 +73,25 @@ def test_every_kind_of_read(url: str, values: Any) -> None:
             file.wait_all(many)
             assert all((request.array == values[i, :, i]).all() for i, request in enumerate(many))
         assert small.statistics()["driver"]["remote.held_bytes"] <= 50_000
+
+
+def test_columns_come_in_one_pass_of_long_ranges(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few bytes of many blocks: the blocks are fetched together, some at a time, and once for all columns."""
+    values = np.random.default_rng(3).random((3000, 500))
+    with pnc_vol.File(tmp_path / "wide.nc", "w") as f:
+        f["x"] = values
+    monkeypatch.setattr(driver, "AT_ONCE", 4 << 20)
+    with pnc_vol.File(f"{server.url}/wide.nc") as f:
+        before = len(server.requests)
+        for k in (3, 250, 499):
+            assert (f["x"][:, k] == values[:, k]).all()
+        assert len(server.requests) - before <= 4
+        many = [f["x"].iget((slice(None), k)) for k in range(0, 500, 7)]
+        f.wait_all(many)
+        assert all((request.array == values[:, 7 * i]).all() for i, request in enumerate(many))
+        assert len(server.requests) - before <= 4
 
 
 def test_a_header_of_ten_megabytes_takes_four_requests(server: Server, tmp_path: Path) -> None:
@@ -182,7 +201,7 @@ def test_extents_in_any_order(server: Server, tmp_path: Path) -> None:
     content = np.random.default_rng(1).integers(0, 256, 100_000, np.uint8)
     (tmp_path / "bytes").write_bytes(content.tobytes())
     rng = np.random.default_rng(2)
-    driver = open_stack("remote(block_bytes=777, cache_bytes=20000)", f"{server.url}/bytes", writable=False)
+    root = open_stack("remote(block_bytes=777, cache_bytes=20000)", f"{server.url}/bytes", writable=False)
     for n in (1, 3, 200):
         length = rng.integers(0, 900, n)
         offset = rng.integers(0, 100_400, n)
@@ -192,12 +211,12 @@ def test_extents_in_any_order(server: Server, tmp_path: Path) -> None:
         for o, size, p in zip(offset, length, place, strict=True):
             there = content[o : o + size]
             wanted[p : p + len(there)] = there
-        got = driver.read(Extents(offset, length, place), memory)
+        got = root.read(Extents(offset, length, place), memory)
         assert (memory == wanted).all()
         assert got == int(np.clip(100_000 - offset, 0, length).sum())
-    driver.close()
+    root.close()
     with pytest.raises(ValueError, match="closed"):
-        driver.size()
+        root.size()
 
 
 def test_a_file_that_was_cut_short_says_what_is_missing(server: Server, url: str, tmp_path: Path) -> None:
