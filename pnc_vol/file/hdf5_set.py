@@ -170,9 +170,10 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         layout = session.disk.layout
         assert isinstance(layout, Hdf5BlobLayout)
         at = {uid: i for i, uid in enumerate(layout.uids)}
-        mine = sorted({at[uid] for batch in batches for uid in batch.uids()})
-        told = [json.loads(one) for one in self.comm.exchange("flush posted", json.dumps(mine).encode())]
-        others = {layout.uids[i] for rank, one in enumerate(told) if rank != self.comm.rank for i in one}
+        rank = self.comm.rank
+        mine = {at[uid]: (rank, rank) for batch in batches for uid in batch.uids()}
+        told = self.comm.combine("flush posted", json.dumps(mine).encode(), _first_and_last)
+        others = {layout.uids[int(i)] for i, ranks in json.loads(told).items() if ranks != [rank, rank]}
         self.files.elsewhere = {uid: partial(_posted, session, uid) for uid in others}
         layout.forget_places()
         session.posted.note_kept()
@@ -360,6 +361,15 @@ def _first_request(batch: Batch) -> int:
 
 def _posted(session: Session, uid: int) -> Runs:
     return PostedRuns(session.posted.queue.batches()).of(uid, 0)
+
+
+def _first_and_last(one: bytes, other: bytes) -> bytes:
+    """Of each variable the first and the last rank that posted something for it, from two parts of all ranks."""
+    found = json.loads(one)
+    for key, (first, last) in json.loads(other).items():
+        low, high = found.get(key, (first, last))
+        found[key] = min(low, first), max(high, last)
+    return json.dumps(found).encode()
 
 
 def _blocks(nbytes: int) -> Iterator[tuple[int, int]]:

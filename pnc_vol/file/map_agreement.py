@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.comm import Comm
+from pnc_vol.comm import Comm, joined_lists
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.map_proposals import NOTHING, Proposal, Told, packed_lists, unpacked_lists
@@ -162,8 +162,8 @@ class MapAgreement:
         agreed = self._decided(header, uids, nodes, told.exchanged(self.comm), mine)
         if self._strays:
             hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
-            everyone = self.comm.exchange("flush strays", json.dumps(hit).encode())
-            agreed.supplements |= {uids[i] for one in everyone for i in json.loads(one)}
+            anyones = self.comm.combine("flush strays", json.dumps(hit).encode(), joined_lists)
+            agreed.supplements |= {uids[i] for i in json.loads(anyones)}
         return agreed
 
     def _turn(self, uid: int) -> tuple[int, int]:
