@@ -59,7 +59,12 @@ class Backlog:
 
     def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
         """Add one run of elements to the open batch."""
-        self.post_packed(uid, pack_row(request, start, count, address, itemsize), 1)
+        # as `post_packed`, with a call less
+        table = self.tables.get(uid)
+        if table is None:
+            table = self.tables[uid] = array("q")
+        table.frombytes(pack_row(request, start, count, address, itemsize))
+        self.rows += 1
 
     def post_packed(self, uid: int, rows: bytes, number: int) -> None:
         """Add rows to the open batch, as the bytes that `pack_row` makes of each."""

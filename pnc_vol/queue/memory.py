@@ -68,7 +68,8 @@ class MemoryStore(Store):
         # added to them, bytes with the rows
         self._staged: list[bytes] = []
         self._element: Element | None = None
-        self._type = self._itemsize = self._settled = 0
+        self._dtype: np.dtype[Any] | None = None
+        self._itemsize = self._settled = 0
         self._left = -1
 
     @property
@@ -124,7 +125,7 @@ class MemoryStore(Store):
         backlog, nbytes = self.backlog, values.nbytes
         table = backlog.tables.get(node.uid)
         left = self._left - nbytes - ROW_COST * number
-        if left < 0 or nbytes > _SMALL or table is None or node.element.nc_type != self._type:
+        if left < 0 or nbytes > _SMALL or table is None or values.dtype is not self._dtype:
             return self._begin_stretch(node, request, values, start, number, step)
         address = self.position
         self._staged.append(values.tobytes())
@@ -142,21 +143,28 @@ class MemoryStore(Store):
         self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
     ) -> bool:
         """As `put_run`; the values go to the arena at once, and later ones of this type may be staged behind them."""
-        self._settle()
+        if self._staged:
+            self._settle()
         element, backlog, uid, count = node.element, self.backlog, node.uid, values.size
-        itemsize, lists = element.itemsize, backlog.lists
+        itemsize, lists = element.file_dtype.itemsize, backlog.lists
         first = -(-self.position // itemsize)
-        end = (first + count) * itemsize
-        left = backlog.budget - end - (backlog.rows + number) * ROW_COST - lists.nbytes
+        last = first + count
+        left = backlog.budget - last * itemsize - (backlog.rows + number) * ROW_COST - lists.nbytes
         if left < 0 or uid in lists.open:
             return False
-        self._room_for(end)
-        self._arena_of(element)[first : first + count] = values if values.ndim == 1 else values.reshape(-1)
-        rows = _packed(request, start, count // number, first * itemsize, itemsize, number, step)
-        backlog.post_packed(uid, rows, number)
-        self.position = self._settled = end
-        self._element, self._type, self._itemsize = element, element.nc_type, itemsize
-        self._left = min(left, _STRETCH)
+        typed = self._typed.get(element.nc_type)
+        if typed is None or last > typed.size:
+            self._room_for(last * itemsize)
+            typed = self._arena_of(element)
+        typed[first:last] = values if values.ndim == 1 else values.reshape(-1)
+        if number == 1:
+            backlog.post(uid, request, start, count, first * itemsize, itemsize)
+        else:
+            rows = _packed(request, start, count // number, first * itemsize, itemsize, number, step)
+            backlog.post_packed(uid, rows, number)
+        self.position = self._settled = last * itemsize
+        self._element, self._dtype, self._itemsize = element, values.dtype, itemsize
+        self._left = min(left, _STRETCH) if values.dtype.itemsize == itemsize else -1
         return True
 
     def _settle(self) -> None:
@@ -164,7 +172,8 @@ class MemoryStore(Store):
         element = self._element
         if self._staged and element is not None:
             self._room_for(self.position)
-            values = np.frombuffer(b"".join(self._staged), element.file_dtype.newbyteorder("="))
+            # in the user's byte order, which may be the file's
+            values = np.frombuffer(b"".join(self._staged), self._dtype)
             first = self._settled // self._itemsize
             self._arena_of(element)[first : first + len(values)] = values
             self._staged.clear()

@@ -76,7 +76,7 @@ def stored(posts: list[tuple[Any, Any]], dtype: str, growing: bool, by_iput: boo
 @settings(max_examples=150, deadline=None)
 @given(
     posts=st.lists(st.tuples(indices, values()), min_size=1, max_size=5),
-    dtype=st.sampled_from(TYPES),
+    dtype=st.sampled_from([*TYPES, ">i2", ">f8"]),
     growing=st.booleans(),
     by_iput=st.booleans(),
 )
@@ -160,6 +160,20 @@ def test_small_posts_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> Non
         f.flush()
         assert x[0:6:3, 0].tolist() == [0, 3]
         assert y[2999, 7] == 2999
+
+
+def test_variables_in_either_byte_order_share_a_stretch() -> None:
+    with pnc_vol.File("orders.nc", "w", driver="memory") as f:
+        made = {dtype: f.create_dataset(dtype, (40,), dtype) for dtype in (">i8", "<i8", ">f8", "<f8")}
+        for i in range(40):
+            for dtype, x in made.items():
+                x[i : i + 1] = np.array([i], dtype)
+        for i in range(20):
+            made[">i8"][i : i + 1] = np.array([-i], ">i8")
+        f.flush()
+        wanted = list(range(40))
+        assert [made[dtype][:].tolist() for dtype in ("<i8", ">f8", "<f8")] == [wanted] * 3
+        assert made[">i8"][:].tolist() == [-i for i in range(20)] + wanted[20:]
 
 
 def test_nothing_is_kept_of_handles_that_were_dropped() -> None:
