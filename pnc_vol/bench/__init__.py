@@ -20,6 +20,7 @@
                   `e3sm_setup`, `e3sm_report`; `e3sm_c`: the C program; `e3sm_view`: sets of subfiles seen as one file)
 `burst`           bursts of posts, with the burst-buffer log and without
 `create`          objects created by each rank for itself
+`remote`          columns of a variable behind a web server that is far away; threads that read one file
 `scale`           the flushes of large published runs by their plans and a file of prices (`scale_cases`, `scale_costs`)
 ================  =================================================================================
 

@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pnc_vol.bench import ranks, scale
+from pnc_vol.bench import ranks, remote, scale
 from pnc_vol.bench.e3sm_c import c_program
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.serial import run_serial
@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
         importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
     about = "a flush of a large run by its plan and a file of prices; nothing is written"
     scale.arguments(kinds.add_parser("scale", help=about, description=about))
+    about = "columns behind a web server that is 50 ms away; two threads that read one file"
+    _common(kinds.add_parser("remote", help=about, description=about))
     return top
 
 
@@ -73,6 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given)
     if options.name == "scale":
         for line in scale.report(options):
+            print(line, flush=True)
+        return 0
+    if options.name == "remote":
+        for line in remote.report(options.scale, options.rounds or 5, options.dir):
             print(line, flush=True)
         return 0
     options.rounds = options.rounds or (3 if options.quick else 5)

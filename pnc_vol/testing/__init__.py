@@ -10,6 +10,7 @@ module           what it does
 `holding`        a wrapper driver that holds every write back as long as the protocol allows
 `layout_suite`   what every layout must do, as tests that a layout's author runs
 `mpi`            run a program on several MPI processes from a test
+`range_server`   a web server that sends ranges of files, slowly or wrongly if that is asked for
 `store_files`    files with a queue store under test, for `store_suite`
 `store_suite`    what every queue store must do, as tests that a store's author runs
 `planned_write`  what a collective write costs each of many ranks, by planning it for one after another

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from range_server import serving
 
 import pnc_vol
+from pnc_vol.testing.range_server import serving
 
 pytest.importorskip("fsspec")
 

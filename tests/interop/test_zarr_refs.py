@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from range_server import serving
 
 import pnc_vol
 from pnc_vol.interop import zarr_refs
 from pnc_vol.interop.zarr_refs import references, write_references
+from pnc_vol.testing.range_server import serving
 
 
 def array(refs: dict[str, Any], name: str) -> Any:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from range_server import Server, serving
 
 import pnc_vol
 from pnc_vol.drivers.remote import address, driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import NotCDFError, RemoteError
 from pnc_vol.extents.model import Extents
+from pnc_vol.testing.range_server import Server, serving
 
 pytest.importorskip("fsspec")
 

@@ -1,18 +1,26 @@
-"""A web server on the loopback address that sends ranges of files, with ETags, and that misbehaves on request."""
+"""A web server on the loopback address that sends ranges of files, with ETags, and that misbehaves on request.
+
+Knows: HTTP. Does not know: what is in the files, nor who asks.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import http.server
+import os
 import re
+import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Server", "serving"]
+from pnc_vol.full_io import read_at
+from pnc_vol.system import REAL
+
+__all__ = ["Server", "main", "serving"]
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -31,7 +39,7 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -62,15 +70,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server.requests.append((self.command, wanted))
         if server.latency:
             time.sleep(server.latency)
-        path = server.folder / self.path.lstrip("/")
+        path = os.path.join(server.folder, self.path.lstrip("/"))
         if server.fail and body:
             return self._refuse(server.fail.pop(0))
         if "secret" in self.path:
             return self._refuse(403)
-        if not path.is_file():
+        try:
+            there = REAL.stat(path)
+        except OSError:
             return self._refuse(404)
-        size = path.stat().st_size
-        told = f"{path.stat().st_mtime_ns} {size} {path.stat().st_ino}"
+        if not stat.S_ISREG(there.st_mode):
+            return self._refuse(404)
+        size = there.st_size
+        told = f"{there.st_mtime_ns} {size} {there.st_ino}"
         etag = f'"{hashlib.sha256(told.encode()).hexdigest()[:16]}"'
         if self.headers.get("If-Match", etag) != etag:
             return self._refuse(412)
@@ -87,15 +99,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
         self.end_headers()
         if body:
-            with path.open("rb") as file:
-                file.seek(first)
-                left = end - first
-                while left:
-                    data = file.read(min(left, 1 << 20))
-                    self.wfile.write(data)
-                    left -= len(data)
-                    server.sent += len(data)
+            self._send(path, first, end)
         return None
+
+    def _send(self, path: str, first: int, end: int) -> None:
+        fd = REAL.open(path, os.O_RDONLY)
+        try:
+            for at in range(first, end, 1 << 20):
+                data = bytearray(min(1 << 20, end - at))
+                self.wfile.write(data[: read_at(REAL, fd, data, at)])
+                self.server.sent += len(data)
+        finally:
+            REAL.close(fd)
 
     def _refuse(self, status: int) -> None:
         self.send_response(status)
@@ -104,9 +119,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(folder: Path | str) -> Iterator[Server]:
+def serving(folder: str | os.PathLike[str]) -> Iterator[Server]:
     """A server of the files of a folder, as long as the block runs."""
-    server = Server(Path(folder))
+    server = Server(os.fspath(folder))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
@@ -115,3 +130,11 @@ def serving(folder: Path | str) -> Iterator[Server]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def main() -> None:
+    """Serve the folder ``sys.argv[1]`` with a latency of ``sys.argv[2]`` seconds, until standard input ends."""
+    with serving(sys.argv[1]) as server:
+        server.latency = float(sys.argv[2])
+        print(server.url, flush=True)
+        sys.stdin.read()
