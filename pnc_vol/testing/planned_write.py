@@ -34,6 +34,8 @@ from pnc_vol.rank_places import Nodes
 
 __all__ = ["Bounds", "Planned", "blocks", "planned", "way_of"]
 
+_PAGE = 4096
+
 ExtentsOf = Callable[[int], Extents]
 
 
@@ -136,27 +138,34 @@ def planned(
     ...     offset = np.arange(rank, 1 << 16, 8) * 64
     ...     return Extents(offset, np.full_like(offset, 64), np.arange(len(offset)) * 64)
     >>> found = planned(blocks(8, 2), one)
+    >>> found.rounds, found.messages.tolist()
     (1, [22, 19, 22, 19, 22, 19, 22, 19])
-    (1, [22, 19, 19, 19, 22, 19, 19, 19])
     """
     bounds = bounds or Bounds.of(nodes.size, extents_of)
     of = TwoPhase(_Rank(0, nodes), nodes, hints or {})
     owners = of.owners(of.wanted)
-    domains = of.domains(of.wanted, bounds.low, bounds.high, block, bounds.pieces / bounds.nbytes)
     chosen = range(0, len(nodes.lowest), every)
     ranks_of = {node: nodes.ranks(node) for node in chosen}
-    touched = _touched(domains, [rank for ranks in ranks_of.values() for rank in ranks], extents_of)
-    rounds, turn = rounds_of_cells(touched)
     writers = sorted({*owners, *nodes.lowest}) if len(nodes.lowest) > 1 else []
     teams = {rank: Team.of(_Rank(rank, nodes), nodes, owners, apart=False) for rank in writers}
     sending = {rank: team for rank, team in teams.items() if len(team.room)}
-    ledger = _Ledger(nodes, domains, rounds, len(sending))
-    plan = _Nodes(domains, rounds, turn.reshape(-1), nodes, ledger)
-    for node, ranks in ranks_of.items():
-        here = [i for i, rank in enumerate(owners) if nodes.of(rank) == node]
-        plan.add(node, ranks, here, [sending[rank] for rank in ranks if rank in sending], extents_of)
+    ledger = _Ledger(nodes, len(sending))
+    smaller = 1
+    while True:
+        domains = of.domains(of.wanted, bounds.low, bounds.high, block, bounds.pieces / bounds.nbytes, smaller)
+        touched = _touched(domains, [rank for ranks in ranks_of.values() for rank in ranks], extents_of)
+        rounds, turn = rounds_of_cells(touched)
+        plan = _Nodes(domains, rounds, turn.reshape(-1), nodes, 2 * of.wanted.buffer_size)
+        for node, ranks in ranks_of.items():
+            here = [i for i, rank in enumerate(owners) if nodes.of(rank) == node]
+            plan.add(node, ranks, here, [sending[rank] for rank in ranks if rank in sending], extents_of)
+        ledger.look(domains, rounds)
+        if plan.excess <= 1 or domains.window <= _PAGE:
+            break
+        smaller *= plan.excess
     if every > 1:
         plan.copy_to_others(chosen)
+    ledger.write(domains, rounds, plan)
     most_here = int(np.bincount([nodes.of(rank) for rank in owners]).max())
     return Planned(
         bounds, domains, rounds, owners, ledger.reductions, ledger.waits, ledger.messages, ledger.bytes_sent,
@@ -211,30 +220,39 @@ class _Rank(Comm):
 class _Ledger:
     """Calls of a write after the first one, for each rank: `TwoPhase.write`, call by call."""
 
-    def __init__(self, nodes: Nodes, domains: Domains, rounds: int, writers: int) -> None:
+    def __init__(self, nodes: Nodes, writers: int) -> None:
         self.reductions = 0
         self.waits, self.messages, self.bytes_sent = np.zeros((3, nodes.size), np.int64)
-        self._size = nodes.size
-        counts = np.bincount(nodes.nodes, np.diff([*nodes.starts, nodes.size])).astype(np.int64)
-        mates = np.repeat(counts[list(nodes.nodes)], np.diff([*nodes.starts, nodes.size]))
-        self.mates = mates
-        self._to_mates = np.array([(n - 1).bit_length() for n in range(int(mates.max()) + 1)])[mates]
-        self.to_writers = (writers - 1).bit_length() if writers else 0
-        columns = 1 + domains.count
+        self._size, self._several = nodes.size, len(nodes.lowest) > 1
+        lengths = np.diff([*nodes.starts, nodes.size])
+        counts = np.bincount(nodes.nodes, lengths).astype(np.int64)
+        self._mates = np.repeat(counts[list(nodes.nodes)], lengths)
+        self._to_mates = np.array([(n - 1).bit_length() for n in range(int(counts.max()) + 1)])[self._mates]
+        self._to_writers = (writers - 1).bit_length() if writers else 0
         self._reduce(sums=True)  # bounds
+
+    def look(self, domains: Domains, rounds: int) -> None:
+        """The ranks find out the rounds, and what memory the nodes need."""
         if domains.windows > 1:
             self._reduce()
             self._all(-(-domains.cells // 8))
-        self._reduce()  # rounds
-        if len(nodes.lowest) > 1:
-            self._table(8 * (columns + rounds))
+        self._reduce()
+        if self._several:
+            self._table(8 * (1 + domains.count + rounds))
             self._all(8)
+
+    def write(self, domains: Domains, rounds: int, plan: _Nodes) -> None:
+        """The rounds, and how it went."""
+        if self._several:
             for _ in range(rounds):
-                self._table(8 * columns)
+                self._table(8 * (1 + domains.count))
+            self.waits += rounds * plan.writes
+            self.messages += rounds * self._to_writers * plan.writes + plan.sent
+            self.bytes_sent += plan.sent_bytes
         else:
             self.waits += rounds + 1
             self.messages += (rounds + 1) * self._to_mates
-        self._reduce()  # written
+        self._reduce()
 
     def _all(self, nbytes: int) -> None:
         steps = (self._size - 1).bit_length()
@@ -252,14 +270,16 @@ class _Ledger:
     def _table(self, row: int) -> None:
         self.waits += 1
         self.messages += self._to_mates
-        self.bytes_sent += self._to_mates * ((self.mates - 1) * row // np.maximum(1, self._to_mates))
+        self.bytes_sent += self._to_mates * ((self._mates - 1) * row // np.maximum(1, self._to_mates))
 
 
 class _Nodes:
     """What the nodes send, added up node by node."""
 
-    def __init__(self, domains: Domains, rounds: int, turn: Any, nodes: Nodes, ledger: _Ledger) -> None:
-        self.domains, self.rounds, self.turn, self.ledger = domains, rounds, turn, ledger
+    def __init__(self, domains: Domains, rounds: int, turn: Any, nodes: Nodes, each: int) -> None:
+        self.domains, self.rounds, self.turn, self._each = domains, rounds, turn, each
+        self.writes, self.sent, self.sent_bytes = np.zeros((3, nodes.size), np.int64)
+        self.excess = 0
         self.between, self.out = np.zeros((2, len(nodes.lowest), rounds), np.int64)
         self.into, self.parcels_into = np.zeros((2, domains.count, rounds), np.int64)
         self.parcels = np.zeros(nodes.size, np.int64)
@@ -269,7 +289,7 @@ class _Nodes:
 
     def add(self, node: int, ranks: list[int], here: list[int], senders: list[Team], extents_of: ExtentsOf) -> None:
         """Plan the ranks of one node."""
-        domains, ledger = self.domains, self.ledger
+        domains = self.domains
         sizes = np.zeros((self.rounds, domains.count), np.int64)
         cuts: list[Cut] = []
         tables = 3 * 8 * len(ranks) * (1 + domains.count) + 8 * len(ranks) * self.rounds
@@ -286,20 +306,22 @@ class _Nodes:
             self.own_memory[rank] = kept + 9 * domains.cells + (tables if senders else 0)
         for team in senders:
             rank = int(team.owners[team.mine]) if team.mine >= 0 else ranks[0]
-            ledger.waits[rank] += self.rounds
-            ledger.messages[rank] += self.rounds * ledger.to_writers
+            self.writes[rank] = 1
             self.own_memory[rank] += LARGEST
             for k in range(self.rounds):
                 sent = sizes[k, team.sends]
                 number = int(np.count_nonzero(sent))
                 for domain in np.array(team.sends)[sent > LARGEST].tolist():
                     number += self._messages(domain, k, cuts) - 1
-                ledger.messages[rank] += number
-                ledger.bytes_sent[rank] += int(sent.sum())
+                self.sent[rank] += number
+                self.sent_bytes[rank] += int(sent.sum())
                 self.between[node, k] += number
         self.out[node] = sizes.sum(axis=1)
         self.into += sizes.T
-        self.half = max(self.half, int(sizes.sum(axis=1).max(initial=0)))
+        need = int(sizes.sum(axis=1).max(initial=0))
+        self.half = max(self.half, need)
+        allowed = max(max(1, len(here)) * self._each - 2 * len(here) * domains.window, 2 * LARGEST)
+        self.excess = max(self.excess, -(-2 * need // allowed))
 
     def _messages(self, domain: int, k: int, cuts: list[Cut]) -> int:
         """Messages to one domain in one round, as parcels fit into them."""
@@ -314,7 +336,7 @@ class _Nodes:
 
     def copy_to_others(self, chosen: range) -> None:
         """Let the other nodes send what those send that were planned before them."""
-        nodes, ledger = self._nodes, self.ledger
+        nodes = self._nodes
         every = chosen.step
         for of_all in (self.into, self.parcels_into):
             of_all *= len(nodes.lowest)
@@ -326,5 +348,5 @@ class _Nodes:
                 theirs, its = nodes.ranks(like), nodes.ranks(node)
                 # A node may have a rank more than another.
                 theirs = (theirs + theirs[-1:])[: len(its)]
-                for column in (ledger.waits, ledger.messages, ledger.bytes_sent, self.own_memory, self.parcels):
+                for column in (self.writes, self.sent, self.sent_bytes, self.own_memory, self.parcels):
                     column[its] = column[theirs]
