@@ -161,6 +161,17 @@ def test_the_plot_shows_something(serial_heat: Path, tmp_path: Path) -> None:
     assert black.sum() > 5000
 
 
+def test_output_by_xarray(tmp_path: Path) -> None:
+    pytest.importorskip("xarray", reason="xarray is not installed")
+    out = run("11_xarray.py", "ocean.nc", cwd=tmp_path)
+    assert "10 days, 2001-01-10 is the last one" in out
+    assert "coldest: 270.00 K" in out
+    with netCDF4.Dataset(tmp_path / "ocean.nc") as data:
+        assert data["temperature"].dtype == "i2"
+        assert data["temperature"][5, 1, 1] == 270
+    assert_valid(tmp_path / "ocean.nc")
+
+
 def test_adding_to_a_file(tmp_path: Path) -> None:
     out = run("04_add_to_a_file.py", "log.nc", cwd=tmp_path)
     moves = out.partition("times that data had to be moved:")[2]

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 from xarray.tests import test_backends as theirs
 from xarray.tests import test_backends_datatree as trees
-from xarray.tests import test_distributed as distributed
 from xarray.tests.conftest import *  # noqa: F403
 from xarray.tests.test_backends_datatree import unaligned_datatree_nc  # noqa: F401
-from xarray.tests.test_distributed import cleanup, loop, loop_in_thread  # noqa: F401
 
 
 class TestFiles(theirs.NetCDF4Base):
@@ -74,17 +72,3 @@ class TestDataArrays(theirs.TestDataArrayToNetCDF): ...
 
 class TestTrees(trees.NetCDFIOBase):
     engine = "pnc_vol"
-
-
-@pytest.mark.parametrize("compute", [True, False])
-def test_cluster(loop: Any, tmp_path: Any, compute: bool) -> None:  # noqa: F811
-    distributed.test_dask_distributed_netcdf_roundtrip(loop, str(tmp_path / "c.nc"), "pnc_vol", None, compute)
-
-
-def test_cluster_scalar(loop: Any, tmp_path: Any) -> None:  # noqa: F811
-    distributed.test_dask_distributed_write_netcdf_with_dimensionless_variables(loop, str(tmp_path / "c.nc"))
-
-
-@pytest.mark.parametrize("parallel", [True, False])
-def test_cluster_many_files(parallel: bool, tmp_path: Any) -> None:
-    distributed.test_open_mfdataset_multiple_files_parallel_distributed(parallel, tmp_path)
