@@ -1,6 +1,7 @@
 """What must work in an environment with the wheel and numpy alone; run there by .ci/run."""
 
 import importlib.metadata
+import importlib.resources
 import importlib.util
 import subprocess
 import sys
@@ -15,6 +16,8 @@ with pnc_vol.File("bare.nc") as f:
     assert f["x"][:].tolist() == [1.0, 2.0]
 assert pnc_vol.check("bare.nc") == []
 assert importlib.metadata.version("pnc-vol") == pnc_vol.__version__
+page = importlib.resources.files("pnc_vol").joinpath("viewer", "static")
+assert {"index.html", "app.js", "app.css", "LICENSES.txt"} <= {each.name for each in page.iterdir()}
 done = subprocess.run([sys.executable, "-m", "pnc_vol.cli"], capture_output=True, text=True, check=False)
 assert done.returncode == 2, done
 assert "pnc-vol[cli]" in done.stderr, done

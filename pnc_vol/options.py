@@ -377,13 +377,7 @@ def system_for_all(system: System) -> None:
 
 
 def hint_all(hints: str) -> None:
-    """Add hints for all files that this process opens from now on, as if the environment had them last.
-
-    Parameters
-    ----------
-    hints : str
-        In the syntax of ``PNC_VOL_HINTS``.
-    """
+    """Add hints (as ``PNC_VOL_HINTS`` has them) for all files opened from now on, as if the environment had them."""
     os.environ["PNC_VOL_HINTS"] = ";".join(filter(None, (os.environ.get("PNC_VOL_HINTS"), hints)))
 
 
@@ -391,6 +385,11 @@ def reach_children(folder: str) -> None:
     """Let every Python that this process starts look for modules in a folder (an absolute path) first."""
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join([folder, *(entry for entry in before if entry and entry != folder)])
+
+
+def look_beside() -> None:
+    """Let HDF5, not loaded yet, look for external storage beside the file that names it, if the user chose no place."""
+    os.environ.setdefault("HDF5_EXTFILE_PREFIX", "${ORIGIN}")
 
 
 def launched(environ: Mapping[str, str] | None = None) -> bool:

@@ -19,6 +19,7 @@
 `profile`       the verb: where the time of collective writes went, from timelines
 `jobs`          the verb: batch scripts of a study, and their results
 `doctor`        the verb: versions, options, the file system
+`view`          the verb: files in a browser
 `demo`          the verb: an example from HDF5 to NetCDF and back
 `classic_file`  headers and values read straight from a classic file
 ==============  =================================================================================

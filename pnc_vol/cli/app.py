@@ -29,6 +29,7 @@ VERBS = {
     "profile": "Sum where the time of collective writes went, from timelines of ranks.",
     "jobs": "Write batch scripts for a study with a benchmark, and collect the results.",
     "doctor": "Say what is installed and in force, what the file system can do, what would be faster.",
+    "view": "Show files in a web browser.",
     "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
 }
 """Each verb has a module of its name, with its function `command`; the text is that of the overview."""
