@@ -58,7 +58,7 @@ def own_type(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], size: in
         return array
     if kind is list or kind is tuple:
         # Integers beyond int64 would become floats.
-        if len(values) > MOST or dtype.str[1:] == "u8":
+        if len(values) > MOST or (dtype.kind == "u" and dtype.itemsize == 8):
             return None
         try:
             values = np.array(values)
@@ -78,7 +78,7 @@ def own_type(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], size: in
             return None
         values = values.astype(dtype)
     if values.shape == shape:
-        return np.asarray(values)
+        return values if type(values) is np.ndarray else np.asarray(values)
     if values.shape:
         return None
     array = np.empty(shape, dtype)
