@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 from collections.abc import Iterable, Mapping
@@ -50,7 +51,7 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
     # xarray finds them out for registered engines alone, not for a class that is given as ``engine=``
     open_dataset_parameters = (
         "filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables",
-        "use_cftime", "decode_timedelta", "group", "options",
+        "use_cftime", "decode_timedelta", "group", "options", "storage_options",
     )  # fmt: skip
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -70,6 +71,7 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
         decode_timedelta: Any = None,
         group: str | None = None,
         options: Mapping[str, Any] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> xarray.Dataset:
         """Open one group; see `xarray.open_dataset`.
 
@@ -79,13 +81,15 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
             Path of the group; the root group by default.
         options : mapping, optional
             Keyword arguments of `pnc_vol.File`, such as ``{"driver": "trace | posix"}``.
+        storage_options : mapping, optional
+            Of a file at a URL (``https://``, ``s3://``, ...), as `pnc_vol.File` takes them.
 
         Raises
         ------
         OSError
             The file cannot be opened, or has no such group.
         """
-        manager, source = _manager(filename_or_obj, options)
+        manager, source = _manager(filename_or_obj, options, storage_options)
         decoding = {
             "mask_and_scale": mask_and_scale,
             "decode_times": decode_times,
@@ -116,6 +120,7 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
         *,
         group: str | None = None,
         options: Mapping[str, Any] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **decoding: Any,
     ) -> dict[str, xarray.Dataset]:
         """Open a group and all below it, as datasets by path; see `xarray.open_groups`.
@@ -125,7 +130,7 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
         OSError
             The file cannot be opened, or has no such group.
         """
-        manager, source = _manager(filename_or_obj, options)
+        manager, source = _manager(filename_or_obj, options, storage_options)
         above = _absolute(group)
         with manager.acquire_context() as file:
             try:
@@ -151,21 +156,27 @@ def _decoded(manager: FileManager[File], source: str, path: str, decoding: dict[
     return made
 
 
-def _manager(name: Any, options: Mapping[str, Any] | None) -> tuple[FileManager[File], str]:
+def _manager(
+    name: Any, options: Mapping[str, Any] | None, storage_options: Mapping[str, Any] | None
+) -> tuple[FileManager[File], str]:
     """What opens the file, again if need be, and the file's name."""
     given = dict(options or {})
+    if storage_options:
+        given["storage_options"] = dict(storage_options)
+    # a manager's own arguments have to be hashable, which mappings are not
+    opened = functools.partial(File, **given) if given else File
     if isinstance(name, (bytes, bytearray, memoryview)):
-        return CachingFileManager(_in_memory, bytes(name), kwargs=given), "<memory>"
+        return CachingFileManager(_in_memory, bytes(name)), "<memory>"
     if isinstance(name, (str, os.PathLike)):
         path = os.fspath(name)
         if "://" not in path:
             path = os.path.abspath(os.path.expanduser(path))
-        return CachingFileManager(File, path, mode="r", kwargs=given), path
-    return CachingFileManager(File, name, mode="r", kwargs=given), getattr(name, "name", "") or "<file object>"
+        return CachingFileManager(opened, path, mode="r"), path
+    return CachingFileManager(opened, name, mode="r"), getattr(name, "name", "") or "<file object>"
 
 
-def _in_memory(content: bytes, **options: Any) -> File:
-    return File(io.BytesIO(content), "r", **options)
+def _in_memory(content: bytes) -> File:
+    return File(io.BytesIO(content), "r")
 
 
 def _magic(name: Any) -> bytes:

@@ -155,6 +155,15 @@ def test_lazy_pickled_and_read_by_threads(tmp_path: Path) -> None:
             assert ds["x"][3, 4] == 3004
 
 
+def test_a_file_at_an_address(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    path = hdf5_file(tmp_path / "a.nc")
+    with fsspec.open("memory://engine/a.nc", "wb") as file:
+        file.write(path.read_bytes())
+    with ours("memory://engine/a.nc", group="ocean", storage_options={"skip_instance_cache": False}) as ds:
+        xr.testing.assert_identical(pickle.loads(pickle.dumps(ds)).load(), ours(path, group="ocean").load())
+
+
 def test_what_the_engine_says_that_it_opens(tmp_path: Path) -> None:
     can = PncVolBackendEntrypoint().guess_can_open
     for version in ("CDF-1", "CDF-2", "CDF-5"):
@@ -175,6 +184,8 @@ def test_what_the_engine_says_that_it_opens(tmp_path: Path) -> None:
     assert can(tmp_path / "set.nc")
     with ours(tmp_path / "set.nc") as ds:
         assert ds["x"].values.tolist() == [1, 2]
+    with ours(tmp_path / "a.nc", options={"driver": "trace | posix", "hints": {"pnc_strict": "true"}}) as ds:
+        assert pickle.loads(pickle.dumps(ds))["x"] == 1
     with netCDF4.Dataset(tmp_path / "four.nc", "w"):
         pass
     (tmp_path / "empty.nc").touch()
