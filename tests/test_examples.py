@@ -379,3 +379,11 @@ def test_the_table_of_examples_is_whole() -> None:
     for path in EXAMPLES.iterdir():
         if path.name[0].isdigit() or path.is_dir():
             assert f"]({path.name}" in table, f"{path.name} is missing in examples/README.md"
+
+
+def test_remote(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    out = run("12_remote.py", cwd=tmp_path)
+    assert "/t: (40, 200, 300), K; opened with 2 requests" in out
+    assert "t[7, :2, :3] = [[420000.0, 420001.0, 420002.0], [420300.0, 420301.0, 420302.0]]; 3 requests" in out
+    assert "means of four records: [29999.5, 629999.5, 1229999.5, 1829999.5]" in out
