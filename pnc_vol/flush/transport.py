@@ -43,6 +43,7 @@ __all__ = ["Transport"]
 
 Bytes = npt.NDArray[np.uint8]
 
+_ALONE = Choice("independent", "there is one rank")
 _IN_TURN = Choice("independent", "ranks write one after another (ordered=True)")
 
 
@@ -94,7 +95,7 @@ class Transport:
 
     def _chosen(self, agreed: Agreement) -> Choice:
         if self.comm.size == 1:
-            return Choice("independent", "there is one rank")
+            return _ALONE
         if self.options.ordered:
             return _IN_TURN
         if not agreed.rounds:
