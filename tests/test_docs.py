@@ -207,6 +207,12 @@ def test_all_options_are_listed() -> None:
     assert set(options._HINT_NAMES) <= named
 
 
+def test_all_public_names_are_in_the_reference() -> None:
+    page = (DOCS / "reference/api.md").read_text()
+    names = {name for name in dir(pnc_vol) if name not in errors.__all__}
+    assert {name for name in names if not re.search(rf"pnc_vol\.{name}\b", page)} == set()
+
+
 def test_all_errors_are_listed() -> None:
     assert set(errors.__all__) <= first_cells("reference/errors.md")
 
