@@ -31,9 +31,6 @@ __all__ = ["Group"]
 
 Found = GroupNode | DatasetNode
 
-COMPLETIONS = 1000
-"""Paths that a completion of names looks at."""
-
 
 @stands_for("group")
 class Group(Creating, Visiting):
@@ -63,6 +60,9 @@ class Group(Creating, Visiting):
         if not isinstance(bind, GroupID):
             raise ValueError(f"{bind} is not a GroupID")
         super().__init__(bind)
+
+    # before that of a mapping, which knows only its own names
+    _ipython_key_completions_ = Visiting._ipython_key_completions_
 
     def _wrap(self, node: Found) -> Group | Dataset:
         if isinstance(node, DatasetNode):
@@ -374,52 +374,6 @@ class Group(Creating, Visiting):
             expand_refs=expand_refs,
             with_attrs=not without_attrs,
         )
-
-    def tree(self, *, attributes: bool = False) -> str:
-        """What is below this group, as text with one object in a line.
-
-        Parameters
-        ----------
-        attributes : bool
-            Show attributes too.
-
-        Returns
-        -------
-        str
-            An interactive session shows it as it is; at most 500 objects. A star marks an axis that can grow.
-
-        Raises
-        ------
-        ValueError
-            The file is closed.
-
-        Examples
-        --------
-        >>> with File("example.nc", "w", driver="memory") as f:
-        ...     f["model/depth"] = [5.0, 10.0]
-        ...     f["model/depth"].attrs["units"] = "m"
-        ...     f["model"].tree(attributes=True)
-        /model
-        └── depth  (2) float64
-            └── @units = 'm'
-        """
-        self._check()
-        # Programs that compute never ask for it: what makes it is not loaded with the package.
-        from pnc_vol.api import display
-
-        return display.tree_of(self, attributes=attributes)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        """The names of the members, then the paths of what is further below."""
-        below: list[str] = []
-
-        def note(path: str) -> bool | None:
-            below.append(path)
-            # a result ends the visit
-            return True if len(below) >= COMPLETIONS else None
-
-        self.visit(note)
-        return [*sorted(self.keys()), *(path for path in below if "/" in path)]
 
     def __repr__(self) -> str:
         if not self:

@@ -6,9 +6,16 @@ Knows: Python's mapping protocol, h5py's reprs, nodes of the tree. Does not know
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import GroupNode, Node
+
+if TYPE_CHECKING:
+    from pnc_vol.api import display
+else:
+    # Programs that compute never ask for it.
+    display = late("pnc_vol.api.display")
 
 __all__ = ["ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 
@@ -90,12 +97,17 @@ class MutableMappingHDF5(MappingHDF5, MutableMapping[str, Any]):
     """The same, which can be changed."""
 
 
+COMPLETIONS = 1000
+"""Paths that a completion of names looks at."""
+
+
 class Visiting:
     """The part of `Group` that visits everything below it."""
 
     _id: Any
     _wrap: Callable[[Any], Any]
     get: Callable[..., Any]
+    keys: Callable[[], KeysView[str]]
 
     def visit(self, func: Callable[[str], Any]) -> Any:
         """Call `func` with the path of each object below this group, sorted; stop at the first result.
@@ -116,6 +128,49 @@ class Visiting:
             The file is closed.
         """
         return self._visited(lambda path, node: func(path))
+
+    def tree(self, *, attributes: bool = False) -> str:
+        """What is below this group, as text with one object in a line.
+
+        Parameters
+        ----------
+        attributes : bool
+            Show attributes too.
+
+        Returns
+        -------
+        str
+            An interactive session shows it as it is; at most 500 objects. A star marks an axis that can grow.
+
+        Raises
+        ------
+        ValueError
+            The file is closed.
+
+        Examples
+        --------
+        >>> with File("example.nc", "w", driver="memory") as f:
+        ...     f["model/depth"] = [5.0, 10.0]
+        ...     f["model/depth"].attrs["units"] = "m"
+        ...     f["model"].tree(attributes=True)
+        /model
+        └── depth  (2) float64
+            └── @units = 'm'
+        """
+        self._id.check()
+        return display.tree_of(self, attributes=attributes)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The names of the members, then the paths of what is further below."""
+        below: list[str] = []
+
+        def note(path: str) -> bool | None:
+            below.append(path)
+            # a result ends the visit
+            return True if len(below) >= COMPLETIONS else None
+
+        self.visit(note)
+        return [*sorted(self.keys()), *(path for path in below if "/" in path)]
 
     def visititems(self, func: Callable[[str, Any], Any]) -> Any:
         """As `visit`, with the object as a second argument.

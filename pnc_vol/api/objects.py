@@ -23,14 +23,19 @@ import numpy as np
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
 from pnc_vol.errors import DefinitionError, printable
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import display
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping.references import Reference
+else:
+    # Notebooks alone show HTML.
+    display = late("pnc_vol.api.display")
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 
@@ -152,9 +157,6 @@ class HLObject:
         return self._id.valid
 
     def _repr_html_(self) -> str:
-        # Notebooks alone show HTML: what makes it is not loaded with the package.
-        from pnc_vol.api import display
-
         return display.html_of(self)
 
 

@@ -217,12 +217,14 @@ class OpenFile(Session):
             with self.comm.errors_shared():
                 if self.posted.ragged:
                     composite_values.post_rows(self)
-                self.posted.progress = progress
+                if progress is not None:
+                    self.posted.tell_progress(progress)
                 try:
                     durable = self.always_durable if durable is None else durable
                     flush(self, durable=durable, carried=carried, what=what, write=write)
                 finally:
-                    self.posted.progress = None
+                    if progress is not None:
+                        self.posted.tell_progress(None)
                     if self.posted.rows_before:
                         composite_values.keep_unflushed(self)
 

@@ -179,6 +179,10 @@ class Posted:
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
 
+    def tell_progress(self, progress: Callable[[int, int], None] | None) -> None:
+        """Let the flush that begins now tell `progress` how far it is; None when it has ended."""
+        self.progress = progress
+
     def write_whole_of(self, uids: Iterable[int]) -> None:
         """Say that every element of these variables is going to be written: none of them is filled."""
         self.written_whole.update(uids)
