@@ -22,7 +22,7 @@ __all__ = [
     "HintsFileError", "LimitError", "LinkExistsError", "LockedError", "LogError", "LogRefusedError",
     "MissingPackageError", "NameExistsError", "NotCDFError", "NotFoundError", "NotSyncedError", "NotYetError",
     "OperationError",
-    "PncVolError", "PncVolWarning", "RangeError", "RankError", "ReadOnlyError", "ReadOnlyKeyError",
+    "PncVolError", "PncVolWarning", "RangeError", "RankError", "ReadOnlyError", "ReadOnlyKeyError", "RemoteError",
     "RequestPendingError", "SelectionError", "SelectionIndexError", "SelectionTypeError", "SelectionValueError",
     "ShortFileError", "ShortFileWarning", "SyncError", "TruncatedHeaderError",
 ]  # fmt: skip
