@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
+from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 
@@ -29,7 +30,6 @@ class StoredFile:
         None for a driver that keeps no file.
     layout : Layout, the layout in force.
     header : Header, as it is in the file.
-    header_bytes : bytes, the same, encoded.
     uids : tuple of int, the dataset of each variable of `header`.
     before_header : list of callable
         Each is called with the bytes of a header before it is written.
@@ -52,13 +52,14 @@ class StoredFile:
     """
 
     __slots__ = (
+        "_count",
+        "_encoded",
         "before_header",
         "collective",
         "created",
         "driver",
         "filled",
         "header",
-        "header_bytes",
         "keep_unpublished",
         "lasting",
         "layout",
@@ -141,7 +142,7 @@ class StoredFile:
 
     def note_no_header(self) -> None:
         """What is open has no header yet: it is a copy with a new layout."""
-        self.header_bytes = b""
+        self._encoded = self._count = b""
 
     def note_longer(self) -> None:
         """There may be bytes behind the data."""
@@ -169,4 +170,24 @@ class StoredFile:
 
     def begins_with(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""
-        self.header, self.header_bytes, self.uids = header, encoded, self.layout.uids
+        self.header, self._encoded, self._count, self.uids = header, encoded, b"", self.layout.uids
+
+    def counts(self, header: Header) -> None:
+        """The header in the file is now this one, which differs in the number of records alone."""
+        self.header, self._count, self.uids = header, numrecs_bytes(header), self.layout.uids
+
+    @property
+    def header_bytes(self) -> bytes:
+        """The header as it is in the file, encoded; empty if there is none yet."""
+        if self._count:
+            # Copied when somebody asks: for a new count eight bytes are written, of headers of many MiB.
+            self._encoded = b"".join(
+                (self._encoded[:4], self._count, memoryview(self._encoded)[4 + len(self._count) :])
+            )
+            self._count = b""
+        return self._encoded
+
+    def count_alone(self, new: Header) -> bool:
+        """Whether the header in the file can become `new` by a write of the number of records, if by any."""
+        same = self.header.derived is new.derived and self.header.vars is new.vars
+        return same and bool(self._encoded) and not (self.before_header or self.driver.capabilities.holds_back)

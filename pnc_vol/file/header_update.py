@@ -27,6 +27,7 @@ from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.format.edits import Parts, changed_parts, encode_again
+from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 
@@ -75,13 +76,19 @@ def write_header(
     if safe:
         _sync_before(comm, disk, counts, "flush sync", replaces=replaces)
     error: BaseException | None = None
-    encoded = old = disk.header_bytes
+    count_alone = not unnamed and disk.count_alone(new)
+    # Without a look at the bytes of the header, which may be many.
+    encoded = old = b"" if count_alone else disk.header_bytes
     parts: Parts | None = []
     try:
         if comm.rank == 0 and location is not None and not held:
             location.restore_header(disk.driver)
         # Names were checked when they were made; foreign ones are kept. A copy has no header yet.
-        if not old or new is not disk.header:
+        if count_alone:
+            if comm.rank == 0 and new.numrecs != disk.header.numrecs:
+                disk.driver.grow(disk.layout.data_end(new))
+                write_bytes(disk.driver, 4, numrecs_bytes(new))
+        elif not old or new is not disk.header:
             encoded, parts = encode_again(disk.header, old, new)
         if encoded is not old or unnamed:
             for tell in disk.before_header:
@@ -100,7 +107,10 @@ def write_header(
         epochs.hold(encoded)
     elif encoded is not old:
         epochs.wrote_header(encoded)
-    disk.begins_with(new, encoded)
+    if not count_alone:
+        disk.begins_with(new, encoded)
+    elif new is not disk.header:
+        disk.counts(new)
     defs.flushed(new)
     if safe:
         _sync_before(comm, disk, counts, "flush sync header", replaces=replaces)

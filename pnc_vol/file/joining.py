@@ -147,7 +147,9 @@ def _made(
     queue = open_queue(disk, options, comm, writable=opened.writable)
     if layout.keeps_posts:
         queue.copy_arrays()
-    disk.before_header.append(queue.about_to_write)
+    if len(queue.stores) > 1:
+        # Stores beside memory tell by the header which definitions the file has.
+        disk.before_header.append(queue.about_to_write)
     posted = Posted(queue, options.buffer_size // 8)
     return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable, file_set=file_set)
 

@@ -101,6 +101,7 @@ def _lay_out_anew(session: Session, node: DatasetNode, shape: Shape) -> None:
         tree.history[:] = [before if found is node else found for found in tree.history]
         node.uid, node.shape = before.uid, before.shape
         tree.datasets[node.uid] = node
+        tree.touch()
         raise
     del tree.datasets[before.uid]
     session.posted.queue.forget({before.uid})

@@ -66,7 +66,10 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
 def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
-    groups = _groups_below(tree.root) if tree.groups else []
+    if tree.all_groups is None:
+        groups = _groups_below(tree.root) if tree.groups else []
+        tree.all_groups = groups, not groups or _groups_implied(tree, groups)
+    groups, implied = tree.all_groups
     marker: dict[str, Any] = {}
     raw = named_attrs(root, marker)
     if not (groups or tree.links or tree.layout or marker or tree.root.order is not None):
@@ -77,10 +80,11 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
         book = NameBook((*MARKERS, *(attr.name for attr in written)))
         markers = marker.setdefault("attrs", {})
         for group in groups:
-            written += _group_attrs(group, tree.separator, book, markers)
+            if group.attrs:
+                written += _group_attrs(group, tree.separator, book, markers)
         if not markers:
             del marker["attrs"]
-        if not _groups_implied(tree, groups):
+        if not implied:
             marker["groups"] = [group.path for group in groups]
     if tree.links:
         _describe_links(tree, written, marker)
@@ -113,6 +117,7 @@ def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> 
 def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
     """The attributes of a group as global ones, each tied to its owner."""
     path = group.path
+    named_attrs(group.attrs, {})  # encodes them for good
     for name, entry in group.attrs.entries().items():
         flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
         if isinstance(entry, Attr):

@@ -208,6 +208,8 @@ class Tree:
         """None if more changed than `Changes` tells."""
         self.groups = self.links = 0
         """Groups, and entries of `GroupNode.links`, at most: nothing looks for them while there are none."""
+        self.all_groups: tuple[list[GroupNode], bool] | None = None
+        """All groups but the root, and whether the paths of the datasets imply them; None until somebody asks."""
         self.next_uid = 0
         self.history: list[DatasetNode] = []
         """Datasets in the order in which they were defined since the last flush, deleted ones too."""
@@ -226,7 +228,7 @@ class Tree:
     def touch(self) -> None:
         """Say that a definition changed."""
         self.version += 1
-        self.changed = None
+        self.changed = self.all_groups = None
 
     def touch_attributes(self, node: Node) -> None:
         """Say that attributes of an object changed, and nothing else."""
@@ -290,7 +292,7 @@ class Tree:
         if parent.order is not None:
             parent.note(name)
         self.version += 1
-        self.changed = None
+        self.changed = self.all_groups = None
         return node
 
     def _new(

@@ -117,6 +117,81 @@ def test_no_loop_goes_over_what_did_not_change(tmp_path: pathlib.Path, act: Act)
     assert many <= few + 25, found
 
 
+@pytest.mark.parametrize("owner", ["/", "g2"])
+def test_an_attribute_in_a_file_with_groups_looks_at_no_dataset(tmp_path: pathlib.Path, owner: str) -> None:
+    found = []
+    for objects in (30, 300):
+        with pnc_vol.File(tmp_path / "x.nc", "w", header_reserve=1 << 16) as f:
+            for i in range(objects):
+                f.create_dataset(f"g{i % 3}/v{i}", (4,), "f4").attrs["units"] = "K"
+            for i in range(3):
+                f[f"g{i}"].attrs["title"] = "a title"
+            f.flush()
+
+            def act(i: int, f: Any = f) -> None:
+                f[owner].attrs["title"] = f"title {i}"
+                f.flush()
+
+            for i in range(3):
+                act(i)
+            found.append(min(lines_of(lambda i=i: act(i)) for i in range(3, 6)))
+            defs = f.id.handle.session.defs
+            assert defs.flat.header == defs.make_header().header
+    few, many = found
+    assert many <= few + 5, found
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """Calls of functions, of Python and of C, that an act makes."""
+    count = 0
+
+    def step(_frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(step)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_the_calls_of_a_step(tmp_path: pathlib.Path) -> None:
+    """What a program does in each step: an attribute, a row, a record, and a flush; the costs of the documentation."""
+    with filled(tmp_path / "x.nc", 10) as f:
+        r, row = f["r"], np.ones(4, "f4")
+        for i in range(3):
+            add_an_attribute(f, i)
+            change_an_attribute(f, i)
+            r.resize(i + 1, axis=0)
+            r[i] = row
+            f.flush()
+        assert calls_of(lambda: r.resize(4, axis=0)) <= 16
+        r[3] = row
+        f.flush()
+        assert calls_of(lambda: change_an_attribute(f, 9)) <= 420
+        assert calls_of(lambda: add_an_attribute(f, 9)) <= 440
+        assert calls_of(lambda: post(f, 9)) <= 280
+
+
+def test_many_attributes_are_not_compared(tmp_path: pathlib.Path) -> None:
+    """Attributes that are added behind a thousand others: nothing that is there is encoded, or read as it was."""
+    system, path = TraceSystem(), tmp_path / "x.nc"
+    with pnc_vol.File(path, "w", system=system, header_reserve=1 << 17) as f:
+        x = f.create_dataset("x", data=np.arange(3))
+        for i in range(1000):
+            x.attrs[f"a{i}"] = i
+        f.flush()
+        for i in range(1000, 1003):
+            x.attrs[f"a{i}"] = i
+            f.flush()
+        system.log.clear()
+        least = lines_of(lambda: x.attrs.__setitem__("a1003", 1)) + lines_of(f.flush)
+        assert sum(call.nbytes for call in system.log if call.name == "pwrite") < 2048
+        assert least < 1400, least
+
+
 @pytest.mark.parametrize(
     ("act", "least", "most"),
     [(change_an_attribute, 1, 8), (add_a_row, 8, 8), (add_one_to_the_last, 60, 2000), (flush, 0, 0), (post, 0, 0)],
