@@ -66,12 +66,14 @@ def fill(
         # Nothing is new.
         return left
     # The same variables lie where they lay: what is new of them is records.
-    asked: Collection[int] = lost if only_lost else target.record_uids | lost.keys() if same else target.uids
+    asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys() if same else target.uids
     if (
         target.unwritten_reads_zero
         and not target.stale_gaps
         and not lost
-        and not (target.filled_uids if same else any(tree.datasets[uid].fillvalue is not None for uid in asked))
+        and not any(
+            target.record_uids.values() if same else (tree.datasets[uid].fillvalue is not None for uid in asked)
+        )
     ):
         # All that was not written reads as zero, as it should.
         return left

@@ -70,8 +70,8 @@ class Layout(abc.ABC):
     ----------
     header : Header, with begins; what the file says, or will say of what is in it.
     uids : tuple of int, the dataset of each variable of `header`.
-    header_uids, record_uids, filled_uids : frozenset and sets of int, all of them, those with records, and of these
-        those with a fill value.
+    header_uids : frozenset of int, all of them.
+    record_uids : dict of int to bool, those with records, and whether they have a fill value.
     itemsizes : list of int, bytes of an element of each variable, as the file has it.
     records : int
         Records that may hold data: those of the header, or more if data was written before a flush.
@@ -178,8 +178,8 @@ class Layout(abc.ABC):
         self.header = header
         self.uids = uids
         self.header_uids = frozenset(uids)
-        self.record_uids = {uids[i] for i in record_vars(header)}
-        self.filled_uids = {uid for uid in self.record_uids if datasets[uid].fillvalue is not None}
+        growing = [uids[i] for i in record_vars(header)]
+        self.record_uids = {uid: datasets[uid].fillvalue is not None for uid in growing}
         # Strings may grow after this, and then their data are as wide as they were.
         self.itemsizes = [datasets[uid].element.file_dtype.itemsize for uid in uids]
         self._maps: dict[int, Any] | None = None

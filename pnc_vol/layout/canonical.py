@@ -129,7 +129,7 @@ class CanonicalLayout(Layout):
         return found
 
     def _records_settled(self, tree: Tree) -> bool:
-        return self.record_uids == {
+        return self.record_uids.keys() == {
             uid for uid, node in tree.datasets.items() if node.is_record and not node.is_placeholder
         }
 
