@@ -57,7 +57,7 @@ class Costs:
     python_call: float = 50e-6
     python_run: float = 0.2e-6
     python_put: float = 110e-6
-    python_take: float = 70e-6
+    python_take: float = 15e-6
 
     @classmethod
     def read(cls, path: str) -> Costs:

@@ -146,3 +146,24 @@ def test_no_parcel_is_larger_than_a_message() -> None:
 
 def before_of(length: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.cumsum(length) - length
+
+
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_many_parcels_are_taken_at_once_in_their_order(overlapping: bool) -> None:
+    """Parcels of ranks with lists of every width; where they overlap the last one counts."""
+    random = np.random.default_rng(4)
+    window, expected = np.zeros((2, 400_000), np.uint8)
+    parts, memory = [], random.integers(1, 255, 4096, dtype=np.uint8)
+    for rank in range(9):
+        step = (300, 70_000, 20)[rank % 3]
+        inside = np.arange(5) * step + (0 if overlapping else rank * 32)
+        length = np.full(5, 7) if rank % 2 else random.integers(1, 8 if overlapping else 20, 5)
+        if step == 20 and not overlapping:
+            inside, length = inside + 380_000 + rank * 100, np.minimum(length, 19)
+        place = before_of(length) + rank * 100
+        (parcel,) = parcels_of(inside, length, place)
+        parts.append(np.zeros(parcel.nbytes, np.uint8))
+        put(parcel, memory, parts[-1])
+        copy_pieces(expected, inside, memory, place, length)
+    take(np.concatenate(parts), window)
+    assert np.array_equal(window, expected)
