@@ -296,11 +296,11 @@ PURE_OS = {
     "fspath", "fsencode", "fsdecode", "PathLike", "strerror", "sep", "linesep", "pathsep", "name", "cpu_count",
     "getpid", "geteuid", "uname", "urandom", "getloadavg", "major",
     "fork", "waitpid", "WEXITSTATUS", "_exit",
-    "sched_getaffinity", "register_at_fork", "stat_result", "SEEK_SET", "SEEK_CUR", "SEEK_END",
+    "sched_getaffinity", "sched_setaffinity", "register_at_fork", "stat_result", "SEEK_SET", "SEEK_CUR", "SEEK_END",
 }  # fmt: skip
 PURE_OS_PATH = {
     "join", "basename", "dirname", "split", "splitext", "isabs", "abspath", "normpath", "commonpath", "commonprefix",
-    "sep",
+    "sep", "relpath", "expanduser",
 }  # fmt: skip
 #: Modules whose purpose is files, or code from data.
 FILE_MODULES = {

@@ -12,9 +12,9 @@ Rules
 from __future__ import annotations
 
 import functools
-import io
 import os
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from typing import Any
 
 import xarray
@@ -176,7 +176,7 @@ def _manager(
 
 
 def _in_memory(content: bytes) -> File:
-    return File(io.BytesIO(content), "r")
+    return File(BytesIO(content), "r")
 
 
 def _magic(name: Any) -> bytes:
