@@ -70,7 +70,6 @@ class Planned:
 
     bounds : Bounds
     domains : Domains
-    rounds : int
     aggregators : list of int, ranks.
     reductions : int, of each rank; the first write has some more, for communicators and shared memory.
     waits, messages, bytes_sent : int64[ranks], as `Comm.traffic` counts them: rounds, messages, bytes_sent.
@@ -86,7 +85,6 @@ class Planned:
 
     bounds: Bounds
     domains: Domains
-    rounds: int
     aggregators: list[int]
     reductions: int
     waits: Int64
@@ -100,6 +98,11 @@ class Planned:
     windows: Int64
     parcels: Int64
     parcels_into: Int64
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of the write."""
+        return int(self.out.shape[1])
 
 
 def blocks(size: int, nodes: int, cores: int = 64) -> Nodes:
@@ -155,10 +158,11 @@ def planned(
         domains = of.domains(of.wanted, bounds.low, bounds.high, block, bounds.pieces / bounds.nbytes, smaller)
         touched = _touched(domains, [rank for ranks in ranks_of.values() for rank in ranks], extents_of)
         rounds, turn = rounds_of_cells(touched)
-        plan = _Nodes(domains, rounds, turn.reshape(-1), nodes, 2 * of.wanted.buffer_size)
+        plan = _Nodes(domains, rounds, turn.reshape(-1), nodes)
         for node, ranks in ranks_of.items():
             here = [i for i, rank in enumerate(owners) if nodes.of(rank) == node]
-            plan.add(node, ranks, here, [sending[rank] for rank in ranks if rank in sending], extents_of)
+            senders = [sending[rank] for rank in ranks if rank in sending]
+            plan.add(node, ranks, here, senders, extents_of, 2 * of.wanted.buffer_size)
         ledger.look(domains, rounds)
         if plan.excess <= 1 or domains.window <= _PAGE:
             break
@@ -168,7 +172,7 @@ def planned(
     ledger.write(domains, rounds, plan)
     most_here = int(np.bincount([nodes.of(rank) for rank in owners]).max())
     return Planned(
-        bounds, domains, rounds, owners, ledger.reductions, ledger.waits, ledger.messages, ledger.bytes_sent,
+        bounds, domains, owners, ledger.reductions, ledger.waits, ledger.messages, ledger.bytes_sent,
         plan.between, plan.out, plan.into, plan.own_memory,
         np.full(len(nodes.lowest), 2 * most_here * domains.window + 2 * plan.half), touched.sum(axis=1),
         plan.parcels, plan.parcels_into,
@@ -276,8 +280,8 @@ class _Ledger:
 class _Nodes:
     """What the nodes send, added up node by node."""
 
-    def __init__(self, domains: Domains, rounds: int, turn: Any, nodes: Nodes, each: int) -> None:
-        self.domains, self.rounds, self.turn, self._each = domains, rounds, turn, each
+    def __init__(self, domains: Domains, rounds: int, turn: Any, nodes: Nodes) -> None:
+        self.domains, self.rounds, self.turn = domains, rounds, turn
         self.writes, self.sent, self.sent_bytes = np.zeros((3, nodes.size), np.int64)
         self.excess = 0
         self.between, self.out = np.zeros((2, len(nodes.lowest), rounds), np.int64)
@@ -287,8 +291,10 @@ class _Nodes:
         self.half = 0
         self._nodes = nodes
 
-    def add(self, node: int, ranks: list[int], here: list[int], senders: list[Team], extents_of: ExtentsOf) -> None:
-        """Plan the ranks of one node."""
+    def add(
+        self, node: int, ranks: list[int], here: list[int], senders: list[Team], extents_of: ExtentsOf, each: int
+    ) -> None:
+        """Plan the ranks of one node; an aggregator may have memory of `each` bytes."""
         domains = self.domains
         sizes = np.zeros((self.rounds, domains.count), np.int64)
         cuts: list[Cut] = []
@@ -320,7 +326,7 @@ class _Nodes:
         self.into += sizes.T
         need = int(sizes.sum(axis=1).max(initial=0))
         self.half = max(self.half, need)
-        allowed = max(max(1, len(here)) * self._each - 2 * len(here) * domains.window, 2 * LARGEST)
+        allowed = max(max(1, len(here)) * each - 2 * len(here) * domains.window, 2 * LARGEST)
         self.excess = max(self.excess, -(-2 * need // allowed))
 
     def _messages(self, domain: int, k: int, cuts: list[Cut]) -> int:
