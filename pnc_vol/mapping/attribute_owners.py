@@ -67,7 +67,7 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     """Attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
     if tree.all_groups is None:
-        groups = _groups_below(tree.root) if tree.groups else []
+        groups = _groups_below(tree.root)
         tree.all_groups = groups, not groups or _groups_implied(tree, groups)
     groups, implied = tree.all_groups
     marker: dict[str, Any] = {}

@@ -206,8 +206,8 @@ class Tree:
         self.version = 0
         self.changed: Changes | None = None
         """None if more changed than `Changes` tells."""
-        self.groups = self.links = 0
-        """Groups, and entries of `GroupNode.links`, at most: nothing looks for them while there are none."""
+        self.links = 0
+        """Entries of `GroupNode.links`, at most: nothing looks for them while there are none."""
         self.all_groups: tuple[list[GroupNode], bool] | None = None
         """All groups but the root, and whether the paths of the datasets imply them; None until somebody asks."""
         self.next_uid = 0
@@ -255,7 +255,6 @@ class Tree:
             raise DefinitionError(f"group {name[:60]!r}: a path has at most {DEEPEST} steps; use a flatter tree")
         node = GroupNode(self, name, parent, Attributes())
         parent.children[name] = node
-        self.groups += 1
         parent.note(name)
         self.touch()
         return node
@@ -381,8 +380,6 @@ class Tree:
         for found in walk(node):
             if isinstance(found, DatasetNode):
                 found.cdf_name = ""
-            else:
-                self.groups += 1
         self.touch()
 
 

@@ -140,7 +140,6 @@ class _Reader:
             child = group.children.get(step)
             if child is None:
                 child = group.children[step] = GroupNode(self.tree, step, group, Attributes())
-                self.tree.groups += 1
                 if not depth:
                     self.names.taken.add(step)
             elif not isinstance(child, GroupNode):
