@@ -141,7 +141,7 @@ def _write_parquet(found: dict[str, Any], target: str) -> None:
             made[key] = value if isinstance(value, list) else value.encode()
         made.flush()
     except ImportError as error:
-        text = f'references in parquet need fsspec, pandas and fastparquet ({error}): pip install "pnc-vol[refs]"'
+        text = f'references in parquet need kerchunk and fastparquet ({error}): pip install "pnc-vol[refs]"'
         raise MissingPackageError(text) from error
 
 
