@@ -70,6 +70,12 @@ class Given(NamedTuple):
     h5: Mapping[str, Any]
     others: Mapping[str, Any]
 
+    def without_objects(self) -> Given:
+        """The same, but for a file object: a handle that knows it would keep it alive after the file is closed."""
+        if self.others.get("fileobj") is not None:
+            return self._replace(name="", others={**self.others, "fileobj": True})
+        return self if isinstance(self.name, (str, bytes)) else self._replace(name="")
+
     @property
     def collective_timeout(self) -> float | None:
         """Seconds to wait for other ranks, even if other arguments are wrong."""

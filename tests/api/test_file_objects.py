@@ -470,3 +470,18 @@ def test_memory_is_not_the_file_that_is_open_beside(tmp_path: pathlib.Path) -> N
         assert list(memory) == ["x", "y"]
     with pnc_vol.File(path) as f:
         assert list(f) == ["x", "z"]
+
+
+def test_a_closed_file_lets_go_of_its_file_object() -> None:
+    class Object(io.BytesIO):
+        pass
+
+    given = Object()
+    f = pnc_vol.File(given, "w")
+    f["x"] = 1
+    gone = weakref.ref(given)
+    del given
+    assert gone() is not None
+    f.close()
+    assert gone() is None
+    assert not f
