@@ -124,6 +124,8 @@ def test_what_is_no_file_is_told_by_its_address() -> None:
 
 
 def test_other_drivers_say_that_an_address_is_no_name() -> None:
-    for driver in (None, "posix", "trace | posix"):
+    for driver in ("posix", "trace | posix"):
         with pytest.raises(pnc_vol.NotYetError, match="remote"):
             pnc_vol.File(PATH, "r", driver=driver)
+    with pytest.raises(pnc_vol.DefinitionError, match="fsspec does not know such addresses"):
+        pnc_vol.File(PATH, "r")

@@ -597,14 +597,17 @@ def test_what_is_missing_is_named(rich: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "w", "a"])
-def test_addresses_are_refused_and_never_taken_for_paths(mode: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_addresses_are_not_written_and_never_taken_for_paths(mode: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s3:/bucket").mkdir(parents=True)
-    for address in ("s3://bucket/x.nc", "https://example.org/x.nc"):
-        with pytest.raises(NotImplementedError, match="not supported"):
-            pnc_vol.File(address, mode)
-        with pytest.raises(NotImplementedError, match="not supported"):
-            convert(address, tmp_path / "x.nc")
-        with pytest.raises(NotImplementedError, match="not supported"):
+    # one that no server has (s3fs is installed or not), and one where no server is
+    for address in ("s3://bucket/x.nc", "http://127.0.0.1:9/x.nc"):
+        refused = pnc_vol.NotYetError if mode == "r" else pnc_vol.ReadOnlyError
+        with pytest.raises(refused, match=address):
+            pnc_vol.File(address, mode, **({"driver": "posix"} if mode == "r" else {}))
+        with pytest.raises(pnc_vol.NotYetError, match="write the file here"):
             convert(tmp_path / "x.nc", address)
+    with pytest.raises(OSError, match="cannot be reached"):
+        convert("http://127.0.0.1:9/x.nc", tmp_path / "x.nc")
     assert os.listdir(tmp_path / "s3:/bucket") == []
+    assert os.listdir(tmp_path) == ["s3:"]
