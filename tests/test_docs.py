@@ -17,6 +17,7 @@ import contextlib
 import doctest
 import importlib.metadata
 import io
+import logging
 import os
 import re
 import runpy
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,6 +114,17 @@ def run_shell(block: Block, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def loggers() -> Iterator[None]:
+    """What a page sets of the package's loggers is for that page alone."""
+    logger = logging.getLogger("pnc_vol")
+    level, handlers = logger.level, logger.handlers[:]
+    yield
+    logger.setLevel(level)
+    logger.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("loggers")
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -191,7 +191,13 @@ def test_the_verb_prints_the_way_in_and_ends_with_ctrl_c(air: Path) -> None:
     target = air.with_suffix(".h5")
     pnc_vol.link(air, target, relative=True)
     start = [sys.executable, "-m", "pnc_vol.cli", "view", str(target), "--no-browser"]
-    with subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    # Who runs the tests in the background ignores Ctrl-C, and what he starts does so, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with running:
         assert running.stdout is not None
         told = [running.stdout.readline() for _ in range(4)]
         port = told[0].split("/")[2].rpartition(":")[2]
