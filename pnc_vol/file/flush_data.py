@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.drivers.progress import ProgressDriver
 from pnc_vol.errors import RequestFailure
+from pnc_vol.file.header_update import end_flush
 from pnc_vol.file.relocation import replaces_live
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.flush.agree import Agreement
@@ -142,6 +143,9 @@ def check_failures(
     disk = session.disk
     if carried and any(failure.request == HELD for failure in failures):
         # The header stays held with the data that it describes.
+        if closing and all(failure.request == HELD for failure in failures):
+            # All data are in the caches, and this is the last flush: a replay is to bring them to the file.
+            end_flush(session.comm, disk.driver)
         raise session.comm.on_all(flush_error(failures, disk.path, closing=closing))
     if replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
         # The old header stays: the new one lacks data that the old one knows.

@@ -118,15 +118,21 @@ def test_an_error_of_a_thread_is_raised_by_the_next_flush_and_tried_again(tmp_pa
         assert in_file(path)["x"] == [1.0] * 1000
 
 
-def test_a_close_that_cannot_write_keeps_the_cache(tmp_path: Path, nvm: str) -> None:
+@pytest.mark.parametrize("flag", ["flush_onclose", "flush_immediate"])
+def test_a_close_that_cannot_write_keeps_the_cache(tmp_path: Path, nvm: str, flag: str) -> None:
     path = tmp_path / "out" / "x.nc"
     path.parent.mkdir()
     system = Failing(path.parent)
-    f = opened(path, nvm, system=system)
+    f = opened(path, nvm, system=system, e10_cache_flush_flag=flag)
     f["x"] = np.zeros(100)
     f.sync()
     f["x"][...] = np.arange(100)
     f.flush()
+    if flag == "flush_immediate":
+        # threads have brought all to the file before the close
+        for _ in patiently():
+            if in_file(path)["x"] == list(range(100)):
+                break
     f["y"] = [7]
     system.error = errno.ENOSPC
     f["x"][...] = np.arange(100) + 1
