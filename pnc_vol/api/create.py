@@ -122,10 +122,10 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
         empty = False
         array, element = _prepared(data, wanted)
     if shape is None and array is not None:
-        shape = array.shape[: array.ndim - len(_inner(element))]
+        shape = array.shape[: array.ndim - len(element.axes)]
     full = None if empty else _shape(shape, array)
     if array is not None and full is not None:
-        inner = _inner(element)
+        inner = element.axes
         if prod(full) * prod(inner) != array.size:
             raise DefinitionError(
                 f"Shape tuple is incompatible with data: {full} was asked, the data has {array.shape}"
@@ -248,11 +248,6 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
     return array, element
 
 
-def _inner(element: Element) -> Shape:
-    """Axes that arrays of the element's values have behind those of the dataset."""
-    return () if element.dtype.subdtype is None else element.dtype.subdtype[1]
-
-
 def _item_type(data: Any) -> type | None:
     """The one Python type of all items of nested lists or of an object array; the type of anything else."""
     if isinstance(data, np.ndarray):
@@ -324,7 +319,7 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
     if value is None:
         return element, None
     if element.kind == "array":
-        value = np.broadcast_to(np.asarray(value), _inner(element))
+        value = np.broadcast_to(np.asarray(value), element.axes)
     elif not element.is_string:
         # a fill value is cast, as h5py does; out of range stays an error
         value = np.asarray(value)

@@ -88,6 +88,11 @@ class Element:
         metadata = metadata_of(self.dtype)
         return "utf-8" if metadata.get("vlen") is str or metadata.get("h5py_encoding") == "utf-8" else "ascii"
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Axes that arrays of values have behind those of the dataset."""
+        return () if self.dtype.subdtype is None else self.dtype.subdtype[1]
+
     def widened(self, width: int) -> Element:
         """The same string element with room for `width` bytes."""
         width = max(1, width)

@@ -63,7 +63,7 @@ class Block:
         """
         element = self.element
         selection = select(self.shape, key)
-        coded = np.broadcast_to(encode(values, element), selection.result_shape + element_axes(element))
+        coded = np.broadcast_to(encode(values, element), selection.result_shape + element.axes)
         memory = np.empty(selection.nelems * element.itemsize, np.uint8)
         to_file(coded, element.file_dtype, memory, what="values")
         extents = coalesce(self.place.extents(runs(selection, record=self.record)))
@@ -72,11 +72,6 @@ class Block:
             driver.write(extents, memory)
         finally:
             driver.close()
-
-
-def element_axes(element: Element) -> tuple[int, ...]:
-    """Axes that encoded values have behind those of the selection."""
-    return () if element.dtype.subdtype is None else element.dtype.subdtype[1]
 
 
 @dataclass(frozen=True)
