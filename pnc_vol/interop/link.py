@@ -27,12 +27,14 @@ import numpy as np
 
 from pnc_vol.api.file import File
 from pnc_vol.errors import PncVolError
+from pnc_vol.extents.merge import coalesce
 from pnc_vol.extents.model import Runs
+from pnc_vol.extents.place import split_rows
 from pnc_vol.format.model import Header
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.copied_values import CopiedValues
 from pnc_vol.interop.hdf5 import check_names, kind_of, published
-from pnc_vol.interop.link_state import NOTE, digest, note_of, state_of
+from pnc_vol.interop.link_state import NOTE, digest, note_of, source_of
 from pnc_vol.interop.report import Ledger, Loss
 from pnc_vol.interop.transfer import REFUSALS, Transfer
 from pnc_vol.mapping.dtypes import Element
@@ -128,14 +130,14 @@ def link(
     h5py = require_h5py("Writing a link file")
     if kind_of(source, system=system) != "netcdf":
         raise PncVolError(f"{source} is an HDF5 file already: HDF5 programs read it without a link file.")
-    before = state_of(target, system=system) if exists(system, target) else None
-    ours = before is not None and _same_file(before.source, source, system)
+    before = note_of(target) if exists(system, target) else None
+    ours = before is not None and _same_file(source_of(before, target), source, system)
     check_names(source, target, overwrite=overwrite or ours, system=system)
     named = os.path.relpath(source, os.path.dirname(system.realpath(target))) if relative else os.path.abspath(source)
     with File(source, "r") as reader:
         header = _header_of(reader, source)
         note = {"source": named, "header": digest(header), "records": header.numrecs, "version": 1}
-        if ours and not overwrite and note_of(target) == note:
+        if ours and not overwrite and before == note:
             return Link(source, target, False, 0, header.numrecs, 0, ())
         ledger = Ledger()
         with (
@@ -184,15 +186,11 @@ class _Stored:
     def ranges(self, node: DatasetNode) -> list[Segment]:
         """Where the values of a variable lie, in their order; ranges that adjoin are one."""
         assert node.shape is not None
-        count, inner = prod(node.shape), prod(node.shape[1:])
-        runs = Runs(np.array([0]), np.array([count]))
-        if node.is_record:
-            runs = Runs(np.arange(node.shape[0], dtype=np.int64) * inner, np.full(node.shape[0], inner, np.int64))
-        found = self.maps[node.uid].extents(runs)
-        starts = np.flatnonzero(np.r_[True, found.offset[1:] != found.offset[:-1] + found.length[:-1]])
-        lengths = np.add.reduceat(found.length, starts)
-        self.segments += len(starts)
-        return list(zip(found.offset[starts].tolist(), lengths.tolist(), strict=True))
+        whole = Runs(np.zeros(1, np.int64), np.array([prod(node.shape)], np.int64))
+        runs = split_rows(whole, prod(node.shape[1:])) if node.is_record else whole
+        found = coalesce(self.maps[node.uid].extents(runs))
+        self.segments += len(found.offset)
+        return list(zip(found.offset.tolist(), found.length.tolist(), strict=True))
 
 
 class _Linked(Transfer):

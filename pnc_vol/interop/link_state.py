@@ -17,7 +17,7 @@ from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, System, exists
 from pnc_vol.warn import warn_outside
 
-__all__ = ["NOTE", "LinkState", "digest", "note_of", "state_of", "warn_if_stale"]
+__all__ = ["NOTE", "LinkState", "digest", "note_of", "source_of", "state_of", "warn_if_stale"]
 
 NOTE = "pnc_vol_link"
 """Attribute of the root group of a link file: JSON."""
@@ -49,9 +49,11 @@ def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkStat
     """
     path = os.fspath(path)
     note = note_of(path)
-    if note is None:
-        return None
-    source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), str(note.get("source"))))
+    return None if note is None else _state(note, path, system)
+
+
+def _state(note: dict[str, Any], path: str, system: System) -> LinkState:
+    source = source_of(note, path)
     if not exists(system, source):
         return LinkState(source, f"there is no file {source}")
     with File(source, "r") as reader:
@@ -64,12 +66,24 @@ def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkStat
     return LinkState(source, "")
 
 
+def source_of(note: dict[str, Any], path: str) -> str:
+    """The NetCDF file that the note in a link file names."""
+    return os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), str(note.get("source"))))
+
+
 def note_of(path: str) -> dict[str, Any] | None:
     """What a link file says of itself; None if it is none."""
     h5py = require_h5py("Reading a link file")
     try:
         with h5py.File(path, "r") as f:
-            note = json.loads(f.attrs[NOTE])
+            return _note_in(f)
+    except OSError:
+        return None
+
+
+def _note_in(opened: Any) -> dict[str, Any] | None:
+    try:
+        note = json.loads(opened.attrs[NOTE])
     except (OSError, KeyError, ValueError, TypeError):
         return None
     return note if isinstance(note, dict) else None
@@ -82,9 +96,7 @@ def warn_if_stale(path: str | os.PathLike[str], opened: Any) -> None:
     ----------
     opened : h5py.File, the same file.
     """
-    if NOTE not in opened.attrs:
-        return
-    state = state_of(path)
+    note, path = _note_in(opened), os.fsdecode(path)
+    state = None if note is None else _state(note, path, REAL)
     if state is not None and state.stale:
-        path = os.fsdecode(path)
         warn_outside(f"{path} is stale: {state.stale}; make it again with: pnc-vol link {state.source} {path}")
