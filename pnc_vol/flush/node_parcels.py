@@ -36,7 +36,7 @@ from pnc_vol.flush.parcels import (
 from pnc_vol.flush.team import Guard, Team
 from pnc_vol.two_levels import Levels
 
-__all__ = ["PIECES", "Announced", "Incoming", "NodeParcels", "Outgoing"]
+__all__ = ["PIECES", "Announced", "Incoming", "NodeParcels", "Outgoing", "allowed_here", "excess_of"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -46,6 +46,19 @@ PIECES = "flush pieces"
 """What the exchange of pieces is called."""
 _EXCESS = 1 << 48
 """So many times is the excess in the number that ranks compare: it counts for more than any need."""
+
+
+def allowed_here(aggregators: int, each: int, window: int) -> int:
+    """Bytes that a node may have for parcels: what the windows leave of the buffers, and room for a message at least.
+
+    aggregators : int, of the node; each : int, bytes that one may have in all; window : int, bytes, two for each.
+    """
+    return max(max(1, aggregators) * each - 2 * aggregators * window, 2 * LARGEST)
+
+
+def excess_of(need: int, allowed: int) -> int:
+    """How many times the allowed memory two rounds of `need` bytes take; up to 1 they fit."""
+    return -(-2 * need // allowed)
 
 
 class Announced:
@@ -178,7 +191,7 @@ class NodeParcels(ABC):
 
     def _add_up(self, allowed: int) -> None:
         need = int(self._firsts[:, len(self._row) :].sum(axis=0).max())
-        times = -(-2 * need // allowed)
+        times = excess_of(need, allowed)
         self._need[0] = need if times <= 1 else times * _EXCESS
 
     def _where(self) -> Int64:

@@ -33,8 +33,8 @@ from pnc_vol.drivers.byte_copy import in_order
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.aggregators import Wanted, aggregators
 from pnc_vol.flush.domains import Domains
+from pnc_vol.flush.node_parcels import allowed_here
 from pnc_vol.flush.node_shared_memory import shared_memory
-from pnc_vol.flush.parcels import LARGEST
 from pnc_vol.flush.team import Team
 from pnc_vol.flush.window_rounds import ReadRounds, Rounds, WriteRounds
 from pnc_vol.rank_places import Nodes
@@ -106,11 +106,7 @@ class TwoPhase:
         OSError
             Something of what all ranks gave could not be written; which pieces are in the file is not known.
         """
-        with self.comm.errors_shared():
-            work = self._agreed(WriteRounds, extents, memory)
-            failure = None if work is None else self._done(work)
-        if failure is not None:
-            raise failure
+        self._together(WriteRounds, extents, memory)
 
     def read(self, extents: Extents, memory: Bytes) -> int:
         """Read this rank's extents, in any order, perhaps overlapping, perhaps none; all ranks together.
@@ -127,16 +123,24 @@ class TwoPhase:
         OSError
             Something of what all ranks want could not be read.
         """
+        work = self._together(ReadRounds, extents, memory)
+        return 0 if work is None else work.extents.nbytes
+
+    def _together(self, kind: type[_Rounds], extents: Extents, memory: Bytes) -> _Rounds | None:
+        """A write or read of all ranks; None: there was nothing to do."""
         with self.comm.errors_shared():
-            work = self._agreed(ReadRounds, in_order(extents), memory)
+            work = self._agreed(kind, extents, memory)
             failure = None if work is None else self._done(work)
         if failure is not None:
             raise failure
-        return 0 if work is None else work.extents.nbytes
+        return work
 
     def _agreed(self, kind: type[_Rounds], extents: Extents, memory: Bytes) -> _Rounds | None:
         """What all ranks are about to do; None: nothing. Without rounds each does it by itself."""
-        n, reads = len(extents.offset), kind is ReadRounds
+        reads = kind is ReadRounds
+        if reads:
+            extents = in_order(extents)
+        n = len(extents.offset)
         low, high = (int(extents.offset[0]), int((extents.offset + extents.length).max())) if n else (_BEYOND, 0)
         size = self.driver.size() if reads and self.comm.rank == 0 else 0
         most = [~low, high, size, *self.wanted, self._block()]
@@ -232,9 +236,7 @@ class TwoPhase:
             self._parcels = self._shared(team, self._parcels, nbytes)
             return self._parcels
 
-        rest = max(1, len(team.here)) * each - 2 * len(team.here) * work.domains.window
-        # A message has its room whatever the buffers are.
-        return afar.prepare(max(rest, 2 * LARGEST), shared)
+        return afar.prepare(allowed_here(len(team.here), each, work.domains.window), shared)
 
     def _shared(self, team: Team, kept: Bytes | None, nbytes: int) -> Bytes | None:
         """Memory that all ranks of a node see, of this size at least on all nodes (collective); None: there is none."""

@@ -25,6 +25,7 @@ from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.choice import transport_code
 from pnc_vol.flush.domains import Cut, Domains, rounds_of_cells
+from pnc_vol.flush.node_parcels import allowed_here, excess_of
 from pnc_vol.flush.parcels import LARGEST, bytes_of, parcels_of
 from pnc_vol.flush.team import Team
 from pnc_vol.flush.transport import Transport
@@ -326,8 +327,7 @@ class _Nodes:
         self.into += sizes.T
         need = int(sizes.sum(axis=1).max(initial=0))
         self.half = max(self.half, need)
-        allowed = max(max(1, len(here)) * each - 2 * len(here) * domains.window, 2 * LARGEST)
-        self.excess = max(self.excess, -(-2 * need // allowed))
+        self.excess = max(self.excess, excess_of(need, allowed_here(len(here), each, domains.window)))
 
     def _messages(self, domain: int, k: int, cuts: list[Cut]) -> int:
         """Messages to one domain in one round, as parcels fit into them."""
