@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import OperationError, RankError
-from pnc_vol.rank_errors import Outcome, ranks_text
+from pnc_vol.rank_errors import Outcome, Ranks, ranks_text
 from pnc_vol.rank_places import Nodes, cores
 from pnc_vol.rank_traffic import Traffic
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comm",
     "Join",
-    "in_ranks",
+    "first_trouble",
     "joined_lists",
     "on_root",
     "ranks_text",
@@ -51,7 +51,7 @@ __all__ = [
 
 _Error = TypeVar("_Error", bound=BaseException)
 
-_NOTHING = np.empty(0, np.uint8)
+_ALONE = nullcontext()
 
 Join = Callable[[bytes, bytes], bytes]
 """Two parts of what ranks know become one: that of the lower ranks comes first. Associative; equal parts stay."""
@@ -164,18 +164,13 @@ class Comm:
             raise error
         return [payload]
 
-    def all_to_all(self, operation: str, parcels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Give an array of uint8 to each rank, and get those that each rank gives to this one, by rank (collective)."""
-        found = self.deliver(operation, dict(enumerate(parcels)))
-        return [found.get(rank, _NOTHING) for rank in range(self.size)]
-
     def errors_shared(self) -> AbstractContextManager[None]:
         """What fails inside on one rank is raised on all, at the call that the others come to next.
 
         Inside stands a part of a collective call after which every rank comes to another one. An error that all ranks
         raise already passes through.
         """
-        return nullcontext()
+        return _ALONE
 
     def deliver(self, operation: str, parcels: Mapping[int, npt.NDArray[np.uint8]]) -> dict[int, npt.NDArray[np.uint8]]:
         """Give arrays to some ranks, and get those that others give to this one, by rank in order (collective).
@@ -238,12 +233,12 @@ def serial() -> Comm:
     return Comm()
 
 
-def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Sequence[int]]:
+def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Ranks]:
     """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
     if comm.same(operation, text.encode(), error=error):
-        return {text: range(comm.size)}
+        return {text: Ranks([[0, comm.size - 1]], comm.size)}
     told = comm.combine(operation, Outcome.of(comm.rank, text, None).packed(), Outcome.join)
-    return {said: ranks.all() for said, ranks in Outcome.unpacked(told).operations.items()}
+    return Outcome.unpacked(told).operations
 
 
 def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> str:
@@ -251,13 +246,13 @@ def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | 
 
     text : str, that of this rank, or "".
     """
-    said = said_by(comm, operation, text, error=error)
-    ranks = sorted(rank for trouble, of in said.items() if trouble for rank in of)
-    return in_ranks(next((trouble for trouble in said if trouble), ""), ranks, comm.size)
+    return first_trouble(said_by(comm, operation, text, error=error), comm.size)
 
 
-def in_ranks(trouble: str, ranks: Sequence[int], size: int) -> str:
-    """A trouble with the ranks that have it."""
+def first_trouble(said: Mapping[str, Ranks], size: int) -> str:
+    """The trouble of the lowest rank that has any, with all ranks that have some; "" if none has."""
+    trouble = next((one for one in said if one), "")
+    ranks = Ranks.union(of for one, of in said.items() if one)
     return f"{trouble} (on {ranks_text(ranks)})" if trouble and size > 1 else trouble
 
 

@@ -221,7 +221,7 @@ class MpiComm(Comm):
             raise told.mismatch() from error or self._met
         if error is not None and self.size == 1:
             raise self.on_all(error)
-        raise self.on_all(unpack_error(told.first, told.failed.all(), self.size)) from error
+        raise self.on_all(unpack_error(told.first, told.failed, self.size)) from error
 
     # --------------------------------------------------------------------------------------- trees, messages
 
@@ -262,7 +262,7 @@ class MpiComm(Comm):
             self._wait(operation, sent, (part,))
         if whole[:1] == b"\1":
             told = Outcome.unpacked(whole[1:])
-            raise self.on_all(unpack_error(told.first, told.failed.all(), self.size))
+            raise self.on_all(unpack_error(told.first, told.failed, self.size))
         return whole[1:]
 
     def _spread(self, operation: str, payload: bytes, length: int) -> bytes:

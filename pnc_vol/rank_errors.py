@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -23,13 +23,12 @@ _MOST_GROUPS = 16
 _LONGEST_TEXT = 4000
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
+def ranks_text(ranks: Ranks | Sequence[int]) -> str:
     """``rank 3`` or ``ranks 0-2, 5``; a long list is cut."""
-    ends = [*(np.flatnonzero(np.diff(ranks) != 1) + 1).tolist(), len(ranks)] if ranks else []
-    runs = zip([0, *ends], ends, strict=False)
-    parts = [str(ranks[at]) if end == at + 1 else f"{ranks[at]}-{ranks[end - 1]}" for at, end in islice(runs, 8)]
-    more = ", ..." if len(ends) > 8 else ""
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(parts) + more
+    known = ranks if isinstance(ranks, Ranks) else Ranks.of(ranks)
+    parts = [str(first) if first == last else f"{first}-{last}" for first, last in known.ranges[:8]]
+    more = ", ..." if len(known.ranges) > 8 else ""
+    return ("rank " if known.number == 1 else "ranks ") + ", ".join(parts) + more
 
 
 def pack_error(error: BaseException) -> bytes:
@@ -56,11 +55,11 @@ def _known_class(name: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def unpack_error(packed: bytes, failed: list[int], size: int) -> Exception:
+def unpack_error(packed: bytes, failed: Ranks, size: int) -> Exception:
     """The error of ranks `failed` of `size`; the text names them unless it is all."""
     told = json.loads(packed)
     cls = _known_class(told["type"]) or errors.RankError
-    text = told["text"] if len(failed) == size else f"{told['text']} (on {ranks_text(failed)})"
+    text = told["text"] if failed.number == size else f"{told['text']} (on {ranks_text(failed)})"
     if issubclass(cls, errors.FormatError):
         return cls(text, **told["plain"])
     if issubclass(cls, errors.FlushError):
@@ -84,15 +83,37 @@ class Ranks:
     ranges: list[list[int]] = field(default_factory=list)
     number: int = 0
 
+    @classmethod
+    def of(cls, ranks: Sequence[int]) -> Ranks:
+        """From a list in order."""
+        ends = [*(np.flatnonzero(np.diff(ranks) != 1) + 1).tolist(), len(ranks)] if ranks else []
+        runs = zip([0, *ends], ends, strict=False)
+        return cls([[ranks[at], ranks[end - 1]] for at, end in islice(runs, _MOST_RANGES)], len(ranks))
+
+    @classmethod
+    def union(cls, parts: Iterable[Ranks]) -> Ranks:
+        """Disjoint sets as one."""
+        whole = cls()
+        for one in parts:
+            whole.number += one.number
+            whole.ranges += one.ranges
+        whole.ranges.sort()
+        return whole.joined(cls())
+
     def joined(self, higher: Ranks) -> Ranks:
         """These, and ranks that are all higher."""
-        ranges = [list(one) for one in self.ranges]
-        for first, last in higher.ranges:
+        ranges: list[list[int]] = []
+        for first, last in (*self.ranges, *higher.ranges):
             if ranges and ranges[-1][1] + 1 == first:
                 ranges[-1][1] = last
             elif len(ranges) < _MOST_RANGES:
                 ranges.append([first, last])
         return Ranks(ranges, self.number + higher.number)
+
+    @property
+    def lowest(self) -> int:
+        """The lowest of them."""
+        return self.ranges[0][0]
 
     def all(self) -> list[int]:
         """Each of them, as far as known."""
@@ -131,7 +152,7 @@ class Outcome:
 
     def mismatch(self) -> errors.CollectiveMismatchError:
         """The error of different operations; its ranks are those that did not do what the lowest rank did."""
-        what = "; ".join(f"{name}: {ranks_text(ranks.all())}" for name, ranks in self.operations.items())
+        what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in self.operations.items())
         return errors.CollectiveMismatchError(
             f"ranks called different collective operations ({what}); "
             "open, flush, close and collective reads must be called by all ranks in the same order",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 __all__ = ["Traffic"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Traffic:
     """What the calls of one communicator cost this rank.
 

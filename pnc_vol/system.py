@@ -36,8 +36,9 @@ __all__ = [
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
 PAGE: int = mmap.ALLOCATIONGRANULARITY  # a window on a file begins at a multiple of it
 _LIBC, _HERE, _NO_REPLACE = ctypes.CDLL(None, use_errno=True), -100, 1  # AT_FDCWD, RENAME_NOREPLACE
+_POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 _IN_MEMORY = (0x01021994, 0x858458F6)
-_LONGEST_PATH = 4096
+_Room: Any = ctypes.c_char * 4097  # the longest path and its end
 _REALPATH: Any = getattr(_LIBC, "realpath", None)
 if _REALPATH is not None:
     _REALPATH.restype, _REALPATH.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
@@ -88,9 +89,17 @@ class System:
         """Reserve the space now, so that a full disk is met here; the file grows to hold it."""
         os.posix_fallocate(fd, offset, nbytes)
 
-    def mmap(self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True) -> mmap.mmap:
-        """A shared window on a file; the space behind one to be written is reserved first with `fallocate`."""
-        return mmap.mmap(fd, nbytes, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), offset=offset)
+    def mmap(
+        self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True, populate: bool = False
+    ) -> mmap.mmap:
+        """A shared window on a file; the space behind one to be written is reserved first with `fallocate`.
+
+        populate : make its pages now, where the system can; one by one, when they are touched, takes longer.
+        """
+        flags = mmap.MAP_SHARED | (_POPULATE if populate else 0)
+        return mmap.mmap(
+            fd, nbytes, flags=flags, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), offset=offset
+        )
 
     def memory_file(self) -> int:
         """A descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
@@ -192,16 +201,18 @@ class System:
 
     def realpath(self, path: str) -> str:
         """The path without symbolic links; its last parts need not exist."""
-        folder, name = os.path.split(path)
-        room = ctypes.create_string_buffer(_LONGEST_PATH + 1)
+        folder, slash, name = path.rpartition("/")
+        room = _Room()
         # C's call takes a third of the time of Python's; it finds only what exists
-        if name not in ("", ".", "..") and _REALPATH is not None and _REALPATH(os.fsencode(folder or "."), room):
-            whole = os.path.join(os.fsdecode(room.value), name)
-            with contextlib.suppress(OSError):
-                if stat.S_ISLNK(os.lstat(whole).st_mode):
-                    return os.path.realpath(path)
+        if name in ("", ".", "..") or _REALPATH is None or not _REALPATH(os.fsencode(folder or slash or "."), room):
+            return os.path.realpath(path)
+        found = os.fsdecode(room.value)
+        whole = f"{found}/{name}" if found != "/" else f"/{name}"
+        try:
+            is_link = stat.S_ISLNK(os.lstat(whole).st_mode)
+        except OSError:
             return whole
-        return os.path.realpath(path)
+        return os.path.realpath(path) if is_link else whole
 
     def getpid(self) -> int:
         return os.getpid()

@@ -28,6 +28,7 @@ __all__ = ["Levels"]
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
 
 _TAGS = 4003, 4004
 _ANSWERS = 4005
@@ -91,6 +92,13 @@ class Levels:
         request = self._all.Iallreduce([bits, byte], [found, byte], op=self._MPI.BOR)
         self._wait(operation, request, (bits, found))
         self._traffic.sent(_steps(self._all.Get_size()), bits.nbytes)
+
+    def sums(self, operation: str, numbers: UInt64, found: UInt64) -> None:
+        """Put into `found` the sum of each number over all ranks, without what exceeds 64 bits; on all ranks."""
+        kind = self._MPI.UINT64_T
+        request = self._all.Iallreduce([numbers, kind], [found, kind], op=self._MPI.SUM)
+        self._wait(operation, request, (numbers, found))
+        self._traffic.sent(_steps(self._all.Get_size()), numbers.nbytes)
 
     def deliver(
         self, operation: str, outgoing: list[tuple[int, Bytes]], take: Callable[[Bytes], None], room: Bytes

@@ -1,4 +1,4 @@
-"""Work in blocks, in two threads: one waits for the kernel, or copies, while the other computes.
+"""Work in two threads: one waits for the kernel, or copies, while the other computes.
 
 Knows: threads. Does not know: what a task does, files, drivers.
 """
@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["in_two_threads"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Behind", "in_two_threads"]
 
 Bytes = npt.NDArray[np.uint8]
+
+_WORTH = 0.0005
+"""Seconds of a call that are worth a thread."""
 
 
 def in_two_threads(tasks: Iterable[Callable[[Bytes], Any]], room: int, *, alone: bool = False) -> None:
@@ -71,3 +78,94 @@ def in_two_threads(tasks: Iterable[Callable[[Bytes], Any]], room: int, *, alone:
         other.join()
     if failed:
         raise failed[0]
+
+
+class Behind:
+    """Calls that are made while this thread goes on, one at a time.
+
+    They are made here, at once, until one is found to wait more than it computes, as for a slow disk: from then on they
+    are made in another thread. Two threads that compute, or copy, gain nothing where ranks have a core each.
+
+    Parameters
+    ----------
+    alone : bool, make each call here.
+
+    Examples
+    --------
+    >>> done = []
+    >>> def slow():
+    ...     time.sleep(0.01)
+    ...     done.append(threading.current_thread() is threading.main_thread())
+    >>> with Behind() as behind:
+    ...     behind.start(slow)
+    ...     behind.start(slow)
+    ...     behind.wait()
+    ...     done
+    [True, False]
+    """
+
+    def __init__(self, *, alone: bool = False) -> None:
+        self._alone = alone
+        self._waits = False
+        self._thread: threading.Thread | None = None
+        self._failed: list[BaseException] = []
+
+    def start(self, do: Callable[[], Any]) -> None:
+        """Begin a call, when the one before has ended.
+
+        Raises
+        ------
+        Exception
+            What that one raised; this one is left out.
+        """
+        self.wait()
+
+        def work() -> None:
+            try:
+                do()
+            except BaseException as error:
+                self._failed.append(error)
+
+        if self._waits:
+            thread = threading.Thread(target=work, name="pnc_vol")
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system gives no more threads.
+                self._alone, self._waits = True, False
+            else:
+                self._thread = thread
+                return
+        wall, cpu = time.perf_counter(), time.thread_time()
+        do()
+        wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        self._waits = not self._alone and cpu < wall / 2 and wall > _WORTH
+
+    def wait(self) -> None:
+        """Wait until the call has ended.
+
+        Raises
+        ------
+        Exception
+            What it raised.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failed:
+            raise self._failed.pop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What it uses is given back after this: Ctrl-C does not end the wait.
+        interrupted: BaseException | None = None
+        while self._thread is not None:
+            try:
+                self._thread.join()
+                self._thread = None
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted

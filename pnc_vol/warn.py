@@ -16,8 +16,12 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pnc_vol.errors import PncVolWarning, printable
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = [
     "DEBUG",
@@ -95,6 +99,10 @@ RECOVERY = "pnc_vol.recovery"
 """Logs of killed jobs that were replayed."""
 
 
+_loggers: dict[str, logging.Logger] = {}
+"""Those that were told something; a logger lives as long as the process."""
+
+
 def tell(name: str, level: int, text: str, *args: object) -> None:
     """Tell something to a logger.
 
@@ -108,9 +116,12 @@ def tell(name: str, level: int, text: str, *args: object) -> None:
     if logging is None or not hasattr(logging, "NullHandler"):
         # the second: it is being imported just now
         return
+    logger = _loggers.get(name)
+    if logger is None:
+        logger = _loggers[name] = logging.getLogger(name)
+    if not logger.isEnabledFor(level):
+        return
     package = logging.getLogger(PACKAGE)
     if not package.handlers:
         package.addHandler(logging.NullHandler())
-    logger = logging.getLogger(name)
-    if logger.isEnabledFor(level):
-        logger.log(level, text, *args)
+    logger.log(level, text, *args)

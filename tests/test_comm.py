@@ -13,7 +13,7 @@ import pytest
 from pnc_vol import errors
 from pnc_vol.comm import Comm, serial
 from pnc_vol.mpi_comm import over
-from pnc_vol.rank_errors import pack_error, ranks_text, unpack_error
+from pnc_vol.rank_errors import Ranks, pack_error, ranks_text, unpack_error
 
 
 def test_one_process_agrees_with_itself() -> None:
@@ -67,7 +67,7 @@ def test_ranks_in_words(ranks: list[int], text: str | None) -> None:
 
 
 def travelled(error: BaseException, failed: list[int], size: int) -> Exception:
-    return unpack_error(pack_error(error), failed, size)
+    return unpack_error(pack_error(error), Ranks.of(failed), size)
 
 
 @pytest.mark.parametrize(

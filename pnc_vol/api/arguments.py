@@ -131,7 +131,7 @@ def check(given: Given, from_file: HintFile | None = None) -> Checked:
         if key not in options.keyword_names():
             near = did_you_mean(key, options.keyword_names(), h5, ("mode", "driver", "comm", "info"))
             raise TypeError(f"{key!r} is an invalid keyword argument for File(){near}")
-    if not isinstance(others.get("storage_options") or {}, Mapping):
+    if others.get("storage_options") and not isinstance(others["storage_options"], Mapping):
         raise TypeError(f"storage_options={others['storage_options']!r}: a mapping is needed, as fsspec takes it")
     if mode not in MODES:
         raise DefinitionError(f"Invalid mode {mode!r}; must be one of r, r+, w, w-, x, a")
@@ -139,7 +139,7 @@ def check(given: Given, from_file: HintFile | None = None) -> Checked:
     _check_h5(mode, h5)
     resolved = _options(given, stack, others, None if from_file is None else from_file.match(path))
     keeps_file = stack != "fileobj" and (not resolved.driver or stack_capabilities(resolved.driver).keeps_file)
-    real = resolved.system.realpath(os.path.abspath(path)) if keeps_file else ""
+    real = resolved.system.realpath(path) if keeps_file else ""
     if h5.get("swmr") and mode != "r":
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
         warn_outside(text)
@@ -190,9 +190,11 @@ def _file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, A
     if driver == "fileobj" and not is_file_object(target):
         raise TypeError(f"driver='fileobj' needs an object with read() and seek(), not {target if target else name!r}")
     path = os.fsdecode(name)
-    if target is None and driver is None and is_address(path):
+    if target is not None or "://" not in path:
+        return path, driver, target
+    if driver is None and is_address(path):
         driver = "remote"
-    if target is None and not _takes_addresses(driver):
+    if not _takes_addresses(driver):
         refuse_remote(path, "leave driver= out, or end its stack with 'remote', to read the file there")
     return path, driver, target
 

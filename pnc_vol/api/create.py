@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,11 +94,26 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
     NotYetError
         A type or a storage that this version does not have.
     """
+    if data is None and type(shape) is tuple and options.keys() <= {"maxshape"} and _is_simple(dtype):
+        # A mistake, or what cannot be kept, is told, or done, as others are.
+        with suppress(TypeError, ValueError):
+            return _plan_alike(shape, dtype, options.get("maxshape"))
     try:
         return _plan(shape, dtype, data, options)
     except ConversionError as error:
         refusals().say_instead(error, "the data of a dataset", data, dtype)
         raise
+
+
+def _is_simple(dtype: Any) -> bool:
+    """Whether a type is all that equal ones are: those with metadata are equal to those without."""
+    return type(dtype) is str or (isinstance(dtype, np.dtype) and dtype.kind in "iufS" and dtype.metadata is None)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _plan_alike(shape: Shape, dtype: Any, maxshape: tuple[int | None, ...] | None) -> Plan:
+    """The plan of a dataset without data: programs make many datasets of a few kinds."""
+    return _plan(shape, dtype, None, {} if maxshape is None else {"maxshape": maxshape})
 
 
 def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
@@ -153,27 +169,18 @@ def plain(shape: Any, dtype: Any, data: Any) -> tuple[Element, Shape] | None:
         if type(dtype) is not str or type(shape) is not tuple:
             return None
         try:
-            return _plain_kind(shape, dtype)
+            found = _plan_alike(shape, dtype, None)
         except (TypeError, ValueError):
             # a mistake, which is told as others are
             return None
+        return (found.element, found.shape) if found.element.kind == "number" and found.shape is not None else None
     if shape is not None or dtype is not None or type(data) is not np.ndarray:
         return None
-    found = data.dtype
-    if found.kind not in "iuf" or found.metadata is not None or data.ndim > MAX_RANK:
+    given = data.dtype
+    if given.kind not in "iuf" or given.metadata is not None or data.ndim > MAX_RANK:
         return None
-    element = plain_element(found)
-    return (element, data.shape) if element.kind == "number" and element.dtype == found else None
-
-
-@functools.lru_cache(maxsize=256, typed=True)
-def _plain_kind(shape: Shape, dtype: str) -> tuple[Element, Shape] | None:
-    """Programs make many datasets of a few kinds."""
-    found = plan(shape, np.dtype(dtype), None, {})
-    alone = found.fillvalue is None and not found.ignored and found.maxshape is None
-    return (
-        (found.element, found.shape) if found.element.kind == "number" and alone and found.shape is not None else None
-    )
+    element = plain_element(given)
+    return (element, data.shape) if element.kind == "number" and element.dtype == given else None
 
 
 def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:

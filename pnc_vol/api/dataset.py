@@ -168,12 +168,20 @@ class Dataset(Storage, Posting, Converting):
         own = self._id
         if new_dtype is None and not own.handle.collective:
             session = own.check()
-            if session.disk.version & 1:
-                # What `reading` would do, in fewer steps.
+            disk = session.disk
+            before = disk.version
+            # What `reading` would do, in fewer steps.
+            if before & 1:
                 with session.lock:
                     found = session.read_run(own.node, args)
             else:
-                found = session.reading(session.read_run, own.node, args)
+                try:
+                    found = session.read_run(own.node, args)
+                    again = disk.version != before
+                except Exception:
+                    again = True
+                if again:
+                    found = session.reading(session.read_run, own.node, args)
             if found is not None:
                 return found if found.ndim else found[()]
         return self._read(args, new_dtype)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
 
+_get = dict.get
+"""Looks an entry up whatever the table makes of it: what is there is compared, not used."""
+
+
 def _storage_info() -> ModuleType:
     # Few programs ask for HDF5's view of a dataset: what answers is not loaded with the package.
     from pnc_vol.api import storage_info
@@ -41,7 +45,7 @@ def _storage_info() -> ModuleType:
     return storage_info
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Handle:
     """An open file, with what `File` was asked for.
 
@@ -361,13 +365,13 @@ class DatasetID(ObjectID):
         """As `ObjectID.check`, with a call less: every read and write begins here."""
         handle, node = self.handle, self.node
         session = handle.session
-        if handle.released or session.closed or session.forked or node.tree.datasets.get(node.uid) is not node:
+        if handle.released or session.closed or session.forked or _get(node.tree.datasets, node.uid) is not node:
             return super().check()
         return session
 
     def check_for_name(self) -> OpenFile:
         handle, node = self.handle, self.node
         session = handle.session
-        if handle.released or session.closed or session.forked or node.tree.datasets.get(node.uid) is not node:
+        if handle.released or session.closed or session.forked or _get(node.tree.datasets, node.uid) is not node:
             return super().check_for_name()
         return session

@@ -105,9 +105,11 @@ def _opened_by_ranks(given: Given) -> Handle:
 def _opened(ranks: communicators.Comm, given: Given, checked: Checked) -> Handle:
     """Open a session or join one, and watch the handle, so that a forgotten file is closed one day."""
     path, root, target = checked.path, None, checked.target
-    if isinstance(target, Driver):
+    if target is None:
+        pass
+    elif isinstance(target, Driver):
         root, target = target, None
-    elif target is not None:
+    else:
         root = fileobj.FileObjectDriver(target, writable=given.mode != "r", system=checked.options.system)
     session, ref = open_shared(
         path, checked.real, given.mode,

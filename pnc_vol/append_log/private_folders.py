@@ -344,12 +344,14 @@ def neighbour(path: str, suffix: str) -> str:
     >>> neighbour("folder/out.nc", "pncj")
     'folder/.out.nc.pncj'
     """
-    head, tail = os.path.split(path)
+    head, slash, tail = path.rpartition("/")
+    if tail.isascii() and len(tail) <= _LONGEST:
+        return f"{head}{slash}.{tail}.{suffix}"
     raw = os.fsencode(tail)
     if len(raw) > _LONGEST:
         # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
         tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
-    return os.path.join(head, f".{tail}.{suffix}")
+    return f"{head}{slash}.{tail}.{suffix}"
 
 
 def cut_name(name: bytes, nbytes: int) -> str:

@@ -8,6 +8,8 @@ Rules
 2. Only the valid prefix is used: records count up to the first one that is short, has a wrong CRC, or breaks the
    sequence. Valid records after such a one mean damage, and are reported.
 3. The file's random id goes into each CRC, so that a record that an earlier use of the file left behind is never valid.
+4. A format may have a slot of 64 bytes behind its header, which the writer changes in place; no CRC covers it, and
+   what it says is believed only as far as something else agrees. The version of a file tells whether it has one.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ __all__ = [
     "CRC",
     "RECORD_BODY",
     "RECORD_BYTES",
+    "SLOT_BYTES",
     "Bytes",
     "ReadData",
     "RecordFormat",
@@ -46,11 +49,13 @@ Bytes = bytes | bytearray | memoryview
 ReadData = Callable[[int, int], Bytes]
 """``(offset, nbytes)`` to bytes of a file; fewer where it ends."""
 
-RECORD_BYTES = 64
+RECORD_BYTES = SLOT_BYTES = 64
 RECORD_BODY = Struct("<HHIQQQQQQI")
 CRC = Struct("<I")
 _HEADER = Struct("<8sII16s16sIIII")
-_VERSION = 1
+_PLAIN, _WITH_SLOT = 1, 2
+"""Versions of a file."""
+
 _MOST_PATH = 1 << 16
 _CHUNK = 8 << 20
 _BLOCK = 64
@@ -73,6 +78,8 @@ class RecordFormat:
         The kinds of records, 1 to 65535, and their names.
     fields : tuple of seven str
         What a record says: an unsigned integer of 32 bits, five of 64 bits, one of 32 bits.
+    slot : bool
+        Whether a slot follows the header of a new file.
 
     Attributes
     ----------
@@ -90,6 +97,7 @@ class RecordFormat:
     magic: bytes
     kinds: Mapping[int, str]
     fields: tuple[str, str, str, str, str, str, str]
+    slot: bool = False
     dtype: np.dtype[np.void] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -124,6 +132,7 @@ class RecordLog(NamedTuple):
     torn_bytes : int, bytes after it that are not just reserved.
     tear : str, what is wrong with the first record that does not count; "" if nothing is.
     later : int, valid records that follow such a one: more than the end is damaged.
+    slot : bytes[64], or b"" in a file that has none.
     """
 
     header: RecordHeader
@@ -132,6 +141,7 @@ class RecordLog(NamedTuple):
     torn_bytes: int
     tear: str
     later: int
+    slot: bytes = b""
 
     @property
     def end(self) -> int:
@@ -143,7 +153,7 @@ class RecordLog(NamedTuple):
 
 
 def encode_header(form: RecordFormat, header: RecordHeader) -> bytes:
-    """The bytes of a header, a multiple of 64.
+    """The bytes of a header, a multiple of 64, and of an empty slot if the format has one.
 
     Raises
     ------
@@ -163,9 +173,11 @@ def encode_header(form: RecordFormat, header: RecordHeader) -> bytes:
     if not 0 <= header.rank < header.num_ranks < 2**31 or len(path) > _MOST_PATH:
         raise LogError(f"rank {header.rank} of {header.num_ranks}, path of {len(path)} bytes", field="rank")
     size = -(-(_HEADER.size + len(path) + 4) // RECORD_BYTES) * RECORD_BYTES
+    version, slot = (_WITH_SLOT, bytes(SLOT_BYTES)) if form.slot else (_PLAIN, b"")
     ids = header.log_id, header.file, header.rank, header.num_ranks
-    head = (_HEADER.pack(form.magic, _VERSION, size, *ids, len(path), RECORD_BYTES) + path).ljust(size - 4, b"\0")
-    return head + CRC.pack(crc32(head))
+    told = _HEADER.pack(form.magic, version, size + len(slot), *ids, len(path), RECORD_BYTES)
+    head = (told + path).ljust(size - 4, b"\0")
+    return head + CRC.pack(crc32(head)) + slot
 
 
 def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int) -> bytes:
@@ -201,7 +213,7 @@ class RecordWriter:
     ----------
     log_id : bytes[16]
     seed : int, CRC of it.
-    begin : int, where the records begin in the file.
+    begin : int, where the records begin in the file; a slot is right before it.
     sequence : int, of the last record.
 
     Raises
@@ -297,7 +309,12 @@ def decode_records(form: RecordFormat, data: Bytes) -> RecordLog:
     if torn:
         places = range(n * RECORD_BYTES, whole.size * RECORD_BYTES, RECORD_BYTES)
         later = sum(crc32(view[at : at + RECORD_BYTES], seed) == _RESIDUE for at in places)
-    return RecordLog(header, begin, whole[:n], torn, tear, later)
+    slot = bytes(data[begin - SLOT_BYTES : begin]) if _version(data) == _WITH_SLOT else b""
+    return RecordLog(header, begin, whole[:n], torn, tear, later, slot)
+
+
+def _version(data: Bytes) -> int:
+    return int(_HEADER.unpack_from(data)[1])
 
 
 def _right_crcs(records: memoryview, count: int, seed: int) -> int:
@@ -332,32 +349,37 @@ def decode_header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
         raise LogError(f"a {name} of {len(data)} bytes ends inside its header", offset=len(data), field="header")
     fields: tuple[Any, ...] = _HEADER.unpack_from(data)
     magic, version, size, log_id, file, rank, ranks, length, record = fields
+    slot = SLOT_BYTES if version == _WITH_SLOT else 0
     for offset, what, value, right in (
         (0, "magic", magic, magic == form.magic),
-        (8, "version", version, version == _VERSION),
-        (12, "header_bytes", size, 2 * RECORD_BYTES <= size <= len(data) and size % RECORD_BYTES == 0),
+        (8, "version", version, version == _PLAIN or (version == _WITH_SLOT and form.slot)),
+        (12, "header_bytes", size, 2 * RECORD_BYTES + slot <= size <= len(data) and size % RECORD_BYTES == 0),
         (48, "rank", rank, rank < ranks),
-        (56, "path_len", length, length <= size - _HEADER.size - 4),
+        (56, "path_len", length, length <= size - slot - _HEADER.size - 4),
         (60, "record_bytes", record, record == RECORD_BYTES),
     ):
         if not right:
             raise LogError(f"{what} of the {name} is {value!r}", offset=offset, field=what, value=value)
-    (crc,) = CRC.unpack_from(data, size - 4)
-    if crc32(memoryview(data)[: size - 4]) != crc:
-        raise LogError(f"the header of the {name} has a wrong CRC", offset=size - 4, field="crc", value=crc)
+    at = size - slot - 4
+    (crc,) = CRC.unpack_from(data, at)
+    if crc32(memoryview(data)[:at]) != crc:
+        raise LogError(f"the header of the {name} has a wrong CRC", offset=at, field="crc", value=crc)
     path = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "surrogateescape")
     return RecordHeader(log_id, file, rank, ranks, path), size
 
 
-def crc_of_range(read: ReadData, begin: int, end: int) -> int | None:
+def crc_of_range(read: ReadData, begin: int, end: int, crc: int = 0) -> int | None:
     """zlib's CRC-32 of the bytes of a file between two offsets, read piece by piece; None if the file is shorter.
+
+    Parameters
+    ----------
+    crc : int, of the bytes before them, to go on with.
 
     Examples
     --------
     >>> crc_of_range(lambda at, n: b"abcd"[at : at + n], 1, 4) == crc32(b"bcd")
     True
     """
-    crc = 0
     while begin < end:
         piece = read(begin, min(_CHUNK, end - begin))
         if not len(piece):

@@ -32,7 +32,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Numbers of the errors that mean: no room."""
 
 LARGE = 2 << 10
-"""Bytes from which on data is written by a call."""
+"""Bytes from which on data is written by a call, if not told otherwise."""
 
 
 def create_private(system: System, path: str, *, exclusive: bool = True) -> int:
@@ -82,15 +82,19 @@ class Tail:
     most : int, bytes of the largest window, a multiple of the page size.
     share : Share
         How the file is shared with other ranks; offsets are those of this rank's own bytes.
+    large : int
+        Bytes from which on data is written by a call; if it is more than usual, the pages of a window are made when it
+        is opened, which takes a third of the time of making them one by one.
     """
 
-    __slots__ = ("_size", "begin", "end", "fd", "limit", "most", "share", "system", "window")
+    __slots__ = ("_size", "begin", "end", "fd", "large", "limit", "most", "share", "system", "window")
 
-    def __init__(self, system: System, fd: int, most: int, share: Share | None = None) -> None:
+    def __init__(self, system: System, fd: int, most: int, share: Share | None = None, *, large: int = LARGE) -> None:
         self.system = system
         self.fd = fd
         self.most = most
         self.share = share
+        self.large = large
         self.end = 0
         self.begin = self.limit = 0
         self._size = PAGE // 4
@@ -106,7 +110,7 @@ class Tail:
         """
         end = self.end
         after = end + len(data)
-        if len(data) >= LARGE or (self.share is not None and self.share.cuts(end, after)):
+        if len(data) >= self.large or (self.share is not None and self.share.cuts(end, after)):
             # A call costs less than touching new pages of the window.
             self._write(data, end)
             self.end = after
@@ -144,15 +148,24 @@ class Tail:
                 if size == need or error.errno not in FULL:
                     raise
                 size = max(need, size // 4 // PAGE * PAGE)
-        moved = self.system.mmap(self.fd, size, at)
+        moved = self.system.mmap(self.fd, size, at, populate=self.large > LARGE)
         self.give_up_window()
         self.window, self.begin, self.limit, self._size = moved, base, base + size, size
 
-    def cut(self, end: int) -> None:
-        """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more."""
+    def cut(self, end: int, *, keep: int = 0) -> None:
+        """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more.
+
+        The next window is about as large as what is cut off.
+
+        Parameters
+        ----------
+        keep : int, bytes of a file that are not cut off but just not counted: to make pages anew takes time.
+        """
         if self.share is None:
+            self._size = max(min(self.end - end, self.most) // 4, PAGE // 4)
             self.give_up_window()
-            self.system.ftruncate(self.fd, end)
+            if self.end > keep:
+                self.system.ftruncate(self.fd, max(keep, end))
         elif end < self.begin:
             self.give_up_window()
         self.end = end

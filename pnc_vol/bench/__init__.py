@@ -7,6 +7,7 @@
 `io`              large variables, rows, small pieces, many variables (`io_peers`: by each library)
 `reads`           columns, strides, lists, masks, blocks; record variables
 `posts`           small writes of each kind; recovery of a log
+`records`         record variables that grow together, with flushes
 `small`           small files, a script of one dataset, a flush in each step
 `conversion`      netCDF-4 and HDF5 files to CDF-5
 `objects`         many variables with attributes

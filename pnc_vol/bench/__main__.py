@@ -21,6 +21,7 @@ SERIAL = {
     "io": "one large variable, rows, random small pieces, many variables",
     "reads": "columns, strides, lists, masks, blocks; record variables",
     "posts": "small writes of each kind, iput; recovery of the log of a killed job",
+    "records": "20 record variables that grow together, with a flush at each record and at every 50th",
     "small": "the life of a small file, a script of one dataset, a flush in each step",
     "conversion": "a netCDF-4 and an HDF5 file to CDF-5, beside nccopy and h5repack",
     "burst": "posting to a burst-buffer log on tmpfs and on disk, and flushing it",

@@ -30,15 +30,15 @@ Array = npt.NDArray[Any]
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
     return installed(
-        {
-            "pnc_vol": ("pnc_vol", _PncVol),
-            "h5py": ("h5py", _H5py),
-            "netCDF4": ("netCDF4", _NetCDF4),
-            "scipy": ("scipy.io", _Scipy),
-            "PnetCDF-Python": ("pnetcdf", _PnetCDF),
-            "os.pwrite": ("os", _Raw),
-        },
         folder,
+        {
+            "pnc_vol": _PncVol,
+            "h5py": _H5py,
+            "netCDF4": _NetCDF4,
+            "scipy": _Scipy,
+            "PnetCDF-Python": _PnetCDF,
+            "os.pwrite": _Raw,
+        },
     )
 
 

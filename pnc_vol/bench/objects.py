@@ -216,12 +216,5 @@ class _PnetCDF(_NetCDF4):
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
     return installed(
-        {
-            "pnc_vol": ("pnc_vol", _H5py),
-            "h5py": ("h5py", _H5py),
-            "netCDF4": ("netCDF4", _NetCDF4),
-            "scipy": ("scipy.io", _Scipy),
-            "PnetCDF-Python": ("pnetcdf", _PnetCDF),
-        },
-        folder,
+        folder, {"pnc_vol": _H5py, "h5py": _H5py, "netCDF4": _NetCDF4, "scipy": _Scipy, "PnetCDF-Python": _PnetCDF}
     )

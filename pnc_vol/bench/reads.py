@@ -258,13 +258,13 @@ class _Numpy(_Peer):
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
     return installed(
-        {
-            "pnc_vol": ("pnc_vol", _H5py),
-            "h5py": ("h5py", _H5py),
-            "netCDF4": ("netCDF4", _NetCDF4),
-            "scipy mmap": ("scipy.io", _Scipy),
-            "PnetCDF-Python": ("pnetcdf", _PnetCDF),
-            "numpy.memmap": ("numpy", _Numpy),
-        },
         folder,
+        {
+            "pnc_vol": _H5py,
+            "h5py": _H5py,
+            "netCDF4": _NetCDF4,
+            "scipy mmap": _Scipy,
+            "PnetCDF-Python": _PnetCDF,
+            "numpy.memmap": _Numpy,
+        },
     )

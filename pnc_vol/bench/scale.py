@@ -54,6 +54,7 @@ def report(options: argparse.Namespace) -> Iterator[str]:
         yield ""
         yield f"{flush.name}: {flush.bounds.nbytes / _GIB:.2f} GiB, {flush.bounds.pieces} pieces, {way}"
         yield f"  runs of the rank that has most    {flush.runs.max()}"
+        yield f"  for maps of blobs, to each rank   {flush.listed / _MIB:.1f} MiB once, without decompositions"
         if way == "aggregate":
             plan = planned(nodes, flush.extents_of, hints=options.hints, bounds=flush.bounds, every=options.every)
             yield from _counts(nodes, plan)

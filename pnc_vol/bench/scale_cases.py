@@ -70,6 +70,7 @@ class Flush:
     bounds : Bounds
     runs : int64[ranks], posted runs.
     nbytes : int64[ranks]
+    listed : int, bytes of the runs of all ranks in all maps; a blob set without decompositions tells them to each rank.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Flush:
     bounds: Bounds
     runs: Int64
     nbytes: Int64
+    listed: int
 
 
 def flushes_of(case: str, ranks: int, *, size: int = 0) -> list[Flush]:
@@ -136,7 +138,8 @@ def _of_file(name: str, times: int, file: str, dealt: list[Dealt], lengths: dict
     # What a rank has at the end of one variable and at the beginning of the next one is one piece.
     joined = int((low[1:] == high[:-1]).sum())
     bounds = Bounds(int(low.min()), int(high.max()), int(nbytes.sum()), int(pieces.sum()) - joined)
-    return Flush(name, times, extents_of, bounds, runs.sum(axis=0), nbytes.sum(axis=0))
+    listed = 16 * int(facts[0].sum())
+    return Flush(name, times, extents_of, bounds, runs.sum(axis=0), nbytes.sum(axis=0), listed)
 
 
 def _blocks(cells: int, ranks: int) -> Flush:
@@ -151,4 +154,4 @@ def _blocks(cells: int, ranks: int) -> Flush:
         return Extents(offset, np.full(len(LABELS), nbytes[rank]), number * nbytes[rank])
 
     bounds = Bounds(_HEADER, _HEADER + len(LABELS) * step, len(LABELS) * step, len(LABELS) * ranks)
-    return Flush("checkpoint", 1, extents_of, bounds, np.full(ranks, len(LABELS)), len(LABELS) * nbytes)
+    return Flush("checkpoint", 1, extents_of, bounds, np.full(ranks, len(LABELS)), len(LABELS) * nbytes, 16 * ranks)

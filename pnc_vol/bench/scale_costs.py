@@ -56,7 +56,7 @@ class Costs:
     open_rate: float = 30e3
     python_call: float = 50e-6
     python_run: float = 0.2e-6
-    python_put: float = 110e-6
+    python_put: float = 75e-6
     python_take: float = 15e-6
 
     @classmethod

@@ -71,15 +71,25 @@ class Peer:
         self.path = os.path.join(folder, f"{name}.bench")
 
 
-def installed(kinds: Mapping[str, tuple[str, type[Peer]]], folder: str) -> dict[str, Any]:
+_MODULES = {
+    "scipy": "scipy.io",
+    "scipy mmap": "scipy.io",
+    "PnetCDF-Python": "pnetcdf",
+    "os.pwrite": "os",
+    "numpy.memmap": "numpy",
+}
+"""Modules of the peers that are not called as their modules."""
+
+
+def installed(folder: str, kinds: Mapping[str, type[Peer]]) -> dict[str, Any]:
     """The peers whose modules can be imported; for the others the reason.
 
     Parameters
     ----------
-    kinds : mapping of the name of a peer to its module and its class
     folder : str
+    kinds : mapping of the name of a peer to its class
     """
-    found = {name: (load(module), kind) for name, (module, kind) in kinds.items()}
+    found = {name: (load(_MODULES.get(name, name)), kind) for name, kind in kinds.items()}
     return {name: m if isinstance(m, str) else kind(name, m, folder) for name, (m, kind) in found.items()}
 
 

@@ -48,6 +48,7 @@ def print_table(results: Sequence[Result]) -> None:
     seconds = [[_seconds(result, peer) for peer in peers] for result in results]
     _print_columns([["seconds", *peers], *([r.work, *row] for r, row in zip(results, seconds, strict=True))])
     print("\nmedian (fastest-slowest) [peer / pnc_vol: above 1, pnc_vol is faster]\n")
+    _print_first(results, peers)
     if any(result.nbytes is not None or result.memory for result in results):
         rows = [
             [_amount(result.nbytes), f"{result.requests or '-':,}" if result.requests else "-"] for result in results
@@ -59,6 +60,23 @@ def print_table(results: Sequence[Result]) -> None:
         print()
     for text in _notes(results):
         print(f"- {text}")
+
+
+def _print_first(results: Sequence[Result], peers: Sequence[str]) -> None:
+    """The first round of what many ranks did: in it connections and buffers are made, as in a job that writes once."""
+    shown = [r for r in results if r.quickest and max(map(len, r.seconds.values())) > 1]
+    if not shown:
+        return
+    rows = []
+    for r in shown:
+        ours, cells = r.first(US), []
+        for peer in peers:
+            found = r.first(peer)
+            ratio = f" [{found / ours:.2f}]" if found is not None and ours and peer != US else ""
+            cells.append("-" if found is None else f"{found:.{3 if found >= 0.1 else 4}f}{ratio}")
+        rows.append([r.work, *cells])
+    _print_columns([["seconds, first round alone", *peers], *rows])
+    print()
 
 
 def _notes(results: Sequence[Result]) -> list[str]:

@@ -17,8 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -94,7 +93,7 @@ def open_existing(
         It cannot be read; `errno.EBUSY` if other processes replace it all the time.
     """
     look = _as_writer if writable else partial(_as_reader, like=like)
-    with naming(path, real):
+    try:
         for attempt in range(ATTEMPTS):
             if attempt >= _AT_ONCE:
                 time.sleep(_PAUSE)
@@ -109,6 +108,11 @@ def open_existing(
             if found is not None:
                 return found
             system.close(fd)
+    except OSError as error:
+        # it names the file as the user did
+        if error.errno and error.filename in (real, None):
+            error.filename = path
+        raise
     raise replaced_too_often(path)
 
 
@@ -251,14 +255,3 @@ def _attributes(of: Existing) -> list[tuple[bytes, tuple[Attr, ...]]]:
         first = at + w.width + ((name + 3) & -4) + w.width * (1 + len(var.dims))
         found.append((of.content[first : after - w.tail.size], var.attrs))
     return found
-
-
-@contextmanager
-def naming(path: str, real: str) -> Iterator[None]:
-    """Let errors name the file as the user did."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno and error.filename in (real, None):
-            error.filename = path
-        raise

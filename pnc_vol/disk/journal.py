@@ -26,7 +26,6 @@ import os
 import stat
 import struct
 import zlib
-from contextlib import suppress
 from typing import Literal
 
 import numpy as np
@@ -99,10 +98,12 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
         if new_end > first:
             kept = max(first, at - _AROUND)
             pieces.append((kept, min(old_end + _AROUND, len(old)) - kept, min(new_end + _AROUND, len(new)) - kept))
-    table = [(at, max(0, was), max(0, now)) for at, was, now in pieces]
-    before = [old[at : at + was] for at, was, _ in table]
-    after = [new[at : at + now] for at, _, now in table]
-    body = b"".join([*(_PIECE.pack(*row) for row in table), *before, *after])
+    table, before, after = [], [], []
+    for at, was, now in pieces:
+        table.append(_PIECE.pack(at, max(0, was), max(0, now)))
+        before.append(old[at : at + max(0, was)])
+        after.append(new[at : at + max(0, now)])
+    body = b"".join(table + before + after)
     return _HEAD.pack(_MAGIC, inode, len(new), len(table), zlib.crc32(body)) + body
 
 
@@ -113,8 +114,10 @@ def _start(header: bytes) -> int:
 
 def forget_journal(system: System, path: str) -> None:
     """Remove the journal of a file, if there is one."""
-    with suppress(FileNotFoundError):
+    try:
         system.unlink(journal_path(path))
+    except FileNotFoundError:
+        return
 
 
 def recover(system: System, path: str, *, writable: bool, target: str = "") -> bytes | None:

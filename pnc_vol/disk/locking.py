@@ -30,6 +30,7 @@ import functools
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
@@ -183,11 +184,11 @@ class Held:
 
     def where(self, path: str, key: Key | None) -> os.stat_result | None:
         """What stands under `path` if that is the file `key`; None if it is another one, or nothing."""
-        with suppress(FileNotFoundError, NotADirectoryError):
+        try:
             there = self.system.stat(path)
-            if key is None or (there.st_dev, there.st_ino) == key:
-                return there
-        return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return there if key is None or (there.st_dev, there.st_ino) == key else None
 
     def name_of(self, key: Key | None) -> str:
         """The name that a file has now, if the system knows it; else ""."""
@@ -208,15 +209,14 @@ class Held:
         if fd < 0:
             return
         if self.locking is not False and _OFD:
-            with suppress(OSError):
-                self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, 0))
-        with suppress(OSError):
-            self.system.close(fd)
+            _quietly(self.system.record_lock, fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, 0))
+        _quietly(self.system.close, fd)
 
     def only(self, key: Key | None) -> None:
         """Let go of all files but one."""
-        for other in [other for other in self.fds if other != key]:
-            self.drop(other)
+        for other in tuple(self.fds):
+            if other != key:
+                self.drop(other)
 
     def release(self) -> None:
         """Let go of all."""
@@ -226,8 +226,15 @@ class Held:
         """Close the descriptors that a forked child got; the lock stays with its parent."""
         fds, self.fds = self.fds, {}
         for fd in fds.values():
-            with suppress(OSError):
-                self.system.close(fd)
+            _quietly(self.system.close, fd)
+
+
+def _quietly(call: Callable[..., object], *args: object) -> None:
+    """Call something whose failure changes nothing."""
+    try:
+        call(*args)
+    except OSError:
+        return
 
 
 def _packed(kind: int, length: int) -> bytes:

@@ -17,6 +17,7 @@ from pnc_vol.system import System
 
 __all__ = ["beside", "check_place", "mode_of_new", "name_new", "write_new"]
 
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_FILES = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -67,6 +68,8 @@ def check_place(there: os.stat_result, path: str, *, exclusive: bool) -> None:
     ------
     FileExistsError, IsADirectoryError, OSError
     """
+    if not exclusive and stat.S_ISREG(there.st_mode):
+        return
     what = next((name for test, name in _NO_FILES if test(there.st_mode)), "")
     if exclusive:
         raise FileExistsError(
@@ -120,9 +123,9 @@ def name_new(system: System, work: str, path: str) -> None:
 
 def beside(system: System, target: str, suffix: str) -> str:
     """A new name in the same directory that nobody else has."""
-    head, tail = os.path.split(target)
+    head, slash, tail = target.rpartition("/")
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
-    return os.path.join(head, f".{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}")
+    return f"{head}{slash}.{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}"
 
 
 def write_new(
@@ -132,13 +135,13 @@ def write_new(
 
     mode : int or None, its permissions; None: what the process's mask leaves of 0666.
     """
-    folder = os.path.dirname(path) or "."
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = system.open(path, flags, 0o666 if mode is None else 0o600)
+        fd = system.open(path, _NEW, 0o666 if mode is None else 0o600)
     except FileNotFoundError:
+        folder = os.path.dirname(path) or "."
         raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; create it first", path) from None
     except PermissionError as error:
+        folder = os.path.dirname(path) or "."
         # new headers and new layouts need a file beside the old one, so this is met when an old file is changed too
         text = f"no file can be made in the folder {folder!r}; get permission to write there, or use another folder"
         raise PermissionError(error.errno, text, path) from None

@@ -381,12 +381,16 @@ def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
     driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
 
 
-@contextmanager
-def _named(path: str) -> Iterator[None]:
+class _named:
     """Let errors name the user's file, not the temporary one or the journal."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno and error.filename != path:
-            raise type(error)(error.errno, error.strerror, path) from error
-        raise
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError) and error.errno and error.filename != self.path:
+            raise type(error)(error.errno, error.strerror, self.path) from error

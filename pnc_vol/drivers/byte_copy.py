@@ -27,6 +27,8 @@ Bytes = npt.NDArray[np.uint8]
 #: Bytes up to which equal pieces are copied as elements of that size, and not one by one.
 ELEMENT = 4096
 
+_FEW = 32
+"""Pieces up to which copying one after another takes less time than the operations of arrays that copy them at once."""
 _PIECES_OF_A_SIZE = 256
 
 
@@ -85,13 +87,10 @@ def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place:
     target_place, source_place, length : int64[n]
         Bytes.
     """
-    if not len(length):
+    if len(length) <= _FEW:
+        _one_by_one(target, target_place, source, source_place, length)
         return
     n = int(length[0])
-    if len(length) == 1:
-        t, s = int(target_place[0]), int(source_place[0])
-        target[t : t + n] = source[s : s + n]
-        return
     if n <= ELEMENT and bool((length == n).all()):
         if n:
             # Pieces that lie one behind another on a side are not indexed there, which halves the time of small ones.
@@ -124,6 +123,10 @@ def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place:
         of = np.repeat(source_place // unit - first, count) + step
         _elements(target, unit)[to] = _elements(source, unit)[of]
         return
+    _one_by_one(target, target_place, source, source_place, length)
+
+
+def _one_by_one(target: Bytes, target_place: Int64, source: Bytes, source_place: Int64, length: Int64) -> None:
     into, out = target.data, source.data
     for t, s, m in zip(target_place.tolist(), source_place.tolist(), length.tolist(), strict=True):
         into[t : t + m] = out[s : s + m]

@@ -39,6 +39,9 @@ __all__ = ["GuardedMap"]
 _MOST_TAKEN = 64 << 20
 """Bytes that are looked at before their pages are given back."""
 _SIGBUS = int(signal.SIGBUS)
+_BYTE, _BIT = (_SIGBUS - 1) // 8, 1 << (_SIGBUS - 1) % 8
+"""Where SIGBUS is in a ``sigset_t``."""
+_Mask = ctypes.c_ubyte * 128
 _UNBLOCK, _SETMASK = 1, 2
 _SIGINFO = 4
 _READ, _FIXED_ANONYMOUS, _NO_LONGER_NEEDED = 0x1, 0x32, 4
@@ -88,16 +91,21 @@ class GuardedMap:
             # They stay in the system's cache; only this process does not count them as its own any more.
             found.taken = 0
             found.window.madvise(_NO_LONGER_NEEDED)
-        return self._system.fstat(self._fd).st_size >= end
+        try:
+            # It reaches so far if its last byte can be read, which takes half of the time that its status does.
+            return end == 0 or self._system.pread_into(self._fd, bytearray(1), end - 1) == 1
+        except OSError:
+            return False
 
     def _covering(self, end: int) -> _Range | None:
         """The mapping, if it reaches to `end`."""
         if not self._able:
             return None
-        found = self._system.fstat(self._fd)
         known = self._range
-        if known is not None and end <= known.memory.nbytes:
-            return known if end <= found.st_size else None
+        if known is not None and end <= known.nbytes:
+            # whether the file still reaches so far is asked afterwards
+            return known
+        found = self._system.fstat(self._fd)
         self._able = stat.S_ISREG(found.st_mode) and (self._anywhere or os.major(found.st_dev) != 0)
         if not self._able or found.st_size < end:
             return None
@@ -119,13 +127,14 @@ class GuardedMap:
 class _Range:
     """Addresses of a mapping."""
 
-    __slots__ = ("broken", "first", "last", "memory", "taken", "window")
+    __slots__ = ("broken", "first", "last", "memory", "nbytes", "taken", "window")
 
     def __init__(self, window: Any) -> None:
         calls: Any = _calls()
         self.window = window
         self.taken = 0
         self.memory = memory = np.frombuffer(window, np.uint8)
+        self.nbytes = memory.nbytes
         self.first: int = memory.ctypes.data
         self.last = self.first + memory.nbytes + (-memory.nbytes) % calls.page
         self.broken = False
@@ -146,12 +155,12 @@ class _Calls:
     """The C library's functions, and the handler."""
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(None)
+        # None of these calls waits, so that none lets go of Python's lock. Two of them are called three times a look:
+        # without `argtypes`, for which `byref` needs none, they take half of the time.
+        libc = ctypes.PyDLL(None)
         pointer, number = ctypes.c_void_p, ctypes.c_int
         self.action, self.mask = libc.sigaction, libc.pthread_sigmask
         self.map, self.again = libc.mmap, getattr(libc, "raise")
-        self.action.argtypes = (number, pointer, pointer)
-        self.mask.argtypes = (number, pointer, pointer)
         self.map.argtypes = (pointer, ctypes.c_size_t, number, number, number, ctypes.c_long)
         self.map.restype = pointer
         self.again.argtypes = (number,)
@@ -161,8 +170,8 @@ class _Calls:
         self.handler = ctypes.CFUNCTYPE(None, number, pointer, pointer)(_on_bus_error)
         self.mine.handler = ctypes.cast(self.handler, pointer).value
         self.mine.flags = _SIGINFO
-        self.blocked = (ctypes.c_ubyte * 128)()
-        self.blocked[(_SIGBUS - 1) // 8] = 1 << (_SIGBUS - 1) % 8
+        self.blocked = _Mask()
+        self.blocked[_BYTE] = _BIT
         self.unblocked = ctypes.byref(self.blocked)
 
 
@@ -182,24 +191,24 @@ _ranges: tuple[_Range, ...] = ()
 
 
 def _enter(found: _Range) -> Any:
-    """Stand ready for a fault in this range, in this thread; the signals that were blocked before."""
+    """Stand ready for a fault in this range, in this thread; the signals that were blocked before, if SIGBUS was."""
     global _ranges
     calls: Any = _calls()
     with _lock:
         if not _ranges:
             calls.action(_SIGBUS, calls.on, calls.off)
         _ranges = (*_ranges, found)
-    mask = (ctypes.c_ubyte * 128)()
-    before = ctypes.byref(mask)
-    calls.mask(_UNBLOCK, calls.unblocked, before)
-    return before
+    mask = _Mask()
+    calls.mask(_UNBLOCK, calls.unblocked, ctypes.byref(mask))
+    return mask if mask[_BYTE] & _BIT else None
 
 
 def _leave(found: _Range, before: Any) -> None:
     """The last to leave puts back what stood there before."""
     global _ranges
     calls: Any = _calls()
-    calls.mask(_SETMASK, before, None)
+    if before is not None:
+        calls.mask(_SETMASK, ctypes.byref(before), None)
     with _lock:
         at = _ranges.index(found)
         _ranges = _ranges[:at] + _ranges[at + 1 :]

@@ -86,8 +86,8 @@ _ERRNO = {
 _NAMED = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE, errno.EMFILE, errno.ENFILE
 """Errors that have no class of their own in MPI, but are often named in the text."""
 
-_ELSEWHERE = "on a remote node"
-"""What MPICH says of an open that failed on a rank of another node."""
+_ELSEWHERE = "on a remote node)", " failed)"
+"""How texts end of an open that failed on a rank of another node; the second one if it may not look into the folder."""
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], ran
             return MPI.File.Open(mpi, path, MPI.MODE_RDWR if writable else MPI.MODE_RDONLY, info)
     except OSError as error:
         # Ranks of other nodes know no more than that it failed: the error of one that knows why is raised on all.
-        ranks.agree("open file", error=None if _ELSEWHERE in str(error) else error)
+        ranks.agree("open file", error=None if str(error.strerror).endswith(_ELSEWHERE) else error)
         raise
     finally:
         info.Free()

@@ -67,7 +67,8 @@ class Root(Driver):
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         with self._use:
-            self._may_write()
+            if not self.writable:
+                self._may_write()
             calls = self._write(extents, memory, collective)
         nbytes = int(extents.length[0]) if len(extents.length) == 1 else extents.nbytes
         counts = self._counts
@@ -151,7 +152,8 @@ class _Use:
         self.inside = 0
         self.closed = False
         self.lock = threading.Lock()
-        self.idle = threading.Condition(self.lock)
+        # made by a `close` that has to wait
+        self.idle: threading.Condition | None = None
 
     def __enter__(self) -> None:
         with self.lock:
@@ -168,7 +170,7 @@ class _Use:
             if isinstance(error, OSError) and error.errno and error.filename is None:
                 # calls on a descriptor do not say which file it is
                 error.filename = self._driver.path
-            if self.closed:
+            if self.idle is not None:
                 self.idle.notify_all()
 
     def end(self) -> bool:
@@ -177,5 +179,7 @@ class _Use:
             if self.closed:
                 return False
             self.closed = True
-            self.idle.wait_for(lambda: self.inside == 0)
+            if self.inside:
+                self.idle = threading.Condition(self.lock)
+                self.idle.wait_for(lambda: self.inside == 0)
             return True

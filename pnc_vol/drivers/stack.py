@@ -72,6 +72,9 @@ class _Entry(NamedTuple):
 _PLAIN = Capabilities()
 
 _registry: dict[str, _Entry] = {}
+_stacks: dict[str, list[tuple[Layer, _Entry]]] = {}
+_MOST_STACKS = 64
+"""Stacks that are remembered until a driver is registered."""
 
 
 def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None) -> None:
@@ -93,6 +96,7 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
     ValueError
         The name is no such word, or the kind is missing.
     """
+    _stacks.clear()
     if not NAME.fullmatch(name):
         raise ValueError(f"A driver's name consists of letters, digits, '-' and '_', not {name!r}")
     make: Callable[..., Driver] = factory
@@ -168,6 +172,10 @@ def _entry(name: str) -> _Entry:
 
 
 def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
+    """The layers of a stack with their drivers; a file that is opened asks several times."""
+    found = _stacks.get(spec)
+    if found is not None:
+        return found
     layers = [(layer, _entry(layer.name)) for layer in parse_stack(spec)]
     *above, (last, bottom) = layers
     if bottom.kind != "root":
@@ -177,6 +185,8 @@ def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
     for layer, entry in above:
         if entry.kind != "wrapper":
             raise ValueError(f"'{layer.name}' in the driver {spec!r} is a root; it can only be the last driver")
+    if len(_stacks) < _MOST_STACKS:
+        _stacks[spec] = layers
     return layers
 
 

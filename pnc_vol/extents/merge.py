@@ -37,7 +37,12 @@ def coalesce(extents: Extents) -> Extents:
     >>> coalesce(Extents(*(np.array(c) for c in ([0, 4, 9], [4, 2, 1], [0, 4, 6])))).length.tolist()
     [6, 1]
     """
-    offset, length, place = extents = _without_empty(extents)
+    return _joined(_without_empty(extents))
+
+
+def _joined(extents: Extents) -> Extents:
+    """As `coalesce`, of extents that are not empty."""
+    offset, length, place = extents
     if offset.size < 2:
         return extents
     ahead = length[:-1]
@@ -47,7 +52,7 @@ def coalesce(extents: Extents) -> Extents:
     joined &= place[:-1] + ahead == place[1:]
     if not joined.any():
         return extents
-    heads = np.concatenate(([0], np.flatnonzero(~joined) + 1))
+    heads = np.concatenate(([0], (~joined).nonzero()[0] + 1))
     return Extents(offset[heads], np.add.reduceat(length, heads), place[heads])
 
 
@@ -79,25 +84,25 @@ def last_wins(extents: Extents, *, sorted_hint: bool = False) -> Extents:
         ranks = _stable_order(posted.offset)
         made = _taken(posted, ranks)
     if not _overlaps(made).any():
-        return coalesce(made)
+        return _joined(made)
     if ranks is None:
         ranks = np.arange(made.offset.size, dtype=np.int64)
     again = (made.offset[1:] == made.offset[:-1]) & (made.length[1:] == made.length[:-1])
     if again.any():
         # The same extent written once more, the commonest overlap, needs no cutting.
-        last = np.flatnonzero(np.concatenate((~again, [True])))
+        last = np.concatenate((~again, [True])).nonzero()[0]
         made, ranks = _taken(made, last), ranks[last]
     overlaps = _overlaps(made)
     involved = np.zeros(made.offset.size, bool)
     involved[1:] = overlaps
     involved[:-1] |= overlaps
-    members = np.flatnonzero(involved)
+    members = involved.nonzero()[0]
     if not members.size:
-        return coalesce(made)
+        return _joined(made)
     pieces = _resolve(posted, made.offset[members], (made.offset + made.length)[members], ranks[members])
     if members.size == made.offset.size:
         return coalesce(pieces)
-    alone = _taken(made, np.flatnonzero(~involved))
+    alone = _taken(made, (~involved).nonzero()[0])
     both = Extents(*(np.concatenate(columns) for columns in zip(alone, pieces, strict=True)))
     # Two sorted lists: a stable sort merges them in linear time.
     return coalesce(_taken(both, np.argsort(both.offset, kind="stable")))
@@ -117,7 +122,7 @@ def _overlaps(extents: Extents) -> npt.NDArray[np.bool_]:
 def _without_empty(extents: Extents) -> Extents:
     if bool((extents.length > 0).all()):
         return extents
-    return _taken(extents, np.flatnonzero(extents.length > 0))
+    return _taken(extents, (extents.length > 0).nonzero()[0])
 
 
 def _stable_order(offset: Int64) -> Int64:
@@ -153,7 +158,7 @@ def _resolve(posted: Extents, offset: Int64, end: Int64, ranks: Int64) -> Extent
     cuts = cuts[np.concatenate(([True], cuts[1:] != cuts[:-1]))]
     winner = _highest(np.searchsorted(cuts, offset), np.searchsorted(cuts, end), ranks, cuts.size - 1)
     # What remains uncovered are the gaps between clusters.
-    covered = np.flatnonzero(winner >= 0)
+    covered = (winner >= 0).nonzero()[0]
     winner = winner[covered]
     low = cuts[covered]
     return Extents(low, cuts[covered + 1] - low, posted.place[winner] + (low - posted.offset[winner]))

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.model import Int64, Runs, spread
+from pnc_vol.extents.model import Int64, Runs, before, spread
 
-__all__ = ["as_subarrays", "checked_block", "coalesced", "flatten", "join_runs"]
+__all__ = ["as_subarrays", "checked_block", "coalesced", "flatten", "join_runs", "united", "within"]
 
 Shape = tuple[int, ...]
 
@@ -139,6 +139,30 @@ def coalesced(runs: Runs) -> Runs:
         return Runs(start, length)
     ends = reach[np.append(heads[1:] - 1, start.size - 1)]
     return Runs(start[heads], ends - start[heads])
+
+
+def united(one: Runs, other: Runs) -> Runs:
+    """The elements of both, as `coalesced` has them."""
+    return coalesced(Runs(*map(np.concatenate, zip(one, other, strict=True))))
+
+
+def within(runs: Runs, known: Runs) -> tuple[Runs, Int64]:
+    """The parts of runs that are in ascending, disjoint ones, and where each begins among the elements of `runs`.
+
+    Examples
+    --------
+    >>> found, first = within(Runs(np.array([8, 0]), np.array([4, 3])), Runs(np.array([1, 9]), np.array([1, 2])))
+    >>> found.start.tolist(), found.length.tolist(), first.tolist()
+    ([9, 1], [2, 1], [1, 5])
+    """
+    ends = runs.start + runs.length
+    low = np.searchsorted(known.start + known.length, runs.start, side="right")
+    count = np.maximum(np.searchsorted(known.start, ends, side="left") - low, 0)
+    of = np.repeat(np.arange(len(low)), count)
+    at = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + low[of]
+    start = np.maximum(known.start[at], runs.start[of])
+    length = np.minimum(known.start[at] + known.length[at], ends[of]) - start
+    return Runs(start, length), before(runs.length)[of] + start - runs.start[of]
 
 
 def checked_block(

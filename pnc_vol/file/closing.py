@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
-from pnc_vol.file.reads.fetch import complete_all, complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
 from pnc_vol.warn import DEBUG, FILE, tell
 
 if TYPE_CHECKING:
-    from pnc_vol.file.reads import composite_values
+    from pnc_vol.file.reads import composite_values, fetch
 else:
-    composite_values = late("pnc_vol.file.reads.composite_values")
+    composite_values, fetch = late("pnc_vol.file.reads.composite_values"), late("pnc_vol.file.reads.fetch")
 
 __all__ = ["abort", "close"]
 
@@ -43,8 +42,8 @@ def close(session: Session) -> None:
                 if session.posted.ragged:
                     composite_values.post_rows(session)
                 flush(session, durable=session.always_durable, closing=True)
-            else:
-                complete_all(session, "close")
+            elif session.posted.reads or session.comm.size > 1:
+                fetch.complete_all(session, "close")
     except BaseException as error:
         orderly = session.comm.in_step(error)
         if not orderly:
@@ -66,9 +65,9 @@ def close(session: Session) -> None:
 
 def _read_last(session: Session) -> OSError | None:
     """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
-    if session.comm.size == 1:
+    if session.comm.size == 1 and session.posted.reads:
         try:
-            complete_posted(session)
+            fetch.complete_posted(session)
         except OSError as error:
             session.posted.forget_reads(session.posted.reads.values())
             return error

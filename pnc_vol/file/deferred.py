@@ -21,8 +21,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.comm import Comm
@@ -36,7 +35,7 @@ else:
     mpi_comm = late("pnc_vol.mpi_comm")
 
 __all__ = [
-    "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "same_ranks", "timed",
+    "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "note_time", "same_ranks",
     "wanted",
 ]  # fmt: skip
 
@@ -71,14 +70,9 @@ class Times(NamedTuple):
         return f"{','.join(self._fields)}\n" + ",".join(f"{seconds:.6f}" for seconds in self)
 
 
-@contextmanager
-def timed(kind: str) -> Iterator[None]:
-    """Add the time of a block to the `Times` of this process."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        _spent[kind] += time.perf_counter() - start
+def note_time(kind: str, since: float) -> None:
+    """Add what passed since then, by `time.perf_counter`, to the `Times` of this process."""
+    _spent[kind] += time.perf_counter() - since
 
 
 def same_ranks(one: Comm, other: Comm) -> bool:

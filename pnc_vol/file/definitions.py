@@ -26,7 +26,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.changes import changed
-from pnc_vol.mapping.flatten import Flat, numrecs_of, to_header
+from pnc_vol.mapping.flatten import Flat, numrecs_for, numrecs_of, to_header
 from pnc_vol.mapping.tree import Changes, DatasetNode, Tree
 
 __all__ = ["Definitions"]
@@ -137,7 +137,7 @@ class Definitions:
         if self.flat is None or self.flat_version != tree.version:
             self.flat = self._changed(layout) or self.make_header()
             self.flat_version = tree.version
-            tree.changed = Changes(set(), {})
+            tree.changed = Changes(set(), {}, [])
         return self.flat
 
     def _order_by_place(self, layout: Layout) -> None:
@@ -167,7 +167,9 @@ class Definitions:
         finally:
             for uid, element in grown.items():
                 tree.datasets[uid].element = element
-        flat = flat._replace(header=flat.header.with_numrecs(numrecs_of(tree)))
+        numrecs = numrecs_for(tree, flat.lengths)
+        if numrecs:
+            flat = flat._replace(header=flat.header.with_numrecs(numrecs))
         check_limits(flat.header)
         return flat
 
@@ -183,14 +185,17 @@ class Definitions:
             return None
         new, own = found
         check_limits(new.header)
+        more = len(new.uids) > len(old.uids)
         if known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars:
             region, size = layout.region.first, header_size(new.header)
             # Without variables the file ends with its header, which may not become shorter like this.
             fits = size >= header_size(old.header) if region is None else size <= region
+            begins = layout.begins_behind(new.header) if more and fits else []
             if new.header.derived is old.header.derived:
                 placed = there.with_numrecs(new.header.numrecs)
-            elif fits:
-                placed = placed_as(there, new.header, own, exact=there.derived is old.header.derived)
+            elif fits and begins is not None:
+                exact = there.derived is old.header.derived
+                placed = placed_as(there, new.header, own, begins=begins, exact=exact)
             else:
                 return new
             self.with_begins, self.same_places = (new, placed), placed

@@ -5,11 +5,15 @@ Knows: the session's parts. Does not know: users' objects, other ranks: a drain 
 
 from __future__ import annotations
 
+import numpy as np
+
 from pnc_vol.errors import FlushError
+from pnc_vol.extents.model import Runs
 from pnc_vol.file.held_ranges import spans_of
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.flush.failures import failures_of
+from pnc_vol.queue.rows import NO_ROWS
 from pnc_vol.warn import DEBUG, FILE, tell
 
 __all__ = ["drain", "write_out"]
@@ -48,13 +52,20 @@ def write_out(session: Session) -> None:
     batches = posted.queue.batches()
     held = {u for batch in batches if not batch.drains for u in batch.uids()}
     uids = sorted({u for batch in batches for u in batch.uids()} - held)
-    places = layout.writable(tree, uids)
+    places = layout.writable(tree, uids, alone=session.comm.size == 1)
     if places and not session.epochs.may_write_alone(lambda: spans_of(batches, places)):
         # Another rank may hold earlier data of these elements: the next flush waits for them.
         return
     if places:
+        # Asked before: rows that were written are forgotten.
+        filled = [uid for uid in places if tree.datasets[uid].fillvalue is not None]
+        rows = {uid: np.concatenate([batch.rows(uid) for batch in batches]) for uid in filled}
         done = session.transport.execute(session.disk.driver, batches, places, affine=layout.affine)
         layout.note_written(tree, list(places))
+        for uid, mine in rows.items():
+            left = np.concatenate([NO_ROWS[:, 0], *(batch.rows(uid)[:, 0] for batch in done.left)])
+            there = mine[~np.isin(mine[:, 0], left)] if len(left) else mine
+            layout.note_elements(tree.datasets[uid], Runs(there[:, 1], there[:, 2]))
         posted.note_written(done)
         session.counts["drains"] += 1
         tell(FILE, DEBUG, "%s: the queue was full: %d bytes were written", session.disk.path, done.nbytes)

@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pnc_vol.comm import Comm, in_ranks, on_root, said_by
+from pnc_vol.comm import Comm, first_trouble, on_root, said_by
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
@@ -149,8 +149,8 @@ def open_together(
     if _ANOTHER_FILE in said:
         driver.close()
         return None
-    ranks = sorted(rank for text, of in said.items() if text for rank in of)
-    fall_back(driver, in_ranks(next((text for text in said if text), ""), ranks, comm.size))
+    if any(said):
+        fall_back(driver, first_trouble(said, comm.size))
     return driver
 
 

@@ -5,14 +5,13 @@ Knows: the verbs of `drivers.holding`, ranks and their nodes, the bytes of heade
 Rules
 -----
 1. Each flush ends an epoch. Its header is held by the driver of rank 0, and follows to the file at the first collective
-   call at which all ranks report that their data of the epoch are there. They report it in an exchange that the call
-   makes anyway.
+   call at which all ranks report that their data of the epoch are there. They report it in a reduction.
 2. So the header in the file is that of an earlier epoch, and a kill leaves the file valid at that epoch. A header that
    follows is replaced by the rules of every header: with a journal, and with syncs where these are asked for.
 3. What needs the data of all ranks in the file (a new layout, deleted variables, a durable flush, `File.sync`, the
-   close) drains first: each rank waits for its own data, and an exchange says that all have.
+   close) drains first: each rank waits for its own data, and a call says that all have.
 4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
-5. After a flush with data, other nodes hold data that this node cannot see, until an exchange says otherwise.
+5. After a flush with data, other nodes hold data that this node cannot see, until a flush says otherwise.
 6. Where a flush would write what another rank may hold of an earlier epoch, it drains first (`held_ranges`).
 7. A flush does not return while what it has promised is in the memory of a process alone: if a driver can hold nothing
    back any more, data and header are in the file before.
@@ -22,16 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from struct import Struct
-
-import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
 from pnc_vol.errors import SyncError
-from pnc_vol.file.held_ranges import HeldRanges, Spans
+from pnc_vol.file.held_ranges import NO_SPANS, HeldRanges, Spans, joined_owned, owned_by
 from pnc_vol.format.edits import changed_parts
 from pnc_vol.format.encode import only_numrecs_differs
 from pnc_vol.warn import FILE, WARNING, tell
@@ -42,7 +38,6 @@ _ELSEWHERE = (
     "what is read may be among flushed data that {} still has in its cache, and the file does not have yet. Call "
     "f.sync() or read inside 'with ds.collective:', on all ranks; or open the file with e10_cache=coherent, to wait"
 )
-_REPORT = Struct("<q??")
 
 
 class Epochs:
@@ -61,7 +56,7 @@ class Epochs:
     """
 
     __slots__ = (
-        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_told", "_written", "failed",
+        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_told", "_written", "failed",
         "holding", "ranges", "settled", "unwritten",
     )  # fmt: skip
 
@@ -71,13 +66,13 @@ class Epochs:
         self._headers: list[tuple[int, bytes]] = []
         self._begun: tuple[int, bytes] | None = None
         self._in_file = disk.header_bytes
-        self._told: list[Spans] = []
+        self._told, self._met = b"", (0, 0)
         self.ranges = HeldRanges(comm.rank)
         self.unwritten: list[Unwritten] = []
         self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
         self.settled, self.failed = True, False
         if self.holding and comm.size > 1:
-            # All ranks are together now; asked for later, it would be one more exchange.
+            # All ranks are together now; asked for later, it would be one more call.
             comm.nodes()
 
     @property
@@ -89,20 +84,17 @@ class Epochs:
 
     # ------------------------------------------------------------------------------- at an agreement
 
-    def report(self, spans: Spans) -> bytes:
-        """What this rank tells at the beginning of a flush; nothing if it holds nothing back.
+    def reports(self) -> bool:
+        """Whether this rank has something to tell at the beginning of a flush: it may hold bytes or a header back."""
+        return self._driver.synced_epoch() < EVERY_EPOCH or bool(self._headers)
 
-        spans : what it is about to write.
-        """
-        synced = self._driver.synced_epoch()
-        if synced == EVERY_EPOCH and not self._headers:
-            return b""
-        self.unwritten += self._driver.failures()
-        told = self.ranges.told(spans).astype("<i8", copy=False) if self._comm.size > 1 else spans[:0]
-        return _REPORT.pack(synced, bool(self._headers), bool(self.unwritten)) + told.tobytes()
+    def meet(self, reported: bool, spans: Callable[[], Spans]) -> None:
+        """Learn what all ranks hold back (collective: one reduction, and a merge of what they are about to write).
 
-    def heard(self, reports: Sequence[bytes]) -> None:
-        """What all ranks reported (collective, without an exchange of its own).
+        Parameters
+        ----------
+        reported : bool, some rank has something to tell; the same on all ranks. If not, no call is made.
+        spans : callable, what this rank is about to write.
 
         Raises
         ------
@@ -111,21 +103,45 @@ class Epochs:
         """
         self.holding = self.failed = False
         self.settled = True
-        self._told = []
-        if not any(reports):
+        self._told = b""
+        if not reported:
             return
-        found = [_REPORT.unpack_from(one) if one else (EVERY_EPOCH, False, False) for one in reports]
-        synced = [epoch for epoch, _, _ in found]
-        least = min(synced)
-        self.holding, self.failed = least < EVERY_EPOCH, any(failed for _, _, failed in found)
-        self.settled = least >= self._ended and not any(behind for _, behind, _ in found)
-        self._told = [np.frombuffer(one, "<i8", offset=_REPORT.size if one else 0).reshape(-1, 2) for one in reports]
+        comm, synced = self._comm, self._driver.synced_epoch()
+        self.unwritten += self._driver.failures()
+        told = self.ranges.told(spans()) if comm.size > 1 else NO_SPANS
+        late = synced < self._written
+        facts = (~synced, bool(self._headers), bool(self.unwritten), len(told), *self.ranges.met(told))
+        most, (behind,) = comm.reduce("flush held", (*facts, *self._bits(late)), (late,))
+        least = ~most[0]
+        self.holding, self.failed = least < EVERY_EPOCH, bool(most[2])
+        self.settled = least >= self._ended and not most[1]
+        self._met = most[4], most[5]
+        if most[3]:
+            self._told = comm.combine("flush held ranges", owned_by(comm.rank, told), joined_owned)
         self._release(min(least, self._ended))
-        self._note_elsewhere(synced)
+        if comm.size > 1:
+            self._note_elsewhere(self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late)
+
+    def _bits(self, late: bool) -> list[int]:
+        """Whether this rank is late, for each bit of its node's number and each value of it.
+
+        The largest of these of all ranks tell whether a rank of another node is late: its number differs in some bit.
+        """
+        if self._comm.size == 1:
+            return []
+        nodes = self._comm.nodes()
+        own = nodes.of(self._comm.rank)
+        bits = range((len(nodes.lowest) - 1).bit_length())
+        return [late and (own >> bit & 1) == value for bit in bits for value in (0, 1)]
+
+    def _elsewhere(self, late: Sequence[int]) -> bool:
+        """Whether a rank of another node is late, from what `_bits` told of all."""
+        own = self._comm.nodes().of(self._comm.rank)
+        return any(late[2 * bit + 1 - (own >> bit & 1)] for bit in range(len(late) // 2))
 
     def must_wait(self, *, together: bool) -> bool:
         """Whether this flush would write what another rank may hold of an earlier epoch; the same on all ranks."""
-        return self._comm.size > 1 and self.holding and self.ranges.any_meets(self._told, together=together)
+        return self._comm.size > 1 and self.holding and self.ranges.keeps(self._met[together])
 
     def may_write_alone(self, spans: Callable[[], Spans]) -> bool:
         """Whether this rank may write between two flushes, as no other one holds earlier data back there.
@@ -161,14 +177,14 @@ class Epochs:
         self.drained(present=False)
 
     def drained(self, *, present: bool) -> None:
-        """All ranks have drained, as an exchange said: headers follow (collective, without an exchange of its own).
+        """All ranks have drained, as a call said: headers follow (collective, without a call of its own).
 
         present : bool, the header of the present epoch is written next, and need not be held.
 
         Raises
         ------
         OSError
-            As `heard`.
+            As `meet`.
         """
         self._driver.note_elsewhere("")
         self._written = 0
@@ -216,7 +232,8 @@ class Epochs:
             if wrote:
                 self._written = self._ended
                 self.ranges.wrote(self._ended, self._told, together=together)
-                self._note_elsewhere([0] * self._comm.size)
+                if self._comm.size > 1:
+                    self._note_elsewhere(not (self._driver.sees_node and self._comm.nodes().single))
 
     def left_at_close(self) -> bool:
         """Whether what is held stays in its caches when the file is closed (``e10_cache_flush_flag=flush_none``)."""
@@ -229,13 +246,9 @@ class Epochs:
 
     # ----------------------------------------------------------------------------------------- inner
 
-    def _note_elsewhere(self, synced: Sequence[int]) -> None:
-        if self._comm.size > 1:
-            seen = self._driver.sees_node
-            places = [lowest for lowest, _ in self._comm.nodes()] if seen else list(range(self._comm.size))
-            here = places[self._comm.rank]
-            behind = any(at != here and epoch < self._written for at, epoch in zip(places, synced, strict=True))
-            self._driver.note_elsewhere(_ELSEWHERE.format("another node" if seen else "another rank") if behind else "")
+    def _note_elsewhere(self, behind: bool) -> None:
+        text = _ELSEWHERE.format("another node" if self._driver.sees_node else "another rank")
+        self._driver.note_elsewhere(text if behind else "")
 
     def _release(self, epoch: int) -> None:
         due = [header for header in self._headers if header[0] <= epoch]

@@ -4,7 +4,8 @@ Knows: layouts, fill values, the ranks that share the writing, which elements ar
 
 Rules
 -----
-1. What one process posted for this flush is not filled: it is written before the header that describes it.
+1. What one process posted for this flush is not filled: it is written before the header that describes it. Nor is
+   what was written before the flush, because the queue was full (`Layout.written`).
 2. Ranks do not know of each other's posts, and a copy of a file is complete before its data: there all is filled.
 """
 
@@ -20,7 +21,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import rounds, runs_between
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.extents.place import split_rows
-from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.extents.subarrays import coalesced, within
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -32,8 +33,8 @@ _FILL_BYTES = 1 << 20
 _ROWS = 1 << 14
 """Records of a variable that are filled together."""
 
-LeftToPosts = dict[int, tuple[int, int]]
-"""By variable, the elements (first one, and the one behind the last) of which those that are posted were not filled."""
+LeftToPosts = dict[int, Runs]
+"""By variable, the elements that nobody wrote before, of which those that are posted were not filled."""
 
 
 def fill(
@@ -59,31 +60,34 @@ def fill(
     posted : sequence of Batch, what is written next, on the only rank; see `fill_failed`.
     written_whole : collection of int, uids that need no filling; see `Posted`.
     """
-    left: LeftToPosts = {}
+    spans: dict[int, tuple[int, int]] = {}
     records, same = target.header.numrecs, target.same_places(placed)
     grown = bool(target.record_uids) and records > min(placed.records, placed.header.numrecs)
     if same and not lost and not grown:
         # Nothing is new.
-        return left
+        return {}
     # The same variables lie where they lay: what is new of them is records.
     asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys() if same else target.uids
+    if not same and not lost:
+        asked = target.added_to(placed) or target.uids
     if (
-        target.unwritten_reads_zero
-        and not target.stale_gaps
+        target.unwritten.reads_zero
+        and not target.unwritten.stale_gaps
         and not lost
         and not any(
-            target.record_uids.values() if same else (tree.datasets[uid].fillvalue is not None for uid in asked)
+            target.record_uids.values() if same else [tree.datasets[uid].fillvalue is not None for uid in asked]
         )
     ):
         # All that was not written reads as zero, as it should.
-        return left
+        return {}
     tasks: list[Callable[[], None]] = []
     for uid in sorted(asked) if same else asked:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids
         # A new variable may lie where a deleted one was.
-        clean = target.unwritten_reads_zero and not (target.stale_gaps and not old and uid not in target.record_uids)
+        in_gap = target.unwritten.stale_gaps and not old and uid not in target.record_uids
+        clean = target.unwritten.reads_zero and not in_gap
         zeros = clean and (pattern is None or not pattern.strip(b"\0"))
         if zeros and uid not in lost:
             continue
@@ -92,7 +96,7 @@ def fill(
             # A drain went beyond the records of the header only where zeros are the fill value.
             first = (placed.records if pattern is None else placed.header.numrecs) if old else 0
             if not zeros and first < records:
-                left[uid] = first * at.inner, records * at.inner
+                spans[uid] = first * at.inner, records * at.inner
             if old and uid in lost:
                 first, last = lost[uid][0], min(placed.records if zeros else first, records)
                 if first < last:
@@ -100,12 +104,16 @@ def fill(
         elif zeros:
             continue
         elif not old and not (pattern is None and placed.has_early_place(uid)):
-            left[uid] = 0, 1 if node.is_placeholder else math.prod(node.shape or ())
-    for uid in left.keys() & written_whole:
-        del left[uid]
-    for uid, span in left.items():
+            spans[uid] = 0, 1 if node.is_placeholder else math.prod(node.shape or ())
+    left: LeftToPosts = {}
+    for uid, span in spans.items():
+        if uid in written_whole:
+            continue
+        left[uid] = free = _between(_cut(placed.written[uid], *span) if uid in placed.written else _NONE, *span)
         taken = _taken(posted, uid, *span)
-        if (free := _between(taken, *span)).start.size:
+        if taken.start.size:
+            free = within(_between(taken, *span), free)[0]
+        if free.start.size:
             tasks.append(_fill_task(driver, tree.datasets[uid], target.maps[uid], free))
     if tasks:
         for task in tasks[comm.rank :: comm.size]:
@@ -119,10 +127,16 @@ def fill(
 
 def fill_failed(tree: Tree, target: Layout, driver: Driver, left: LeftToPosts, failed: Sequence[Batch]) -> None:
     """Fill what `fill` left to posts that could not be written then."""
-    for uid, span in left.items():
-        taken = _taken(failed, uid, *span)
+    for uid, free in left.items():
+        if not free.start.size:
+            continue
+        first, last = int(free.start[0]), int(free.start[-1] + free.length[-1])
+        taken = within(_taken(failed, uid, first, last), free)[0]
         if taken.start.size:
             _fill_task(driver, tree.datasets[uid], target.maps[uid], taken)()
+
+
+_NONE = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _one(first: int, last: int) -> Runs:
@@ -133,9 +147,13 @@ def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
     """The elements from `first` to `last` that have rows, as runs in order that do not touch."""
     rows = [batch.rows(uid) for batch in batches]
     start = np.concatenate([np.empty(0, np.int64), *(some[:, 1] for some in rows)])
-    end = np.minimum(start + np.concatenate([start[:0], *(some[:, 2] for some in rows)]), last)
-    start = np.maximum(start, first)
-    return coalesced(Runs(start, end - start))
+    return _cut(Runs(start, np.concatenate([start[:0], *(some[:, 2] for some in rows)])), first, last)
+
+
+def _cut(runs: Runs, first: int, last: int) -> Runs:
+    """What runs have of the elements from `first` to `last`, as runs in order that do not touch."""
+    start = np.maximum(runs.start, first)
+    return coalesced(Runs(start, np.minimum(runs.start + runs.length, last) - start))
 
 
 def _between(taken: Runs, first: int, last: int) -> Runs:

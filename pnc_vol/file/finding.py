@@ -28,7 +28,7 @@ from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.drivers.base import Driver
 from pnc_vol.file.registry import OpenAttempt, refuse_open
 from pnc_vol.format.decode import Decoded
-from pnc_vol.format.encode import encode
+from pnc_vol.format.encode import encode, encoded_empty
 from pnc_vol.format.model import Header
 from pnc_vol.layout.registry import header_paths, layout_class
 from pnc_vol.layout.subfiles import subfile_path
@@ -43,7 +43,7 @@ _SHOWN = 4
 """Sets that are named in a message."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Mine:
     """What rank 0 has in its hands besides what it tells the others.
 
@@ -152,8 +152,7 @@ def find(
         mine.held = Held(options.system, path or "", options.locking if writable else False)
         if way == "open":
             return _open(options, path or "", real, writable, token, mine)
-        header = encode(new)
-        found = Found("create", token, real, real, len(header), 0, header)
+        header = encode(new) if new.vars or new.dims or new.attrs else encoded_empty(new.version)
         if keeps_file:
             try:
                 location = _create(path or "", real, header, mode, options, mine.held, way)
@@ -167,8 +166,8 @@ def find(
                 mine.release()
                 continue
             mine.location, mine.key = location, location.key or mine.key
-            found = found._replace(path=location.path, work=location.work)
-        return found
+            return Found("create", token, location.path, location.work, len(header), 0, header)
+        return Found("create", token, real, real, len(header), 0, header)
     raise replaced_too_often(path or "")
 
 
@@ -180,6 +179,8 @@ def _matched(system: System, path: str) -> str:
     ValueError
         The pattern matches subfiles of several sets.
     """
+    if not ("*" in path or "?" in path or "[" in path):
+        return path
     folder, pattern = os.path.split(path)
     if not set("*?[") & set(pattern) or exists(system, path):
         return path
@@ -197,8 +198,15 @@ def _matched(system: System, path: str) -> str:
 def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_result | None]:
     """The file with the header, and what stands there: a layout may give it another name than the user's."""
     new = mode in ("w", "w-", "x")
-    # A new file of no stated layout has the user's name, whatever other layouts have beside it.
-    names = [path] if new and not options.layout else header_paths(path, options.layout)
+    if not options.layout:
+        # A new file of no stated layout has the user's name, whatever other layouts have beside it; and so have most
+        # that are there.
+        try:
+            return path, options.system.stat(path)
+        except FileNotFoundError:
+            if new:
+                return path, None
+    names = header_paths(path, options.layout)
     if not new and _several_files(options) and names[-1] != path:
         # a file that is there is opened as what it is
         names.append(path)

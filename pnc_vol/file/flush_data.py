@@ -11,19 +11,26 @@ because what it overwrites may be known there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pnc_vol.drivers.holding import Unwritten
-from pnc_vol.drivers.progress import ProgressDriver
 from pnc_vol.errors import RequestFailure
 from pnc_vol.file.header_update import end_flush
 from pnc_vol.file.relocation import replaces_live
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.execute import Executed
-from pnc_vol.flush.failures import HELD, failures_of, failures_of_held, flush_error, share_failures
 from pnc_vol.format.encode import header_size
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
 from pnc_vol.queue.batches import Batch
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers import progress
+    from pnc_vol.flush import failures as failing
+else:
+    # for what fails, and for who asks how far a flush is
+    progress, failing = late("pnc_vol.drivers.progress"), late("pnc_vol.flush.failures")
 
 __all__ = ["before_data", "check_failures", "write_data"]
 
@@ -46,9 +53,9 @@ def before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
     )
     together = comm.size > 1 and session.transport.choose(agreed) != "independent"
     if not adds or session.epochs.must_wait(together=together or agreed.drained):
-        failures, _, _ = share_failures(comm, _carried(session), None)
+        failures, _, _ = failing.share_failures(comm, _carried(session), None)
         if failures:
-            raise comm.on_all(flush_error(failures, disk.path, closing=False))
+            raise comm.on_all(failing.flush_error(failures, disk.path, closing=False))
         session.epochs.drained(present=False)
     return not adds
 
@@ -63,7 +70,7 @@ def _carried(session: Session) -> list[RequestFailure]:
         held = driver.unsynced()
         spans = zip(held.offset.tolist(), held.length.tolist(), strict=True)
         found = found or [Unwritten(offset, nbytes, error) for offset, nbytes in spans] or [Unwritten(0, 0, error)]
-        return failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
+        return failing.failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
     return []
 
 
@@ -93,7 +100,7 @@ def write_data(
     if session.posted.progress is not None:
         tables = (batch.rows(uid) for some in batches for batch in some for uid in batch.uids())
         total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
-        driver = ProgressDriver(driver, session.posted.progress, total)
+        driver = progress.ProgressDriver(driver, session.posted.progress, total)
     done, least = Executed(), None
     known: list[RequestFailure] = []
     posted = session.posted
@@ -108,7 +115,11 @@ def write_data(
         for turn in range(comm.size) if ordered else (comm.rank,):
             if turn == comm.rank:
                 maps = layout.maps if some else {}
-                done.add(session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed))
+                mine = session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed)
+                if n:
+                    done.add(mine)
+                else:
+                    done = mine
                 if n + 1 == len(batches):
                     posted.note_written(done)
                 if ordered and session.epochs.holding:
@@ -119,15 +130,17 @@ def write_data(
     failures: list[RequestFailure] = []
     lowest = least
     if done.failed and write is None:
-        failures, lowest = failures_of(done, session.defs.tree, layout, comm.rank)
+        failures, lowest = failing.failures_of(done, session.defs.tree, layout, comm.rank)
     if session.epochs.holding:
         if carried:
             failures += _carried(session)
         elif session.epochs.failed:
-            failures += failures_of_held(session.epochs.take_unwritten(), session.defs.tree, layout.maps, comm.rank)
+            failures += failing.failures_of_held(
+                session.epochs.take_unwritten(), session.defs.tree, layout.maps, comm.rank
+            )
     trouble = disk.driver.trouble() if session.epochs.holding else ""
     if comm.size > 1:
-        failures, lowest, trouble = share_failures(comm, failures, lowest, trouble)
+        failures, lowest, trouble = failing.share_failures(comm, failures, lowest, trouble)
     return done, known + failures, lowest, trouble
 
 
@@ -141,12 +154,12 @@ def check_failures(
     FlushError
     """
     disk = session.disk
-    if carried and any(failure.request == HELD for failure in failures):
+    if carried and any(failure.request == failing.HELD for failure in failures):
         # The header stays held with the data that it describes.
-        if closing and all(failure.request == HELD for failure in failures):
+        if closing and all(failure.request == failing.HELD for failure in failures):
             # All data are in the caches, and this is the last flush: a replay is to bring them to the file.
             end_flush(session.comm, disk.driver)
-        raise session.comm.on_all(flush_error(failures, disk.path, closing=closing))
+        raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
     if replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
         # The old header stays: the new one lacks data that the old one knows.
-        raise session.comm.on_all(flush_error(failures, disk.path, closing=closing, held=True))
+        raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing, held=True))

@@ -25,31 +25,41 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pnc_vol.errors import RequestFailure
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
 from pnc_vol.file.flush_data import before_data, check_failures, write_data
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
-from pnc_vol.file.held_ranges import NO_SPANS, spans_of
-from pnc_vol.file.reads.fetch import complete_posted, complete_together, weight_of_reads
+from pnc_vol.file.held_ranges import spans_of
 from pnc_vol.file.relocation import Copy, complete_copy, copied
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest
 from pnc_vol.flush.choice import NO_READS, transport_code
-from pnc_vol.flush.differences import described
 from pnc_vol.flush.execute import Executed, rounds_of
-from pnc_vol.flush.failures import flush_error
 from pnc_vol.format.encode import encode, header_size
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.queue.batches import Batch
 from pnc_vol.warn import DEBUG, FLUSH, tell
 
+if TYPE_CHECKING:
+    from pnc_vol.file.reads import fetch
+    from pnc_vol.flush import differences
+    from pnc_vol.flush import failures as failing
+else:
+    # for posted reads, for several ranks, for what fails
+    fetch, differences = late("pnc_vol.file.reads.fetch"), late("pnc_vol.flush.differences")
+    failing = late("pnc_vol.flush.failures")
+
 __all__ = ["flush"]
+
+
+_ALONE = nullcontext()
 
 
 class _Phases:
@@ -127,14 +137,14 @@ def flush(
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
     try:
         # what fails is known to all ranks where requests failed as well
-        with comm.errors_shared() if failures else nullcontext():
+        with comm.errors_shared() if failures else _ALONE:
             held = _order(session, trouble, carried=carried)
             write_header(comm, defs, disk, header, session.counts, epochs, durable=durable, held=held)
     except BaseException as reason:
         disk.driver.unorder()
         if failures and isinstance(reason, Exception):
             # what failed first, and stays pending, says more than the header that met the same full disk
-            raise comm.on_all(flush_error(failures, disk.path, closing=closing)) from reason
+            raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing)) from reason
         raise
     if later:
         order_writes(comm, disk.driver)
@@ -150,7 +160,7 @@ def flush(
     phases.end("header")
     _report(session, phases.seconds, done)
     if failures:
-        raise comm.on_all(flush_error(failures, disk.path, closing=closing))
+        raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
 
 
 def _flush_set(
@@ -176,7 +186,7 @@ def _flush_set(
 
     def write(turns: Sequence[list[Batch]] = (), *, pieces: int) -> Written:
         nonlocal done, failures, lowest
-        weighed = replace(agreed, runs=pieces)
+        weighed = agreed._replace(runs=pieces)
         done, failures, lowest, _ = write_data(session, turns or [batches], weighed, carried=False)
         if failures:
             check_failures(session, target, failures, carried=False, closing=closing)
@@ -202,7 +212,7 @@ def _flush_set(
     phases.end("header")
     _report(session, phases.seconds, done)
     if failures:
-        raise comm.on_all(flush_error(failures, disk.path, closing=closing))
+        raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
 
 
 def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Batch], Flat, Agreement]:
@@ -216,8 +226,8 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     holds = session.disk.driver.capabilities.holds_back
     if changed and session.posted.reads:
         # Some may be of datasets that were deleted since.
-        complete_posted(session)
-    reads = weight_of_reads(session) if session.posted.reads else NO_READS
+        fetch.complete_posted(session)
+    reads = fetch.weight_of_reads(session) if session.posted.reads else NO_READS
     if changed:
         batches = session.posted.without_deleted(batches, defs.tree.datasets)
     flat = defs.flatten(layout, common=comm.size > 1)
@@ -225,35 +235,30 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         drained=layout.drained,
         widened=bool(defs.widened),
         changed=changed,
-        unknown_bytes=not layout.unwritten_reads_zero,
+        unknown_bytes=not layout.unwritten.reads_zero,
         lost=bool(layout.lost_records),
         records=layout.records,
         batches=len(batches) + writes,
     )
     if comm.size > 1:
         runs, nbytes = queue.weight()
-        mine = replace(
-            mine,
+        mine = mine._replace(
             runs=runs,
             nbytes=nbytes,
             rounds=rounds_of(batches),
             transport=transport_code(session.options),
             aggregators=session.options.aggrs_per_node,
         )
-    epochs, reports = session.epochs, [b""]
-    if holds:
-        reports = [
-            epochs.report(spans_of(batches, layout.maps, new=True) if epochs.holding and comm.size > 1 else NO_SPANS)
-        ]
+    reported = holds and session.epochs.reports()
     if comm.size > 1:
         comm.traffic.begin()
         definitions = digest(flat.header)
-        describe = partial(described, defs.tree, flat)
-        mine, reports, reads = agree(comm, operation, mine, definitions, describe, reports[0], reads)
-    if holds:
-        epochs.heard(reports)
+        describe = partial(differences.described, defs.tree, flat)
+        mine, reported, reads = agree(comm, operation, mine, definitions, describe, reported, reads)
+    if holds or reported:
+        session.epochs.meet(reported, partial(spans_of, batches, layout.maps, new=True))
     if reads.posts:
-        complete_together(session, reads)
+        fetch.complete_together(session, reads)
     return batches, flat, mine
 
 
@@ -279,7 +284,7 @@ def _accept(session: Session, flat: Flat, agreed: Agreement) -> Flat:
             defs.note_drain()
         flat = defs.flatten(layout, common=False)
     layout.records = agreed.records
-    layout.unwritten_reads_zero &= not agreed.unknown_bytes
+    layout.unwritten = layout.unwritten._replace(reads_zero=layout.unwritten.reads_zero and not agreed.unknown_bytes)
     return flat
 
 
@@ -303,7 +308,7 @@ def _use_layout(
     if comm.size > 1 and target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
         comm.agree("flush layout")
-    if not target.same_places(placed):
+    if not target.same_places(placed) and target.added_to(placed) is None:
         # Without variables the file ends with its header.
         shorter = not target.header.vars and header_size(target.header) < len(disk.header_bytes)
         if shorter or not placed.maps.keys() <= set(target.uids):
@@ -361,14 +366,14 @@ def _end(session: Session, *, wrote: bool) -> None:
 def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> None:
     """Cut the file to the length of its data if there may be more (collective)."""
     disk = session.disk
-    layout, clean = disk.layout, disk.layout.unwritten_reads_zero
+    layout, clean = disk.layout, disk.layout.unwritten
     if agreed.records > disk.header.numrecs:
         # A drain wrote records that were given up before they were counted.
         disk.note_longer()
-        layout.unwritten_reads_zero = False
+        layout.unwritten = clean._replace(reads_zero=False)
     if disk.may_be_longer and not failed and not held:
         cut_tail(session.comm, disk)
-        layout.unwritten_reads_zero = clean
+        layout.unwritten = clean
 
 
 def _report(session: Session, seconds: dict[str, float], done: Executed) -> None:

@@ -25,6 +25,7 @@ from pnc_vol.file.hdf5_set import Hdf5Set, Hdf5SetDriver, Own
 from pnc_vol.file.opening import Opened
 from pnc_vol.file.set_headers import canonical_of, refuse_foreign
 from pnc_vol.file.set_opening import MakeSession, dealt_subfiles
+from pnc_vol.layout.base import Unwritten
 from pnc_vol.layout.hdf5blob.layout import Hdf5BlobLayout
 from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, read_subfile
 from pnc_vol.layout.subfiles import subfile_path
@@ -86,7 +87,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
         location=location,
     )
     tree, canonical = canonical_of(path, [], [], options, warns=False)
-    opened = Opened(path, driver, None, True, True, canonical, b"", tree, True, False, False, Hdf5BlobLayout)
+    opened = Opened(path, driver, None, True, True, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
     return make(opened, options, comm, file_set=files)
 
 
@@ -148,5 +149,5 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
         location=Location(options.system, real, real),
     )
     files.files.use_subfiles(subfiles, tuple(tree.datasets))
-    opened = Opened(path, driver, None, False, False, canonical, b"", tree, True, False, False, Hdf5BlobLayout)
+    opened = Opened(path, driver, None, False, False, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
     return make(opened, options, comm, file_set=files)

@@ -21,6 +21,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from operator import add
 
 import numpy as np
 
@@ -235,11 +236,12 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
                 told = self._make_container(own, planned[0])
         except Exception as reason:
             error = reason
-        plans = [one for one in self.comm.exchange("close plan", told, error=error) if one]
+        plans = self.comm.combine("close plan", told, add, error=error)
         subfiles: dict[int, Hdf5Subfile] = {}
-        for plan in plans:
-            words, _, packed = plan.partition(b"\n")
-            number, work, *stored = json.loads(words)
+        while plans:
+            words, _, plans = plans.partition(b"\n")
+            number, work, nbytes, *stored = json.loads(words)
+            packed, plans = plans[:nbytes], plans[nbytes:]
             if number == own.number:
                 container = Container(*(Stored(*where) for where in stored))
                 subfiles[number] = planned[0]._replace(container=container)
@@ -280,7 +282,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
             own.driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
         # Its own ranks know the rest.
         packed = one.packed(pieces[-1][1]) if self.count > 1 else b""
-        return json.dumps([own.number, own.location.work, *one.container]).encode() + b"\n" + packed
+        return json.dumps([own.number, own.location.work, len(packed), *one.container]).encode() + b"\n" + packed
 
     def _fill(self, nodes: Mapping[int, DatasetNode], posted: PostedRuns) -> None:
         """Write fill values where this rank's blob has elements that it did not post."""

@@ -162,6 +162,10 @@ def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = 
     first : callable, is called before, with the same care for its errors.
     """
 
+    if comm.size == 1 and first is None:
+        driver.order()
+        return
+
     def order() -> None:
         if first is not None:
             first()

@@ -3,10 +3,11 @@
 Knows: runs that are posted, places, ranges of bytes. Does not know: what is held in fact, which is no more than this.
 
 Two ranks may write the same element in two epochs: the later epoch wins. Each rank keeps the order of its own writes,
-but knows nothing of another one's. So each tells at a flush which ranges it is about to write, one for each variable,
-and all remember them until the epoch is in the file. Where a range of one rank meets an earlier one of another rank,
-the flush waits for the earlier data. Ranks that write for others write whole stripes, gaps included: such an epoch is
-met by all that is written after it.
+but knows nothing of another one's. So each tells at a flush which ranges it is about to write, one for each variable;
+these are merged in a tree, and all remember the result, with the rank of each range, until the epoch is in the file.
+Its length does not depend on the number of ranks. Where a range of one rank meets an earlier one of another rank, the
+flush waits for the earlier data. Ranks that write for others write whole stripes, gaps included: such an epoch is met
+by all that is written after it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.queue.batches import Batch
 
-__all__ = ["NO_SPANS", "HeldRanges", "Spans", "span_of", "spans_of"]
+__all__ = ["NO_SPANS", "HeldRanges", "Owned", "Spans", "joined_owned", "owned_by", "span_of", "spans_of"]
 
 Spans = npt.NDArray[np.int64]
 """int64[n, 2]: first byte, and the byte behind the last one."""
+
+Owned = npt.NDArray[np.int64]
+"""int64[n, 3]: ranges of several ranks, sorted and disjoint, and the rank of each, or `_MANY`."""
 
 NO_SPANS: Spans = np.empty((0, 2), np.int64)
 
 _MOST = 64
 """Ranges that a rank tells of at a flush; more are joined over the smallest gaps."""
+_MOST_OF_ALL = 4096
+"""Ranges of all ranks together. Those of many ranks are joined as well: a rank then waits for more than it must."""
+_MANY, _NONE = -1, -2
 _ALL: Spans = np.array([[0, 1 << 62]], np.int64)
 
 
@@ -70,13 +77,48 @@ def _joined(spans: Spans) -> Spans:
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     ends = np.maximum.accumulate(spans[:, 1])
     gaps = spans[1:, 0] - ends[:-1]
-    cut = gaps > 0
-    if int(cut.sum()) >= _MOST:
-        cut = np.zeros(len(gaps), bool)
-        cut[np.argpartition(gaps, -(_MOST - 1))[-(_MOST - 1) :]] = True
-    first = np.flatnonzero(np.concatenate(([True], cut)))
+    first = _firsts(gaps, gaps > 0, _MOST)
     last = np.concatenate((first[1:] - 1, [len(spans) - 1]))
     return np.stack((spans[first, 0], ends[last]), axis=1)
+
+
+def _firsts(gaps: npt.NDArray[np.int64], cut: npt.NDArray[np.bool_], most: int) -> npt.NDArray[np.int64]:
+    """Where the ranges begin that remain of others, cut at these gaps, or at the widest if these are too many."""
+    if int(cut.sum()) >= most:
+        cut = np.zeros(len(gaps), bool)
+        cut[np.argpartition(gaps, -(most - 1))[-(most - 1) :]] = True
+    return np.flatnonzero(np.concatenate(([True], cut)))
+
+
+def owned_by(rank: int, spans: Spans) -> bytes:
+    """Ranges of one rank, sorted and disjoint, for `Comm.combine` with `joined_owned`."""
+    return np.column_stack((spans, np.full(len(spans), rank))).astype("<i8", copy=False).tobytes()
+
+
+def _owned(packed: bytes) -> Owned:
+    return np.frombuffer(packed, "<i8").astype(np.int64).reshape(-1, 3)
+
+
+def joined_owned(one: bytes, other: bytes) -> bytes:
+    """Ranges of some ranks and of others: what both have is of many."""
+    parts = _owned(one), _owned(other)
+    points = np.unique(np.concatenate([part[:, :2].ravel() for part in parts]))
+    low, high = points[:-1], points[1:]
+    found = np.full(len(low), _NONE)
+    for part in parts:
+        at = np.searchsorted(part[:, 1], low, side="right")
+        near = part[np.minimum(at, len(part) - 1)]
+        its = np.where((at < len(part)) & (near[:, 0] <= low), near[:, 2], _NONE)
+        both = (found != _NONE) & (its != _NONE) & (found != its)
+        found = np.where(both, _MANY, np.maximum(found, its))
+    there = found != _NONE
+    low, high, found = low[there], high[there], found[there]
+    gaps = low[1:] - high[:-1]
+    first = _firsts(gaps, (gaps > 0) | (found[1:] != found[:-1]), _MOST_OF_ALL)
+    last = np.concatenate((first[1:] - 1, [len(low) - 1]))
+    least, most = np.minimum.reduceat(found, first), np.maximum.reduceat(found, first)
+    owners = np.where(least == most, least, _MANY)
+    return np.column_stack((low[first], high[last], owners)).astype("<i8", copy=False).tobytes()
 
 
 def _meet(one: Spans, other: Spans) -> bool:
@@ -100,15 +142,15 @@ class HeldRanges:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._epochs: dict[int, tuple[list[Spans], bool]] = {}
+        self._epochs: dict[int, tuple[Owned, bool]] = {}
         self._alone: list[Spans] = []
 
     def meets_others(self, spans: Spans) -> bool:
         """Whether another rank may hold earlier data of these ranges."""
-        for told, together in self._epochs.values():
-            if together or any(rank != self._rank and _meet(spans, one) for rank, one in enumerate(told)):
-                return True
-        return False
+        return any(mixed or self._meets(spans, owned) for owned, mixed in self._epochs.values())
+
+    def _meets(self, spans: Spans, owned: Owned) -> bool:
+        return _meet(spans, owned[owned[:, 2] != self._rank])
 
     def note_alone(self, spans: Spans) -> None:
         """This rank wrote there, between two flushes."""
@@ -118,26 +160,28 @@ class HeldRanges:
         """What this rank tells: what it is about to write, and what it wrote since the last flush."""
         return _joined(np.concatenate((spans, *self._alone))) if self._alone else spans
 
-    def any_meets(self, told: Sequence[Spans], *, together: bool) -> bool:
-        """Whether some rank is about to write what another one may hold; the same on all ranks.
+    def met(self, told: Spans) -> tuple[int, int]:
+        """The newest epoch of which another rank may hold some of these ranges, and any rank; 0 for none.
 
-        together : bool, ranks write for others, so that a rank may meet its own data in another one's cache.
+        The second one counts where ranks write for others: a rank may meet its own data in another one's cache.
         """
-        for earlier, mixed in self._epochs.values():
-            if mixed and any(map(len, told)):
-                return True
-            for rank, spans in enumerate(told):
-                if not len(spans):
-                    continue
-                if any((together or other != rank) and _meet(spans, one) for other, one in enumerate(earlier)):
-                    return True
-        return False
+        others = every = 0
+        for epoch, (owned, mixed) in self._epochs.items() if len(told) else ():
+            if mixed or self._meets(told, owned):
+                others = max(others, epoch)
+            if mixed or _meet(told, owned):
+                every = max(every, epoch)
+        return others, every
 
-    def wrote(self, epoch: int, told: Sequence[Spans], *, together: bool) -> None:
-        """All ranks have written what they told, in an epoch."""
+    def keeps(self, epoch: int) -> bool:
+        """Whether the epoch may not be in the file yet."""
+        return epoch in self._epochs
+
+    def wrote(self, epoch: int, owned: bytes, *, together: bool) -> None:
+        """All ranks have written what they told, as `joined_owned` has it, in an epoch."""
         self._alone.clear()
-        if any(map(len, told)):
-            self._epochs[epoch] = list(told), together
+        if owned:
+            self._epochs[epoch] = _owned(owned), together
 
     def forget(self, epoch: int) -> None:
         """Epochs up to this one are in the file."""

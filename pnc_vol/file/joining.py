@@ -10,6 +10,7 @@ All calls here are collective.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -122,7 +123,7 @@ def _made(
     defs = defs or Definitions(tree, opened.header.version)
     options = _with_layout(options, opened.layout.name)
     layout = opened.layout(options) if file_set is None else file_set.layout(options)
-    layout.unwritten_reads_zero, layout.stale_gaps = opened.unwritten_reads_zero, opened.stale_gaps
+    layout.unwritten = opened.unwritten
     layout.adopt(opened.header, tuple(tree.datasets), tree.datasets)
     tree.history.clear()
     disk = StoredFile(
@@ -139,7 +140,7 @@ def _made(
         created=opened.created,
         collective=opened.collective,
         keep_unpublished=options.publish == "close",
-        may_be_longer=opened.writable and not opened.unwritten_reads_zero,
+        may_be_longer=opened.writable and not opened.unwritten.reads_zero,
         named_by=None if file_set is None else lambda: file_set.location,
     )
     disk.begins_with(opened.header, opened.header_bytes)
@@ -200,19 +201,23 @@ def open_shared(
             _leave(comm, error)
             raise
     claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
-    with deferred.timed("open"):
-        while True:
-            try:
-                # Ranks that wait for each other must hold nothing that their other threads may wait for.
-                with registry.lock if comm.size == 1 else contextlib.nullcontext():
-                    session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                    if claim is not None and claim.joins:
-                        entry = registry.found(claim.token)
-                    else:
-                        entry = Entry(b"" if claim is None else claim.token, session, target)
-                        if claim is not None:
-                            registry.enter(entry)
-                    return session, SessionRef(entry, writable=mode != "r")
-            except Closing as busy:
-                deferred.close_held([busy.session])
-                registry.wait_for(busy.session)
+    since = time.perf_counter()
+    while True:
+        try:
+            # Ranks that wait for each other must hold nothing that their other threads may wait for.
+            with registry.lock if comm.size == 1 else contextlib.nullcontext():
+                session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
+                if claim is not None and claim.joins:
+                    entry = registry.found(claim.token)
+                else:
+                    entry = Entry(b"" if claim is None else claim.token, session, target)
+                    if claim is not None:
+                        registry.enter(entry)
+                return session, SessionRef(entry, writable=mode != "r")
+        except Closing as busy:
+            deferred.close_held([busy.session])
+            registry.wait_for(busy.session)
+        finally:
+            now = time.perf_counter()
+            deferred.note_time("open", since)
+            since = now

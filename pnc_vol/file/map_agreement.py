@@ -24,7 +24,7 @@ import numpy as np
 from pnc_vol.comm import Comm, joined_lists
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.map_proposals import NOTHING, Proposal, Told, packed_lists, unpacked_lists
+from pnc_vol.file.map_proposals import Proposal, Told, packed_lists, unpacked_lists
 from pnc_vol.file.posted_runs import PostedRuns, inner_shape
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_dim
@@ -86,6 +86,8 @@ class MapAgreement:
 
     def __init__(self, comm: Comm, files: BlobFiles, subfile_of: Sequence[int]) -> None:
         self.comm, self.files, self.subfile_of = comm, files, list(subfile_of)
+        # The ranks of this subfile.
+        self._mates = [rank for rank, s in enumerate(self.subfile_of) if s == self.subfile_of[comm.rank]]
         self.given: Mapping[int, Decomposition] = {}
         self._numbers: dict[Any, int] = {}
         self._undecided: set[int] = set()
@@ -154,12 +156,12 @@ class MapAgreement:
             if files.assigned[uid]:
                 own = files.own[files.assigned[uid]][0] if files.assigned[uid] in files.own else None
                 if uid not in files.supplements and self._misses(uid, inner, posted):
-                    told.supplements.append(at[uid])
+                    told.supplements.add(at[uid])
             else:
                 told.copies[at[uid]] = posted.records(node)
             told.pieces += posted.pieces(uid, inner, own)
         told.afar = self._afar or bool(told.copies) or any(one.beyond for one in told.kinds)
-        agreed = self._decided(header, uids, nodes, told.exchanged(self.comm), mine)
+        agreed = self._decided(header, uids, nodes, told.of_all(self.comm), mine)
         if self._strays:
             hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
             anyones = self.comm.combine("flush strays", json.dumps(hit).encode(), joined_lists)
@@ -179,7 +181,9 @@ class MapAgreement:
         part = here if own is None else own
         nelems = int(part.length.sum())
         whole = len(part.start) == 1 and nelems == math.prod(shape)
-        proposal = Proposal(posted.digest(part), nelems, whole, own is not None, posted.beyond(here, own))
+        explicit, beyond = own is not None, posted.beyond(here, own)
+        digest = posted.digest(part)
+        proposal = Proposal.of(self.comm.rank, digest, nelems, whole=whole, explicit=explicit, beyond=beyond)
         return proposal, part, posted.pieces(node.uid, inner, part)
 
     def _misses(self, uid: int, inner: int, posted: PostedRuns) -> bool:
@@ -198,30 +202,19 @@ class MapAgreement:
         header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
-        told: list[Told],
+        told: Told,
         mine: Mapping[int, Runs],
     ) -> Agreed:
-        files, agreed = self.files, Agreed(pieces=max(one.pieces for one in told))
+        files, agreed = self.files, Agreed(pieces=told.pieces, overlaps=told.overlaps)
         self._strays: set[int] = set()
-        agreed.afar = any(one.afar for one in told) and len(set(self.subfile_of)) > 1
-        for one in told:
-            agreed.supplements |= {uids[i] for i in one.supplements}
-            for i, (first, last) in one.copies.items():
-                agreed.overlaps |= uids[i] in agreed.copies
-                low, high = agreed.copies.get(uids[i], (first, last))
-                agreed.copies[uids[i]] = min(low, first), max(high, last)
+        agreed.afar = told.afar and len(self._mates) < len(self.subfile_of)
+        agreed.supplements = {uids[i] for i in told.supplements}
+        agreed.copies = {uids[i]: records for i, records in told.copies.items()}
         new: dict[Any, list[int]] = {}
         shared: set[Any] = set()
-        verdicts: dict[Any, _Verdict] = {}
-        columns = [one.maps for one in told]
-        for i in sorted(set().union(*columns)):
+        for i in sorted(told.maps):
             uid, node = uids[i], nodes[uids[i]]
-            kinds = tuple([column.get(i, -1) for column in columns])
-            alike = kinds, inner_shape(node), node.element.itemsize
-            found = verdicts.get(alike)
-            if found is None:
-                proposals = [one.kinds[kind] if kind >= 0 else NOTHING for one, kind in zip(told, kinds, strict=True)]
-                found = verdicts[alike] = self._verdict(proposals, *alike[1:])
+            found = self._verdict(told.kinds[told.maps[i]], inner_shape(node), node.element.itemsize)
             self._undecided.discard(uid)
             agreed.overlaps |= found.overlaps
             if found.key is None:
@@ -238,19 +231,13 @@ class MapAgreement:
                 files.assigned[uid] = self._numbers[key]
         return agreed
 
-    def _verdict(self, proposals: Sequence[Proposal], shape: tuple[int, ...], itemsize: int) -> _Verdict:
-        posted = [one for one in proposals if one.nelems]
-        explicit, beyond = any(one.explicit for one in proposals), any(one.beyond for one in proposals)
-        if not explicit and (
-            not posted
-            or (
-                all(one.whole for one in posted)
-                and (len(posted) > 1 or self.comm.size == 1 or math.prod(shape) * itemsize <= _SMALL)
-            )
-        ):
-            return _Verdict(None, overlaps=len(posted) > 1 or beyond)
-        key = shape, tuple(one.digest for one in proposals)
-        return _Verdict(key, beyond, all_ranks=not explicit or beyond, strays=explicit and beyond)
+    def _verdict(self, told: Proposal, shape: tuple[int, ...], itemsize: int) -> _Verdict:
+        several = told.posted > 1
+        small = self.comm.size == 1 or math.prod(shape) * itemsize <= _SMALL
+        if not told.explicit and (not told.posted or (told.whole and (several or small))):
+            return _Verdict(None, overlaps=several or told.beyond)
+        strays = told.explicit and told.beyond
+        return _Verdict((shape, told.word), told.beyond, all_ranks=not told.explicit or told.beyond, strays=strays)
 
     def _make(
         self,
@@ -271,46 +258,44 @@ class MapAgreement:
             first = new[key][0]
             lists = posted[key]
             if first not in self.given:
-                elements = sum(int(one.length.sum()) for one in lists)
-                lists = derived(lists)
-                agreed.overlaps |= elements > sum(int(one.length.sum()) for one in lists)
+                elements = sum(int(one.length.sum()) for one in lists.values())
+                lists = dict(enumerate(derived(list(lists.values()))))
+                agreed.overlaps |= elements > sum(int(one.length.sum()) for one in lists.values())
             dimids = _dimids(header, uids.index(first), len(key[0]))
             agreed.maps[k] = self._made(k, dimids, lists, all_ranks=key in shared)
 
-    def _made(self, k: int, dimids: tuple[int, ...], lists: list[Runs], *, all_ranks: bool) -> SubfileMap:
+    def _made(self, k: int, dimids: tuple[int, ...], lists: dict[int, Runs], *, all_ranks: bool) -> SubfileMap:
         """A new map, as this rank's subfile has it.
 
-        lists : list of Runs, of each rank.
-        all_ranks : bool, they are known of the ranks of other subfiles, too.
+        lists : dict of int to Runs, of each rank of this subfile.
+        all_ranks : bool, of the ranks of other subfiles, too.
         """
         dims, rank = self.files.dims[k - 1], self.comm.rank
         if all_ranks:
-            self.lists[k] = lists
+            self.lists[k] = list(lists.values())
         subfile = self.subfile_of[rank]
-        ours = [r for r, s in enumerate(self.subfile_of) if s == subfile]
-        before = sum(int(lists[r].length.sum()) for r in ours if r < rank)
+        before = sum(int(lists[r].length.sum()) for r in self._mates if r < rank)
         self.files.own[k] = lists[rank], subfile, before
-        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in ours))
+        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in self._mates))
 
-    def _told_lists(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, list[Runs]]:
-        """For each new map the runs of all ranks, if it is in `shared` (collective).
+    def _told_lists(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, dict[int, Runs]]:
+        """For each new map the runs of all ranks, by rank, if it is in `shared` (collective).
 
-        Otherwise those of the ranks of this subfile, and none of the others: a large job has more than fit in memory.
+        Otherwise those of the ranks of this subfile: a large job has more than fit in memory.
         """
-        comm, found = self.comm, dict[Any, list[Runs]]()
+        comm, found = self.comm, dict[Any, dict[int, Runs]]()
         if comm.size == 1:
-            return {key: [own[key]] for key in keys}
+            return {key: {0: own[key]} for key in keys}
         for every, names in ((True, [k for k in keys if k in shared]), (False, [k for k in keys if k not in shared])):
             if not names:
                 continue
-            packed, none = packed_lists([own[key] for key in names]), packed_lists([_NO_RUNS] * len(names))
+            packed = packed_lists([own[key] for key in names])
             if every:
-                told: Sequence[Any] = comm.exchange("flush lists", packed.tobytes())
+                told: Mapping[int, Any] = dict(enumerate(comm.exchange("flush lists", packed.tobytes())))
             else:
-                mine = self.subfile_of[comm.rank]
-                told = comm.all_to_all("flush lists", [packed if s == mine else none for s in self.subfile_of])
-            lists = [unpacked_lists(one, len(names)) for one in told]
-            found |= {key: [one[i] for one in lists] for i, key in enumerate(names)}
+                told = comm.deliver("flush lists", dict.fromkeys(self._mates, packed))
+            lists = {rank: unpacked_lists(one, len(names)) for rank, one in told.items()}
+            found |= {key: {rank: one[i] for rank, one in lists.items()} for i, key in enumerate(names)}
         return found
 
 

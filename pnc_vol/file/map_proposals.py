@@ -5,6 +5,7 @@ Knows: numbers of variables, runs, a communicator. Does not know: datasets, batc
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,44 +16,64 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.extents.model import Runs
 
-__all__ = ["NOTHING", "Proposal", "Told", "packed_lists", "unpacked_lists"]
+__all__ = ["Proposal", "Told", "packed_lists", "unpacked_lists"]
 
 
 class Proposal(NamedTuple):
-    """What one rank says of its part of a variable that has no map yet; many variables have the same.
+    """What ranks say of their parts of a variable that has no map yet; many variables have the same.
 
-    digest : str, of its runs.
-    nelems : int, elements of them.
-    whole : bool, they are the whole variable in one run.
-    explicit : bool, they are those of a decomposition.
-    beyond : bool, the rank posted others, too.
+    word : int, tells one deal of the elements to the ranks from another: a sum of 128 bits of a hash for each rank.
+    posted : int, ranks that posted any.
+    whole : bool, each of these posted the whole variable in one run.
+    explicit : bool, a rank's are those of a decomposition.
+    beyond : bool, a rank posted others, too.
     """
 
-    digest: str
-    nelems: int
+    word: int
+    posted: int
     whole: bool
     explicit: bool
     beyond: bool
 
+    @classmethod
+    def of(cls, rank: int, digest: str, nelems: int, *, whole: bool, explicit: bool, beyond: bool) -> Proposal:
+        """What one rank says.
 
-NOTHING = Proposal("", 0, whole=False, explicit=False, beyond=False)
-"""Of a rank that says nothing of a variable."""
+        digest : str, of its runs.
+        nelems : int, elements of these.
+        """
+        word = hashlib.blake2b(f"{rank} {digest}".encode(), digest_size=16).digest()
+        return cls(int.from_bytes(word, "little"), int(nelems > 0), whole or not nelems, explicit, beyond)
+
+    def and_of(self, other: Proposal) -> Proposal:
+        """What these ranks say, and others."""
+        return Proposal(
+            (self.word + other.word) % (1 << 128), self.posted + other.posted, self.whole and other.whole,
+            self.explicit or other.explicit, self.beyond or other.beyond,
+        )  # fmt: skip
+
+
+_NOTHING = Proposal(0, 0, whole=True, explicit=False, beyond=False)
+"""Of ranks that say nothing of a variable."""
 
 
 class Told:
-    """What a rank tells at a flush; variables by their number in the header.
+    """What ranks tell at a flush; variables by their number in the header.
 
     kinds : list of Proposal
     maps : dict of int to int, the proposal for each variable that may get a map.
-    supplements, copies, afar, pieces : see `Agreed`, of this rank.
+    supplements : set of int
+    copies : dict of int to (int, int)
+    overlaps : bool, several ranks tell of copies of one variable.
+    afar, pieces : see `Agreed`.
     """
 
     def __init__(self) -> None:
         self.kinds: list[Proposal] = []
         self.maps: dict[int, int] = {}
-        self.supplements: list[int] = []
+        self.supplements: set[int] = set()
         self.copies: dict[int, tuple[int, int]] = {}
-        self.afar = False
+        self.overlaps = self.afar = False
         self.pieces = 0
         self._numbers: dict[Proposal, int] = {}
 
@@ -62,21 +83,54 @@ class Told:
             self.kinds.append(proposal)
         self.maps[number] = kind
 
-    def exchanged(self, comm: Comm) -> list[Told]:
+    def of_all(self, comm: Comm) -> Told:
+        """What all ranks tell together: one reduction, and a merge in a tree if they have more than numbers to tell."""
         if comm.size == 1:
-            return [self]
-        maps, copies = [*self.maps, *self.maps.values()], list(self.copies.items())
-        words = json.dumps([self.kinds, maps, self.supplements, copies, self.afar, self.pieces], separators=(",", ":"))
-        found = []
-        for one in comm.exchange("flush maps", words.encode()):
-            told = Told()
-            kinds, maps, told.supplements, copies, told.afar, told.pieces = json.loads(one)
-            told.kinds = [Proposal(*kind) for kind in kinds]
-            half = len(maps) // 2
-            told.maps = dict(zip(maps[:half], maps[half:], strict=True))
-            told.copies = {i: (first, last) for i, (first, last) in copies}
-            found.append(told)
+            return self
+        more = bool(self.maps or self.supplements or self.copies)
+        (any_more, afar, pieces), _ = comm.reduce("flush maps", (more, self.afar, self.pieces))
+        found = self
+        if any_more:
+            mine = self._packed(comm.rank) if more else b""
+            found = Told._unpacked(comm.combine("flush maps told", mine, _joined))
+        found.afar, found.pieces = bool(afar), pieces
         return found
+
+    def _packed(self, rank: int) -> bytes:
+        """As bytes, which are never those of another rank: what two ranks tell alike counts twice."""
+        maps, copies = [*self.maps, *self.maps.values()], list(self.copies.items())
+        words = [rank, self.kinds, maps, sorted(self.supplements), copies, self.overlaps]
+        return json.dumps(words, separators=(",", ":")).encode()
+
+    @classmethod
+    def _unpacked(cls, packed: bytes) -> Told:
+        told = cls()
+        _, kinds, maps, supplements, copies, told.overlaps = json.loads(packed)
+        half = len(maps) // 2
+        told.kinds, told.maps = [Proposal(*kind) for kind in kinds], dict(zip(maps[:half], maps[half:], strict=True))
+        told.supplements, told.copies = set(supplements), {i: (first, last) for i, (first, last) in copies}
+        return told
+
+    def add(self, other: Told) -> None:
+        """What other ranks tell, too."""
+        mine, theirs = self.maps, other.maps
+        kinds = [*self.kinds, _NOTHING], [*other.kinds, _NOTHING]
+        both = {i: (mine.get(i, -1), theirs.get(i, -1)) for i in (*mine, *(i for i in theirs if i not in mine))}
+        merged = {pair: kinds[0][pair[0]].and_of(kinds[1][pair[1]]) for pair in set(both.values())}
+        self.kinds, self.maps, self._numbers = [], {}, {}
+        for i, pair in both.items():
+            self.propose(i, merged[pair])
+        self.supplements |= other.supplements
+        self.overlaps |= other.overlaps or not self.copies.keys().isdisjoint(other.copies)
+        for i, (first, last) in other.copies.items():
+            low, high = self.copies.get(i, (first, last))
+            self.copies[i] = min(low, first), max(high, last)
+
+
+def _joined(lower: bytes, higher: bytes) -> bytes:
+    one = Told._unpacked(lower)
+    one.add(Told._unpacked(higher))
+    return one._packed(-1)
 
 
 def packed_lists(lists: Sequence[Runs]) -> npt.NDArray[np.uint8]:

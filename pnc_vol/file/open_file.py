@@ -11,18 +11,18 @@ Rules
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.extents.selection import Selection
-from pnc_vol.file import deferred, post
+from pnc_vol.file import deferred
 from pnc_vol.file.closing import abort, close
-from pnc_vol.file.drain import drain, write_out
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
-from pnc_vol.file.reads import contiguous, fetch
+from pnc_vol.file.reads import contiguous
 from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.late import late
@@ -30,10 +30,12 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
-    from pnc_vol.file import resizing
-    from pnc_vol.file.reads import composite_values
+    from pnc_vol.file import drain, post, resizing
+    from pnc_vol.file.reads import composite_values, fetch
 else:
     resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
+    # what the short paths of posts and reads leave to them
+    drain, post, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.post"), late("pnc_vol.file.reads.fetch")
 
 __all__ = ["OpenFile", "without_collector"]
 
@@ -44,8 +46,8 @@ R = TypeVar("R")
 def without_collector(function: Callable[P, R]) -> Callable[P, R]:
     """Pause Python's collector of cycles, which looks at all objects again and again while their number grows.
 
-    Opening and flushing make very many small objects and no cycles: for headers of 10^5 variables the collector takes a
-    third of the time.
+    Reading and writing definitions, in opening and flushing, makes very many small objects, all live, and no cycles:
+    for headers of 10^5 variables the collector takes a third of the time.
     """
 
     @wraps(function)
@@ -75,7 +77,7 @@ class OpenFile(Session):
             if self.posted.queue.logged:
                 self.drain()
             else:
-                write_out(self)
+                drain.write_out(self)
             # A driver that holds bytes back must not do so here.
             self.disk.driver.drain()
         return number
@@ -160,7 +162,7 @@ class OpenFile(Session):
                 return
             fetch.complete_posted(self, requests)
             if any(not request.test() for request in requests):
-                write_out(self)
+                drain.write_out(self)
             late = [request for request in requests if not request.test()]
             if late and self.comm.size == 1:
                 self.flush()
@@ -195,7 +197,7 @@ class OpenFile(Session):
 
     def drain(self) -> None:
         """Make room in memory; never waits for a rank. See `drain.drain`."""
-        drain(self)
+        drain.drain(self)
 
     @without_collector
     def flush(
@@ -209,24 +211,28 @@ class OpenFile(Session):
     ) -> None:
         """Carry out all that is posted (collective). See `flushing.flush`, and `File.flush` for `progress`."""
         close_forgotten()
-        with self.lock, deferred.timed("close" if what == "close" else "write"):
-            self.check_open()
-            if not self.writable:
-                fetch.complete_all(self, what)
-                return
-            with self.comm.errors_shared():
-                if self.posted.ragged:
-                    composite_values.post_rows(self)
-                if progress is not None:
-                    self.posted.tell_progress(progress)
-                try:
-                    durable = self.always_durable if durable is None else durable
-                    flush(self, durable=durable, carried=carried, what=what, write=write)
-                finally:
+        with self.lock:
+            since = time.perf_counter()
+            try:
+                self.check_open()
+                if not self.writable:
+                    fetch.complete_all(self, what)
+                    return
+                with self.comm.errors_shared():
+                    if self.posted.ragged:
+                        composite_values.post_rows(self)
                     if progress is not None:
-                        self.posted.tell_progress(None)
-                    if self.posted.rows_before:
-                        composite_values.keep_unflushed(self)
+                        self.posted.tell_progress(progress)
+                    try:
+                        durable = self.always_durable if durable is None else durable
+                        flush(self, durable=durable, carried=carried, what=what, write=write)
+                    finally:
+                        if progress is not None:
+                            self.posted.tell_progress(None)
+                        if self.posted.rows_before:
+                            composite_values.keep_unflushed(self)
+            finally:
+                deferred.note_time("close" if what == "close" else "write", since)
 
     # --------------------------------------------------------------------------------------- closing
 

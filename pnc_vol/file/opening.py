@@ -31,7 +31,7 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.late import late
-from pnc_vol.layout.base import Layout
+from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
@@ -39,6 +39,7 @@ from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import StoreContext, check_name, open_store
+from pnc_vol.rank_errors import Ranks
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ class Opened(NamedTuple):
 
     location : Location or None
         None for a driver that keeps no file.
-    unwritten_reads_zero : bool, nothing lies behind the data that the header knows of.
-    stale_gaps : bool, there is space between variables, of which nobody knows what is in it.
+    unwritten : Unwritten
+        Whether nothing lies behind the data that the header knows of, and whether there is space between variables.
     layout : class, of what the file says or, if it is new, the user.
     collective : bool, the driver's calls may be collective.
     """
@@ -94,8 +95,7 @@ class Opened(NamedTuple):
     header: Header
     header_bytes: bytes
     tree: Tree
-    unwritten_reads_zero: bool
-    stale_gaps: bool
+    unwritten: Unwritten
     collective: bool
     layout: type[Layout]
 
@@ -123,14 +123,16 @@ def open_file(
     """
     new = new or Header(options.version)
     spec = stack_of(options, comm)
-    wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
-    _same_on_all(comm, wishes, claim)
+    if comm.size > 1:
+        wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
+        _same_on_all(comm, wishes, claim)
     able = stack_capabilities(spec) if root is None else root.capabilities
     keeps_file = root is None and able.keeps_file
-    sets = layout_class(options.layout or CANONICAL).several_files
+    asked = layout_class(options.layout or CANONICAL)
+    sets = asked.several_files
     if sets and not keeps_file:
         # what is in memory, or in one object, has no subfiles
-        options, sets = replace(options, layout=""), False
+        options, asked, sets = replace(options, layout=""), layout_class(CANONICAL), False
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
     if root is None and able.own_paths:
@@ -140,7 +142,7 @@ def open_file(
         except BaseException:
             made.close()
             raise
-    _check_layout(layout_class(options.layout or CANONICAL), options, comm)
+    _check_layout(asked, options, comm)
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.agree("open log folders", error=beginning.missing_folder(options))
@@ -209,7 +211,8 @@ def _content(path: str | None, found: Found, mine: Mine, comm: Comm, options: Op
     if not found.created:
         decoded = mine.decoded or decode(found.header, file_size=found.size)
         header, findings = decoded.header, decoded.findings
-    tree = from_header(header)
+    # a new file has nothing yet, but for one of a set
+    tree = from_header(header) if header.vars or header.attrs or header.dims or not found.created else Tree()
     tree.separator = options.separator
     try:
         layout = layout_of(path or "", options.layout, tree.layout, empty=not header.vars)
@@ -232,23 +235,29 @@ def _opened(
 ) -> Opened:
     """The file, from what rank 0 told of it."""
     first, (header, findings, tree, layout) = found.header, content
-    if found.created:
+    created, end = found.created, data_end(header) if header.vars else 0
+    if created:
         if location is None:
             driver.resize(0)
             write_bytes(driver, 0, first)
     elif comm.rank == 0:
-        _warn(path or "", header, found.size if layout.self_contained else data_end(header), findings, tree)
+        if findings or tree.findings or (layout.self_contained and found.size < end):
+            _warn(path or "", header, found.size if layout.self_contained else end, findings, tree)
+        if isinstance(tree.findings, Findings):
+            tree.findings.path = path or ""
     return Opened(
         path=path if path is not None else "<memory>",
         driver=driver,
         location=location,
         writable=mode != "r",
-        created=found.created,
+        created=created,
         header=header,
         header_bytes=first,
         tree=tree,
-        unwritten_reads_zero=found.size <= max(data_end(header), len(first)),
-        stale_gaps=_has_gaps(header, len(first)),
+        unwritten=Unwritten(
+            reads_zero=found.size <= max(end, len(first)),
+            stale_gaps=bool(header.vars) and _has_gaps(header, len(first)),
+        ),
         collective=comm.size > 1 and driver.capabilities.collective,
         layout=layout,
     )
@@ -285,21 +294,21 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
     CollectiveMismatchError
         They ask for different things.
     """
-    if comm.size == 1:
-        return
     clash = claim.clash() if claim is not None else None
     said = said_by(comm, "open", json.dumps(wishes), error=clash)
     if len(said) == 1:
         return
     groups = [(json.loads(text), ranks) for text, ranks in said.items()]
     for key in wishes:
-        by_value: dict[str, list[int]] = {}
+        by_value: dict[str, Ranks] = {}
         for told, ranks in groups:
-            by_value[repr(told[key])] = sorted([*by_value.get(repr(told[key]), []), *ranks])
+            value = repr(told[key])
+            by_value[value] = Ranks.union((by_value.get(value, Ranks()), ranks))
         if len(by_value) > 1:
             what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
             text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
-            raise comm.on_all(CollectiveMismatchError(text, min(by_value.values(), key=len)))
+            fewest = min(by_value.values(), key=lambda ranks: ranks.number)
+            raise comm.on_all(CollectiveMismatchError(text, fewest.all()))
 
 
 def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:
@@ -364,5 +373,3 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tre
     if tree.findings:
         more = f" (and {len(tree.findings) - 1} more)" if len(tree.findings) > 1 else ""
         warn_outside(f"{path}: {tree.findings[0]}{more}")
-    if isinstance(tree.findings, Findings):
-        tree.findings.path = path

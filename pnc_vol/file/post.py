@@ -24,13 +24,14 @@ import numpy.typing as npt
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
-from pnc_vol.extents.place import runs
+from pnc_vol.extents.place import runs, split_rows
 from pnc_vol.extents.selection import Selection
 from pnc_vol.file.held_ranges import span_of
 from pnc_vol.file.requests import LEAST_LENT
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format.convert import to_file
+from pnc_vol.layout.base import MOST_WRITTEN
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
@@ -39,13 +40,16 @@ from pnc_vol.queue.parts import parts, pieces, run_elements
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.run_lists import LIST_COST, MOST_RUNS, RUN_COST
 
-__all__ = ["lend", "write"]
+__all__ = ["lend", "write", "write_stored"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 LEAST_RUN = 512
 """Bytes of a run, on average, from which on an array is lent."""
+
+_STORED = 512 << 10
+"""Bytes of a block that is brought in file form: two of them, and the kernel's own, stay in a core's cache."""
 
 _STREAM_RUNS = 1 << 15
 """Runs of a block that goes straight to the file, at most: planning one takes about 100 bytes for a moment."""
@@ -142,8 +146,10 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     element, queue = node.element, session.posted.queue
     if session.options.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
         _check_all(session, node, selection, values)
-    at = session.disk.layout.writable(node.tree, [node.uid]).get(node.uid)
-    if at is not None and not queue.has(node.uid) and _disjoint(selection):
+    at = session.disk.layout.writable(node.tree, [node.uid], alone=session.comm.size == 1).get(node.uid)
+    # Of a variable with a fill value the runs are noted, which must be few beside the values.
+    noted = node.fillvalue is None or values.size // run_elements(selection) <= MOST_WRITTEN
+    if at is not None and noted and not queue.has(node.uid) and _disjoint(selection):
         nelems = math.prod(node.shape or ())
         if session.epochs.may_write_alone(lambda: span_of(at, nelems)):
             _stream(session, node, at, selection, values)
@@ -195,7 +201,49 @@ def _stream(session: Session, node: DatasetNode, at: ElementMap, selection: Sele
     limit = max(1, BLOCK // element.itemsize)
     blocks = parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
     in_parallel(session.disk.driver, (task(*block) for block in blocks), limit * element.itemsize)
+    if node.fillvalue is not None:
+        session.disk.layout.note_elements(node, runs(selection, record=node.is_record))
     session.counts["bytes_drained"] += values.size * element.itemsize
+
+
+def write_stored(
+    session: Session, node: DatasetNode, first: int, count: int, read: Callable[[Bytes, int], None]
+) -> bool:
+    """Write elements of a variable, which `read` brings in file form, to their place in the file, past the queue.
+
+    Parameters
+    ----------
+    first, count : int, the elements, in C order.
+    read : callable
+        ``read(memory, nbytes)`` fills `memory` with what is `nbytes` behind the first of these elements; two threads
+        may call it at once.
+
+    Returns
+    -------
+    bool
+        False if the variable has no place yet, or posts that are not in it; nothing was read then.
+    """
+    at = session.disk.layout.writable(node.tree, [node.uid], alone=session.comm.size == 1).get(node.uid)
+    if at is None or session.posted.queue.has(node.uid):
+        return False
+    nelems, driver, width = math.prod(node.shape or ()), session.disk.driver, at.itemsize
+    if not session.epochs.may_write_alone(lambda: span_of(at, nelems)):
+        return False
+    step = max(1, _STORED // width)
+
+    def task(low: int) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
+            n = min(step, count - low)
+            read(room[: n * width], low * width)
+            one = Runs(np.array([first + low], np.int64), np.array([n], np.int64))
+            driver.write(at.extents(split_rows(one, at.inner) if at.inner else one), room[: n * width])
+
+        return run
+
+    session.disk.layout.note_written(node.tree, [node.uid])
+    in_parallel(driver, map(task, range(0, count, step)), min(step, count) * width)
+    session.disk.layout.note_elements(node, Runs(np.array([first], np.int64), np.array([count], np.int64)))
+    return True
 
 
 def lend(session: Session, node: DatasetNode, selection: Selection, values: Any) -> tuple[int, int, bool]:

@@ -110,8 +110,7 @@ def _at(*keys: Any) -> list[Entry]:
     """The open sessions that are entered under one of these keys."""
     with lock:
         tokens = {token: None for key in keys if key is not None for token in _places.get(key, ())}
-        found = [_open[token] for token in tokens]
-    return [one for one in found if not (one.session.closed or one.session.forked)]
+        return [one for one in map(_open.__getitem__, tokens) if not (one.session.closed or one.session.forked)]
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -152,7 +151,7 @@ class SessionRef:
             if self not in refs:
                 return
             refs.discard(self)
-            idle = not any(ref.writable for ref in refs)
+            idle = not (refs and any(ref.writable for ref in refs))
         if refs and not (session.closed or session.forked):
             if self.writable and idle:
                 session.disk.publish_at_flush()
@@ -164,10 +163,11 @@ class SessionRef:
             self._close()
 
     def _close(self) -> None:
+        since = time.perf_counter()
         try:
-            with deferred.timed("close"):
-                self.session.close()
+            self.session.close()
         finally:
+            deferred.note_time("close", since)
             _leave(self._entry.token)
             # A handle that is closed keeps this entry, and must not keep the object that was the file.
             self._entry.target = None
@@ -229,7 +229,8 @@ class OpenAttempt:
         """
         if there is not None:
             self.key = there.st_dev, there.st_ino
-        for entry in _at(self.real or None, self.key, None if self.target is None else id(self.target)):
+        keys = self.real or None, self.key, None if self.target is None else id(self.target)
+        for entry in _at(*keys) if _open else ():
             session = entry.session
             if self._is_of(session, entry.target):
                 if deferred.holds(session):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,15 +21,21 @@ from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.staged import StagedDriver
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
-from pnc_vol.layout.base import Layout, LostRecords
+from pnc_vol.late import late
+from pnc_vol.layout.base import Layout, LostRecords, Unwritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.warn import FILE, INFO, tell
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers import staged
+else:
+    # for new layouts of what is in memory
+    staged = late("pnc_vol.drivers.staged")
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
@@ -57,6 +63,10 @@ def copied(
     layout = disk.layout
     if not layout.with_early_places(tree)[0].vars:
         return None
+    added = target.added_to(layout) if not lost else None
+    if added is not None and disk.uids is layout.uids:
+        # Nothing moves, and nothing that the header in the file knows is gone.
+        return None
     stays = layout.same_places(target) or not layout.needs_move(target, tree)
     if stays and not _harms(tree, disk, target, lost):
         return None
@@ -82,7 +92,7 @@ def copied(
     except BaseException:
         _drop(comm, copy)
         raise
-    target.unwritten_reads_zero, target.stale_gaps = True, False
+    target.unwritten = Unwritten()
     moved = int(found.length.sum())
     tell(FILE, INFO, "%s: definitions moved %d bytes to a new copy of the file", disk.path, moved)
     return copy
@@ -99,7 +109,7 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, fill: Callable[[Driv
     disk.note_no_header()
     if disk.location is None:
         if not disk.driver.replace_with(copy.driver):
-            disk.use_file(StagedDriver(disk.driver, copy.driver), None)
+            disk.use_file(staged.StagedDriver(disk.driver, copy.driver), None)
         return
     left, old = disk.driver, disk.location
     disk.use_file(copy.driver, copy.location)

@@ -43,6 +43,7 @@ from pnc_vol.file.set_headers import (
 from pnc_vol.file.subfile_set import SubfileSet
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
+from pnc_vol.layout.base import Unwritten
 from pnc_vol.layout.blob.described import Described, MapVariables, described, is_blob_set
 from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout
@@ -133,7 +134,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     if told:
         files.take(headers, told, tuple(tree.datasets))
     encoded = encode(canonical, check=False) if writable else b""
-    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, True, False, False, BlobLayout)
+    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, Unwritten(), False, BlobLayout)
     session = make(made, options, comm, file_set=files)
     if created and options.publish == "create":
         try:

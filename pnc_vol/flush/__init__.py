@@ -14,6 +14,7 @@ Knows: batches, layouts, drivers, a communicator. Does not know: names, headers 
 `transport`           how they do it: each alone, by MPI-IO's collective calls, or two-phase
 `aggregators`         which ranks write and read for others, and with what memory
 `domains`             which rank writes or reads which part of the file, in which round
+`holes`               what no rank gives of the part of the file that all write together
 `parcels`             pieces of a window as bytes that one rank gives to another, requests for them and answers
 `team`                who does what in a collective write or read, and what a rank does that fails in it
 `node_parcels`        what ranks of one node give to, or want of, aggregators of other nodes

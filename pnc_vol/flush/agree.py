@@ -15,23 +15,28 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.comm import Comm
 from pnc_vol.flush.choice import NO_READS, Weight
-from pnc_vol.flush.differences import Entry, raise_difference
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
+from pnc_vol.late import late
 from pnc_vol.layout.base import LostRecords
 from pnc_vol.mapping.tree import Tree
+
+if TYPE_CHECKING:
+    from pnc_vol.flush import differences
+else:
+    # for ranks that defined different things
+    differences = late("pnc_vol.flush.differences")
 
 __all__ = ["Agreement", "agree", "agree_lost_records", "agree_widths", "derive_digest", "digest"]
 
 _DIGEST = struct.Struct("<2q")
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(NamedTuple):
     """What is true of all ranks together.
 
     drained : bool, some rank wrote data before the flush.
@@ -91,10 +96,10 @@ def agree(
     operation: str,
     mine: Agreement,
     definitions: bytes,
-    describe: Callable[[], list[Entry]],
-    report: bytes = b"",
+    describe: Callable[[], list[differences.Entry]],
+    reports: bool = False,
     reads: Weight = NO_READS,
-) -> tuple[Agreement, list[bytes], Weight]:
+) -> tuple[Agreement, bool, Weight]:
     """Open a flush of several ranks (collective).
 
     Parameters
@@ -105,8 +110,7 @@ def agree(
         `digest` of this rank's definitions.
     describe : callable
         The definitions themselves, to name what differs.
-    report : bytes
-        What this rank tells besides, see `Epochs.report`; the second result is that of all ranks, none if all are b"".
+    reports : bool, this rank may hold something back, see `Epochs.reports`; the second result says whether any may.
     reads : Weight, of the posted reads that ranks complete together; the third result is the most of any rank.
 
     Raises
@@ -115,12 +119,11 @@ def agree(
         Ranks defined different things.
     """
     one, other = _DIGEST.unpack(definitions)
-    most, _ = comm.reduce(operation, (one, ~one, other, ~other, len(report), *reads, *astuple(mine)))
+    most, _ = comm.reduce(operation, (one, ~one, other, ~other, reports, *reads, *mine))
     if most[0] != ~most[1] or most[2] != ~most[3]:
-        raise_difference(comm, definitions, describe)
+        differences.raise_difference(comm, definitions, describe)
     agreed = Agreement(*map(bool, most[9:14]), *most[14:])
-    # Only where ranks hold bytes back each needs to know the ranges of every other one.
-    return agreed, comm.exchange("flush held", report) if most[4] else [], Weight(*most[5:9])
+    return agreed, bool(most[4]), Weight(*most[5:9])
 
 
 def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:

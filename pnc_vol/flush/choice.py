@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from pnc_vol.drivers.capabilities import CALL_COST
@@ -61,8 +60,7 @@ def transport_code(options: Options, *, reads: bool = False) -> int:
     return _TRANSPORTS.index(wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A way, and what it follows from.
 
     way : {"independent", "collective", "aggregate"}

@@ -6,13 +6,14 @@ Knows: definitions, a communicator. Does not know: files, when definitions are c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from pnc_vol.comm import Comm, joined_lists, ranks_text, said_by
 from pnc_vol.errors import DefinitionMismatchError
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.rank_errors import Ranks
 
 __all__ = ["described", "raise_difference"]
 
@@ -35,20 +36,22 @@ def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entr
     """
     groups = list(said_by(comm, "flush digests", digest.hex()).values())[:_GROUPS]
     mine = b""
-    if any(ranks[0] == comm.rank for ranks in groups):
+    if any(ranks.lowest == comm.rank for ranks in groups):
         mine = json.dumps([[comm.rank, describe()]]).encode()
     told = dict(json.loads(comm.combine("flush definitions", mine, joined_lists)))
-    what, odd = _difference([(ranks, [(kind, name, text) for kind, name, text in told[ranks[0]]]) for ranks in groups])
+    what, odd = _difference(
+        [(ranks, [(kind, name, text) for kind, name, text in told[ranks.lowest]]) for ranks in groups]
+    )
     raise comm.on_all(
         DefinitionMismatchError(
             f"the definitions of the ranks differ: {what}. "
             "Every rank must create the same objects and attributes, in the same order",
-            odd,
+            odd.all(),
         )
     )
 
 
-def _difference(groups: list[tuple[Sequence[int], list[Entry]]]) -> tuple[str, list[int]]:
+def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
     """What differs, the first objects of one kind, and the ranks that are fewer.
 
     groups : ranks that define the same, and what that is.
@@ -56,28 +59,35 @@ def _difference(groups: list[tuple[Sequence[int], list[Entry]]]) -> tuple[str, l
     names = list(dict.fromkeys((kind, name) for _, told in groups for kind, name, _ in told))
     texts = [(ranks, {(kind, name): text for kind, name, text in told}) for ranks, told in groups]
     found: list[str] = []
-    odd: list[int] = []
+    odd = Ranks()
     first = ""
     for key in names:
-        by_text: dict[str | None, list[int]] = {}
+        by_text: dict[str | None, Ranks] = {}
         for ranks, of_group in texts:
-            by_text[of_group.get(key)] = sorted([*by_text.get(of_group.get(key), []), *ranks])
+            text = of_group.get(key)
+            by_text[text] = Ranks.union((by_text.get(text, Ranks()), ranks))
         if len(by_text) == 1 or (first and key[0] != first) or len(found) == _SHOWN:
             continue
-        first, odd = key[0], odd or min(by_text.values(), key=len)
+        first, odd = key[0], odd if odd.number else _fewest(by_text.values())
         said = [f"{text or 'there'} on {ranks_text(of)}" for text, of in by_text.items() if text is not None]
         said += [f"not on {ranks_text(of)}" for text, of in by_text.items() if text is None]
         found.append(f"{key[0]} {key[1]}: " + ", ".join(said))
     if found:
         return "; ".join(found), odd
     for at in zip(*(told for _, told in groups), strict=False):
-        order: dict[str, list[int]] = {}
+        order: dict[str, Ranks] = {}
         for (ranks, _), (kind, name, _) in zip(groups, at, strict=True):
-            order[f"{kind} {name}"] = sorted([*order.get(f"{kind} {name}", []), *ranks])
+            what = f"{kind} {name}"
+            order[what] = Ranks.union((order.get(what, Ranks()), ranks))
         if len(order) > 1:
             what = ", ".join(f"{name} on {ranks_text(of)}" for name, of in order.items())
-            return f"the order, where there is {what}", min(order.values(), key=len)
-    return "the same names with different details", sorted(rank for ranks, _ in groups for rank in ranks)
+            return f"the order, where there is {what}", _fewest(order.values())
+    return "the same names with different details", Ranks.union(ranks for ranks, _ in groups)
+
+
+def _fewest(sets: Iterable[Ranks]) -> Ranks:
+    """The smallest of sets of ranks."""
+    return min(sets, key=lambda ranks: ranks.number)
 
 
 def described(tree: Tree, flat: Flat) -> list[Entry]:

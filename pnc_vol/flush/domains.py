@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents, Int64, one_extent, spread
 
-__all__ = ["Cut", "Domains", "rounds_of_cells"]
+__all__ = ["Cut", "Domains", "cut_at", "rounds_of_cells"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Domains:
         return domain * self.windows + within // self.window
 
     def _cut_in_turn(self, extents: Extents) -> Cut:
-        position, length, place = _cut_at(extents.offset - self.base, extents.length, extents.place, self.unit)
+        position, length, place = cut_at(extents.offset - self.base, extents.length, extents.place, self.unit)
         stripe = position // self.unit
         turn, domain = np.divmod(stripe, self.count)
         number, slot = np.divmod(turn, self.window // self.unit)
@@ -176,7 +176,7 @@ class Domains:
         return Extents(first_of[kept], length[kept], (slot * self.unit + first_of - begin_of)[kept])
 
 
-def _cut_at(offset: Int64, length: Int64, place: Int64, step: int) -> tuple[Int64, Int64, Int64]:
+def cut_at(offset: Int64, length: Int64, place: Int64, step: int) -> tuple[Int64, Int64, Int64]:
     """Cut pieces where they cross a multiple of `step`."""
     first = offset // step
     more = (offset + length - 1) // step - first

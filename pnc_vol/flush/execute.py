@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -45,7 +45,7 @@ _NO_BYTES = np.empty(0, np.uint8)
 _NO_PLAN = Plan(Extents(*np.empty((3, 0), np.int64)), 0, 0, 0)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Executed:
     """What became of some batches.
 
@@ -145,7 +145,7 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
     return [[item[:2] for item in items[first:last]] for first, last in groups(end - sizes, end, MOST_RUNS)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Planner:
     """Makes the plans of batches, which a flush executes one after another, and ``File.plan()`` shows.
 
@@ -174,7 +174,7 @@ class Planner:
 
     def _streamed(self, uid: int, rows: Rows) -> Plan:
         plan = Plan.of([self.maps[uid]], [rows], affine=self.affine)
-        return replace(plan, way="streamed", items=[(uid, rows)])
+        return plan._replace(way="streamed", items=[(uid, rows)])
 
     def _group(self, items: list[tuple[int, Item]]) -> Iterator[Plan]:
         """First the strings that grew, each by itself, then all else in one plan."""
@@ -193,10 +193,10 @@ class Planner:
             # As `same_width` will lay their bytes out when they are written.
             wide = rows.copy()
             wide[:, 3], wide[:, 4] = before(rows[:, 2]) * at.itemsize, at.itemsize
-            yield replace(Plan.of([at], [wide], affine=self.affine), way="widened", items=[(uid, rows)])
+            yield Plan.of([at], [wide], affine=self.affine)._replace(way="widened", items=[(uid, rows)])
         if even:
             maps, posted = [self.maps[uid] for uid, _ in even], [item for _, item in even]
-            yield replace(Plan.of(maps, posted, self._known, affine=self.affine), items=even)
+            yield Plan.of(maps, posted, self._known, affine=self.affine)._replace(items=even)
 
 
 def _all_even(items: list[tuple[int, Item]], maps: Mapping[int, ElementMap]) -> bool:
@@ -229,7 +229,7 @@ def execute(
     """
     result = Executed()
     # for batches that are not in memory
-    room = np.empty(max((batch.size for batch in batches), default=0), np.uint8)
+    room = np.empty(max([batch.size for batch in batches], default=0), np.uint8)
     work = _Work(Planner(maps, affine), driver, write, room, result)
     held: dict[int, Rows] = {}
     for batch in batches:
@@ -275,7 +275,7 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
     return rows[chosen]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Work:
     """What is the same for all batches."""
 

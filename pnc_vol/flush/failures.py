@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from pnc_vol.comm import Comm, in_ranks
+from pnc_vol.comm import Comm, first_trouble
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import FlushError, RequestFailure
 from pnc_vol.flush.execute import Executed
@@ -87,9 +87,7 @@ def share_failures(
         return [], None, ""
     record, failed, said = json.loads(told)
     groups = Outcome.unpacked(said.encode()).operations if said else {}
-    ranks = sorted(rank for of in groups.values() for rank in of.all())
-    reason = in_ranks(next(iter(groups), ""), ranks, comm.size)
-    return [RequestFailure(*failure) for failure in failed], record, reason
+    return [RequestFailure(*failure) for failure in failed], record, first_trouble(groups, comm.size)
 
 
 def _joined(lower: bytes, higher: bytes) -> bytes:

@@ -221,10 +221,11 @@ class NodeParcels(ABC):
         """Put this rank's parcels of a round, or the requests for them, into the memory of its node."""
 
     @abstractmethod
-    def exchange(self, k: int, window: Bytes | None) -> None:
+    def exchange(self, k: int, window: Bytes | None, met: Callable[[], None]) -> None:
         """Exchange the parcels of round `k` with other nodes, and agree on the next round.
 
         window : uint8[...] or None, this rank's.
+        met : callable, what to do when all ranks of the node are there, before anything is sent.
         """
 
 
@@ -241,8 +242,9 @@ class Outgoing(NodeParcels):
                 put(parcel, self.memory, memory[at : at + parcel.nbytes])
                 at += parcel.nbytes
 
-    def exchange(self, k: int, window: Bytes | None) -> None:
+    def exchange(self, k: int, window: Bytes | None, met: Callable[[], None]) -> None:
         coming = self._next_table(k)
+        met()
         if self.levels.writers is not None:
             messages: list[tuple[int, Bytes]] = []
             # What a rank that failed had announced is not there.
@@ -299,8 +301,9 @@ class Incoming(NodeParcels):
                 request(parcel, memory[at : at + parcel.request])
                 at += parcel.request
 
-    def exchange(self, k: int, window: Bytes | None) -> None:
+    def exchange(self, k: int, window: Bytes | None, met: Callable[[], None]) -> None:
         coming = self._next_table(k)
+        met()
         if self.levels.writers is not None:
             requests: list[tuple[int, Bytes, Bytes]] = []
             # What a rank that failed had announced is not there.

@@ -7,8 +7,7 @@ flush executes it, and ``File.plan()`` prints it before anything is done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -30,8 +29,7 @@ _MOST_KNOWN = 1 << 19
 _NOTHING = Extents(*np.empty((3, 0), np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What one write of a flush will do.
 
     extents : Extents, sorted by offset, disjoint, joined where file and memory both adjoin.

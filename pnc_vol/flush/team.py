@@ -59,12 +59,13 @@ class Team(NamedTuple):
         senders = [owners[i] for i in here] or [comm.rank if apart else nodes.lowest[ours]]
         writes = comm.rank in senders
         sends = elsewhere[senders.index(comm.rank) :: len(senders)] if writes else []
-        room = np.empty(LARGEST if writes and elsewhere else 0, np.uint8)
+        afar = apart or not nodes.single
+        room = np.empty(LARGEST if writes and afar else 0, np.uint8)
         levels = comm.levels(ours, writes=writes)
         mine = owners.index(comm.rank) if comm.rank in owners else -1
         most = int(np.unique(node, return_counts=True)[1].max())
         group = None if apart else comm.group(ours)
-        return cls(levels, group, owners, mine, here, sends, most, apart or not nodes.single, room)
+        return cls(levels, group, owners, mine, here, sends, most, afar, room)
 
     def free(self) -> None:
         """Give the communicators back, if all ranks still take part (collective)."""
@@ -83,16 +84,17 @@ class Guard:
         self.failure: OSError | None = None
         self.lack: Exception | None = None
 
-    def attempt(self, do: Callable[[], None]) -> None:
-        """Do something unless anything failed before."""
-        if self.failed:
+    def attempt(self, do: Callable[[], None], *, always: bool = False) -> None:
+        """Do something unless anything failed before, or all the same."""
+        failed = self.failed
+        if failed and not always:
             return
         try:
             do()
         except OSError as error:
-            self.failure = error
+            self.failure = self.failure if failed else error
         except Exception as error:
-            self.lack = error
+            self.lack = self.lack if failed else error
 
     @property
     def failed(self) -> bool:

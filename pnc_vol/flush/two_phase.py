@@ -8,9 +8,9 @@ windows (`domains`), which are written or read in rounds (`window_rounds`).
 
 Rules
 -----
-1. A window begins as what the file holds, so bytes that nobody gave stay. Nobody else writes meanwhile: no window is
-   read before all ranks are there, and none goes on before all windows are written. What drivers hold back of them, in
-   any rank's cache, is brought to the file before.
+1. What nobody gives of a window is read before it is written (`holes`), so these bytes stay. Nobody else writes
+   meanwhile: no window is read before all ranks are there, and none goes on before all windows are written. What
+   drivers hold back of them, in any rank's cache, is brought to the file before.
 2. If a window cannot be read or written, all ranks that gave or want something get an error; who gave what to it is not
    known there. They then write or read what is theirs by themselves, and find out.
 3. Where the pieces are too far apart for this, or a node would need too much memory, all ranks do it by themselves.
@@ -33,6 +33,7 @@ from pnc_vol.drivers.byte_copy import in_order
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.aggregators import Wanted, aggregators
 from pnc_vol.flush.domains import Domains
+from pnc_vol.flush.holes import is_whole, weight
 from pnc_vol.flush.node_parcels import allowed_here
 from pnc_vol.flush.node_shared_memory import shared_memory
 from pnc_vol.flush.team import Team
@@ -144,20 +145,23 @@ class TwoPhase:
         low, high = (int(extents.offset[0]), int((extents.offset + extents.length).max())) if n else (_BEYOND, 0)
         size = self.driver.size() if reads and self.comm.rank == 0 else 0
         most = [~low, high, size, *self.wanted, self._block()]
-        (beyond, high, size, *asked, block), (nbytes, pieces) = self.comm.reduce(
-            "flush bounds", most, [extents.nbytes, n]
+        mine = 0 if reads else weight(extents)
+        # Halves, whose sums over all ranks do not exceed 63 bits.
+        (beyond, high, size, *asked, block), (nbytes, pieces, lower, upper) = self.comm.reduce(
+            "flush bounds", most, [extents.nbytes, n, mine & 0xFFFFFFFF, mine >> 32]
         )
         low = ~beyond
         if reads:
             high = min(high, size)
         if not nbytes or high <= low:
             return None
+        whole = reads or is_whole(lower + (upper << 32), low, high)
         wanted, smaller = Wanted(*asked), 1
         while True:
             team = self._team(wanted)
             domains = self.domains(wanted, low, high, block, pieces / nbytes, smaller)
             work = kind(self.comm, self.driver, team, domains, extents, memory)
-            work.look(nbytes)
+            work.look(nbytes, pieces, whole=whole)
             if not work.rounds:
                 return work
             if not self._shared_windows(work):

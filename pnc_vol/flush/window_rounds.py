@@ -5,8 +5,15 @@ Knows: domains, windows in the memory of a node, parcels, a driver. Does not kno
 In each round an aggregator has one window in memory that all ranks of its node see. Ranks of its node copy their pieces
 there, or from there, themselves. What a node has for windows of other nodes, or wants of them, its ranks put into
 shared memory one behind another, sorted by window (`node_parcels`); one rank of the node sends it from there, and gets
-the answers. While a round is sent and written, the pieces of the next one are put together; while pieces of a round
-are copied, the window of the next one is read.
+the answers. While the window of a round is written, or that of the next one is read, in a thread where the driver
+allows it, the pieces of the next round are put together, sent and copied.
+
+Round k     in a write                                            in a read
+--------    --------------------------------------------------    ------------------------------------------
+before      parcels of k; windows k - 2 are written, k are read   requests of k; windows k are read
+all meet
+then        begin to write windows k - 1, and to read k + 1       begin to read windows k + 1
+            send parcels; copy pieces into windows k              answer requests; copy pieces from windows k
 """
 
 from __future__ import annotations
@@ -14,6 +21,8 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -24,8 +33,10 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.byte_copy import copy_pieces, spread, within, without_overlap
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.domains import Cut, Domains, rounds_of_cells
+from pnc_vol.flush.holes import Granules, worth_finding
 from pnc_vol.flush.node_parcels import PIECES, Incoming, NodeParcels, Outgoing
 from pnc_vol.flush.team import Guard, Team
+from pnc_vol.two_threads import Behind
 
 __all__ = ["ReadRounds", "Rounds", "WriteRounds"]
 
@@ -39,7 +50,6 @@ _MOST_CELLS = 1 << 20
 _NONE = np.empty(0, np.int64)
 _NOTHING = Cut(Extents(_NONE, _NONE, _NONE), _NONE, _NONE, _NONE, _NONE, _NONE)
 # Made here, not in a constructor: what one rank alone has no memory for there would leave the others waiting.
-_UNTOUCHED = np.empty((0, 0), bool)
 _NO_BITS = np.empty((2, 0), np.uint8)
 
 
@@ -65,6 +75,8 @@ class Rounds(ABC):
     parcels: ClassVar[type[NodeParcels]]
     verb: ClassVar[str]
     windows: Bytes
+    granules: Granules | None = None
+    """How far windows are given that are written; None: nothing is left open."""
 
     def __init__(
         self, comm: Comm, driver: Driver, team: Team, domains: Domains, extents: Extents, memory: Bytes
@@ -80,7 +92,6 @@ class Rounds(ABC):
         self.cut = _NOTHING
         self.turns: dict[int, list[int]] = {}
         """For each round the numbers of this rank's cells in `cut`."""
-        self.touched: npt.NDArray[np.bool_] = _UNTOUCHED
         self.cells: list[int] = []
         """Those of this rank's domain that any rank has something for."""
         self.bits = _NO_BITS
@@ -94,8 +105,12 @@ class Rounds(ABC):
         """Whether there are so few windows that each rank can note which of them are touched."""
         return self.domains.cells <= _MOST_CELLS
 
-    def look(self, nbytes: int) -> None:
-        """Find out the rounds of `nbytes` (collective); what fails on one rank is raised on all before any of them."""
+    def look(self, nbytes: int, pieces: int, *, whole: bool) -> None:
+        """Find out the rounds (collective); what fails on one rank is raised on all before any of them.
+
+        nbytes, pieces : int, of all ranks.
+        whole : bool, nothing is left open between the first and the last byte.
+        """
         self.guard.attempt(self._prepare)
         if not self.few_cells:
             return
@@ -107,8 +122,26 @@ class Rounds(ABC):
             levels.any_of("flush windows", *self.bits)
             levels.completed()
         self.guard.attempt(lambda: self._plan(nbytes))
+        if not whole:
+            self.guard.attempt(lambda: self._note_holes(known=worth_finding(nbytes, pieces)))
         self.comm.agree("flush rounds", error=self.guard.lack)
+        self._find_holes()
         self._drain()
+
+    def _note_holes(self, *, known: bool) -> None:
+        """Make ready for `_find_holes`."""
+        if self.rounds:
+            self.granules = Granules(self.domains, known=known)
+            if known:
+                self.granules.add(self.cut)
+
+    def _find_holes(self) -> None:
+        """Find out what is left open of the windows (collective)."""
+        granules, levels = self.granules, self.team.levels
+        if granules is not None and granules.known:
+            levels.begin("flush holes")
+            levels.sums("flush holes", *granules.sums)
+            levels.completed()
 
     def _prepare(self) -> None:
         """Cut this rank's extents, and note what windows they touch."""
@@ -133,22 +166,25 @@ class Rounds(ABC):
 
     def _plan(self, nbytes: int) -> None:
         """Find out in how many rounds all ranks together move `nbytes`, and what of them is this rank's."""
-        domains, team = self.domains, self.team
-        if domains.windows > 1:
-            touched = np.unpackbits(self.bits[1], count=domains.cells).astype(bool)
-        else:
-            touched = np.ones(domains.cells, bool)
+        domains, team, touched = self.domains, self.team, self._touched()
         if min(int(touched.sum()) * domains.window, domains.high - domains.low) > _SPARSE * nbytes:
             return
-        self.touched = touched.reshape(domains.count, domains.windows)
-        rounds, number = rounds_of_cells(self.touched)
+        rounds, number = rounds_of_cells(touched)
         for i, turn in enumerate(number.reshape(-1)[self.cut.cells].tolist()):
             self.turns.setdefault(turn, []).append(i)
-        windows = np.flatnonzero(self.touched[team.mine]) if team.mine >= 0 else _NONE
+        windows = np.flatnonzero(touched[team.mine]) if team.mine >= 0 else _NONE
         self.cells = (team.mine * domains.windows + windows).tolist()
         if team.afar:
             self.afar = self.parcels(team, domains, self.cut, self.turns, self.pieces, self.guard, rounds)
         self.rounds = rounds
+
+    def _touched(self) -> npt.NDArray[np.bool_]:
+        """bool[domains, windows], whether any rank has something for it."""
+        domains = self.domains
+        touched = np.ones(domains.cells, bool)
+        if domains.windows > 1:
+            touched[:] = np.unpackbits(self.bits[1], count=domains.cells)
+        return touched.reshape(domains.count, domains.windows)
 
     def _drain(self) -> None:
         """Bring what ranks hold of the windows to the file before a window is read (collective)."""
@@ -164,7 +200,7 @@ class Rounds(ABC):
         length = np.minimum(held.offset + held.length, high) - first
         kept = length > 0
         cells = self.domains.cut(Extents(first[kept], length[kept], first[kept])).cells
-        if self.touched.reshape(-1)[cells].any():
+        if self._touched().reshape(-1)[cells].any():
             self.driver.drain()
 
     def end(self) -> OSError | None:
@@ -201,9 +237,39 @@ class Rounds(ABC):
     def _mine(self, k: int) -> Bytes | None:
         return self.window(self.team.mine, k) if self.team.mine >= 0 else None
 
+    def _each(self, meanwhile: Callable[[int], None], copy: Callable[[int], None]) -> None:
+        """Do the rounds (collective).
+
+        Parameters
+        ----------
+        meanwhile : callable
+            Is given the round that all ranks of the node have come to, and writes and reads other windows than its own:
+            in a thread if this rank has several, and the driver allows it.
+        copy : callable
+            Copies this rank's pieces into windows of its node in a round, or from there.
+        """
+        levels, afar, attempt = self.team.levels, self.afar, self.guard.attempt
+        with Behind(alone=len(self.cells) < 2 or not self.driver.capabilities.concurrent) as behind:
+
+            def met(k: int) -> None:
+                attempt(lambda: behind.start(lambda: meanwhile(k)))
+
+            for k in range(self.rounds):
+                if afar is not None:
+                    attempt(partial(afar.fill, k))
+                # Who goes on lets other ranks have the memory of these windows, whatever failed.
+                attempt(behind.wait, always=True)
+                if afar is not None:
+                    afar.exchange(k, self._mine(k), partial(met, k))
+                else:
+                    levels.meet(PIECES)
+                    met(k)
+                attempt(partial(copy, k))
+            attempt(behind.wait, always=True)
+
 
 class WriteRounds(Rounds):
-    """A write. A window begins as what the file holds."""
+    """A write. What no rank gives of a window begins as what the file holds."""
 
     parcels = Outgoing
     verb = "writes"
@@ -212,39 +278,48 @@ class WriteRounds(Rounds):
         self.driver.write(self.extents, self.memory)
 
     def begin(self) -> None:
-        self.guard.attempt(lambda: self._begin(0))
+        self.guard.attempt(lambda: self._read(0))
 
     def run(self) -> None:
-        levels, afar, attempt = self.team.levels, self.afar, self.guard.attempt
+        levels, attempt = self.team.levels, self.guard.attempt
         levels.begin(PIECES)
-        if afar is None:
-            # Otherwise they met when they told each other what they have.
+        if self.afar is not None:
+            attempt(lambda: self._fill(0))
+        self._each(self._next, self._copy)
+        if self.rounds > 1 or self.afar is None:
             levels.meet(PIECES)
-        for k in range(self.rounds):
-            attempt(lambda k=k: self._fill(k))  # type: ignore[misc]
-            if afar is not None:
-                attempt(lambda k=k: afar.fill(k))  # type: ignore[misc]
-            attempt(lambda k=k: self._begin(k + 1))  # type: ignore[misc]
-            if afar is not None:
-                afar.exchange(k, self._mine(k))
-            else:
-                levels.meet(PIECES)
-            attempt(lambda k=k: self._finish(k))  # type: ignore[misc]
+        attempt(lambda: self._write(self.rounds - 1))
         levels.completed()
 
-    def _begin(self, k: int) -> None:
-        """Let this rank's window be what the file holds."""
-        if k >= len(self.cells):
+    def _copy(self, k: int) -> None:
+        # Ranks of several nodes met before the first round, and have filled its windows.
+        if k or self.afar is None:
+            self._fill(k)
+
+    def _next(self, k: int) -> None:
+        """Write the window of the round before `k`, and read that of the round after it: they share memory."""
+        self._write(k - 1)
+        self._read(k + 1)
+
+    def _open(self, k: int) -> tuple[Extents, Extents]:
+        """What is to be read of this rank's window before it is written, and what is written."""
+        if not 0 <= k < len(self.cells):
+            return _NOTHING.extents, _NOTHING.extents
+        part = self.domains.part(self.cells[k])
+        return (_NOTHING.extents, part) if self.granules is None else self.granules.of(self.cells[k])
+
+    def _read(self, k: int) -> None:
+        """Let what is open in this rank's window be what the file holds."""
+        part, _ = self._open(k)
+        if not len(part.offset):
             return
-        part, room = self.domains.part(self.cells[k]), self.window(self.team.mine, k)
+        room = self.window(self.team.mine, k)
         got = self.driver.read(part, room)
         if got < part.nbytes:
-            if len(part.offset) > 1:
-                room[:] = 0
+            for place, length in zip(part.place.tolist(), part.length.tolist(), strict=True):
+                room[place : place + length] = 0
+            if got:
                 self.driver.read(part, room)
-            else:
-                begin = int(part.place[0])
-                room[begin + got : begin + part.nbytes] = 0
 
     def _fill(self, k: int) -> None:
         """Put this rank's pieces for aggregators of its node into their windows."""
@@ -254,10 +329,11 @@ class WriteRounds(Rounds):
                 inside, length, place = self.cut.pieces(i)
                 copy_pieces(self.window(domain, k), inside, self.memory, place, length)
 
-    def _finish(self, k: int) -> None:
+    def _write(self, k: int) -> None:
         """Write this rank's window."""
-        if k < len(self.cells):
-            self.driver.write(self.domains.part(self.cells[k]), self.window(self.team.mine, k))
+        _, part = self._open(k)
+        if len(part.offset):
+            self.driver.write(part, self.window(self.team.mine, k))
 
 
 class ReadRounds(Rounds):
@@ -294,16 +370,10 @@ class ReadRounds(Rounds):
         self.driver.read(self.extents, self.memory)
 
     def run(self) -> None:
-        levels, afar, attempt = self.team.levels, self.afar, self.guard.attempt
+        levels, attempt = self.team.levels, self.guard.attempt
         levels.begin(PIECES)
-        for k in range(self.rounds):
-            attempt(lambda k=k: self._look(k))  # type: ignore[misc]
-            if afar is not None:
-                attempt(lambda k=k: afar.fill(k))  # type: ignore[misc]
-                afar.exchange(k, self._mine(k))
-            else:
-                levels.meet(PIECES)
-            attempt(lambda k=k: self._give(k))  # type: ignore[misc]
+        attempt(lambda: self._look(0))
+        self._each(lambda k: self._look(k + 1), self._give)
         levels.completed()
         if self._union is not None:
             union, memory = self._union

@@ -17,6 +17,8 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -124,6 +126,7 @@ def examine(
     header, layout = rules.judge(
         header, inner, var_at, nbytes=nbytes, file_size=file_size, tolerant_order=tolerant_order
     )
+    header.derived["inner_sizes"] = inner
     findings = (*source.findings, *layout)
     return Decoded(header, nbytes, findings, tuple(var_at)), findings
 
@@ -335,7 +338,7 @@ class Reader(Source):
             found.append(make(Var, (name, indices, attrs, code, begin)))
             p = q
         var_at.append(p)
-        if len({var[0] for var in found}) != n:
+        if len(set(map(itemgetter(0), found))) != n:
             self.same_name(found, p, ("var",))
         return found
 
@@ -377,13 +380,15 @@ class Reader(Source):
         same[:, step - begin :] = True
         alike = same.all(axis=1)
         k = count if alike.all() else int(alike.argmin())
-        text = entries[:k, width : width + length].tobytes()
-        names = [text[i : i + length].decode("ascii") for i in range(0, k * length, length)] if text.isascii() else []
-        k = next((i for i, name in enumerate(names) if not name.isidentifier()), len(names))
+        raw = entries[:k, width : width + length].tobytes()
+        text = raw.decode("ascii") if raw.isascii() else ""
+        names = [text[i : i + length] for i in range(0, len(text), length)]
+        plain = text and all(map(str.isidentifier, names))
+        k = len(names) if plain else next((i for i, name in enumerate(names) if not name.isidentifier()), len(names))
         begins = entries[:k, step - begin :].copy().view(f"{self.w.mark}u{begin}").ravel().tolist()
         _, indices, attrs, code, _ = found[-1]
-        make = tuple.__new__
-        found += [make(Var, (name, indices, attrs, code, at)) for name, at in zip(names[:k], begins, strict=True)]
+        rows = zip(names, repeat(indices), repeat(attrs), repeat(code), begins, strict=False)
+        found += map(tuple.__new__, repeat(Var), rows)
         self.sizes += [self.sizes[-1]] * k
         var_at += range(p, p + k * step, step)
         return p + k * step

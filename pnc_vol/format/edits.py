@@ -20,11 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from pnc_vol.format.encode import Frame, Writer, encode, frame_of, numrecs_bytes
-from pnc_vol.format.limits import check_attrs
-from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.widths import ATTRIBUTE, WIDTHS
+from pnc_vol.format.limits import check_attrs, check_limits
+from pnc_vol.format.model import Attr, Dim, Header, Var
+from pnc_vol.format.sizes import inner_sizes
+from pnc_vol.format.widths import ATTRIBUTE, VARIABLE, WIDTHS
 
-__all__ = ["Parts", "changed_parts", "encode_again", "placed_as", "with_attributes"]
+__all__ = ["Parts", "changed_parts", "encode_again", "placed_as", "with_attributes", "with_variables"]
 
 Parts = Sequence[tuple[int, int, int]]
 """Where two headers differ: the first byte of each part, and where it ends in the old and in the new header; in order.
@@ -64,7 +65,10 @@ def changed_parts(old: bytes, new: bytes) -> Parts:
     if old[:4] != new[:4] or n < 0:
         return [(0, len(old), len(new))]
     found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
-    unlike = np.flatnonzero(np.frombuffer(old, np.uint8, n, behind) != np.frombuffer(new, np.uint8, n, behind))
+    unlike = (np.frombuffer(old, np.uint8, n, behind) != np.frombuffer(new, np.uint8, n, behind)).nonzero()[0]
+    if n <= _GAP and len(old) != len(new):
+        # one part
+        return [*found, (behind + (int(unlike[0]) if len(unlike) else n), len(old), len(new))]
     if len(old) != len(new):
         unlike = np.append(unlike, n)
     if len(unlike):
@@ -121,6 +125,53 @@ def with_attributes(
     return made
 
 
+def with_variables(header: Header, dims: tuple[Dim, ...], added: tuple[Var, ...]) -> Header:
+    """The same definitions with variables behind the others; only these are checked and encoded. Of CDF-5 alone.
+
+    Parameters
+    ----------
+    header : Header
+    dims : its dimensions, and maybe others behind them
+    added : the new variables, which have no records
+
+    Raises
+    ------
+    DefinitionError
+        A variable that CDF-5 cannot hold.
+
+    Examples
+    --------
+    >>> with_variables(Header(5, vars=(Var("a", (), (), 6),)), (), (Var("b", (), (), 6),)).vars[1].name
+    'b'
+    """
+    known, new = header.derived, Header(header.version, 0, dims, (), added)
+    check_limits(new)
+    made = Header(header.version, header.numrecs, dims, header.attrs, header.vars + added)
+    made.derived.update({fact: known[fact] for fact in ("record_vars", "within_limits") if fact in known})
+    made.derived["inner_sizes"] = inner_sizes(header) + inner_sizes(new)
+    writer, (body, begin_at, attrs_at, vars_at) = Writer(WIDTHS[header.version]), frame_of(header)
+    w, edits, more = writer.w, [], 0
+    if len(dims) != len(header.dims):
+        start, front = 4 + w.number.size, writer.dimensions(made)[4 + w.number.size :]
+        edits.append(Edit(start, attrs_at, front, (), -1))
+        more = len(front) - (attrs_at - start)
+    entries, listing = writer.variables(made, added), writer.listing(VARIABLE, len(made.vars))
+    edits += (
+        Edit(vars_at, vars_at + len(listing), listing, (), -1),
+        Edit(len(body), len(body), b"".join(entries), (), -1),
+    )
+    ends = np.cumsum(np.fromiter(map(len, entries), np.int64, len(entries))) + (len(body) + more - w.begin)
+    # Those of a header whose attributes changed just now are of the one before.
+    alone = "edits" not in known
+    del known["frame"]
+    for edit in reversed(edits):
+        body[edit.start : edit.end] = edit.made
+    made.derived["frame"] = Frame(body, np.append(begin_at + more, ends), attrs_at + more, vars_at + more)
+    if alone:
+        made.derived["edits"] = edits
+    return made
+
+
 def _with_own(variables: tuple[Var, ...], own: Mapping[int, tuple[Attr, ...]]) -> tuple[Var, ...]:
     if not own:
         return variables
@@ -130,7 +181,9 @@ def _with_own(variables: tuple[Var, ...], own: Mapping[int, tuple[Attr, ...]]) -
     return tuple(made)
 
 
-def placed_as(before: Header, made: Header, own: Mapping[int, tuple[Attr, ...]], *, exact: bool) -> Header:
+def placed_as(
+    before: Header, made: Header, own: Mapping[int, tuple[Attr, ...]], *, begins: Sequence[int] = (), exact: bool
+) -> Header:
     """What `with_attributes` made of a header without begins, with the begins of `before`.
 
     Parameters
@@ -138,17 +191,33 @@ def placed_as(before: Header, made: Header, own: Mapping[int, tuple[Attr, ...]],
     before : Header, the one without the changes, placed
     made : Header
     own : as of `with_attributes`
+    begins : where the variables begin that `with_variables` added
     exact : bool
         Whether `before` is of the header that `made` was made of, so that its bytes, which this library encoded, can be
         used again.
     """
     # Only the last step is of use: nothing is kept of those before.
     before.derived.pop("since", None)
-    placed = made.with_vars(_with_own(before.vars, own))
+    variables = _with_own(before.vars, own)
     edits = made.derived.pop("edits", None)
+    if begins:
+        added = zip(made.vars[len(variables) :], begins, strict=True)
+        variables += tuple([var._replace(begin=begin) for var, begin in added])
+        if edits is not None:
+            edits[-1] = _with_begins(made, edits[-1], begins)
+    placed = made.with_vars(variables)
     if edits is not None and exact:
         made.derived["since"] = before, edits
     return placed
+
+
+def _with_begins(made: Header, edit: Edit, begins: Sequence[int]) -> Edit:
+    """The last edit of `with_variables` with begins in its bytes."""
+    w, frame, entries = WIDTHS[made.version], frame_of(made), bytearray(edit.made)
+    first = len(frame.body) - len(entries)
+    for at, begin in zip(frame.begin_at[-len(begins) :].tolist(), begins, strict=True):
+        entries[at - first : at - first + w.begin] = begin.to_bytes(w.begin, "big")
+    return edit._replace(made=bytes(entries))
 
 
 def encode_again(before: Header, encoded: bytes, new: Header) -> tuple[bytes, Parts | None]:

@@ -13,6 +13,7 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from struct import pack_into
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ __all__ = [
     "check_limits",
     "check_names",
     "encode",
+    "encoded_empty",
     "frame_of",
     "header_size",
     "numrecs_bytes",
@@ -147,6 +149,12 @@ def encode(header: Header, *, check: bool = True) -> bytes:
         words[at - 1] = 0
     header.derived["frame"] = frame
     return made
+
+
+@cache
+def encoded_empty(version: int) -> bytes:
+    """The header of a file that has nothing yet."""
+    return encode(Header(version))
 
 
 _MOST_KNOWN = 1 << 12

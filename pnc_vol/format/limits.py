@@ -209,7 +209,7 @@ def _check_sizes(header: Header) -> None:
     stride = record_stride([sizes[i] for i in records])
     if stride > MAX_BYTES:
         raise DefinitionError(f"A record would have {stride} bytes; the limit is {MAX_BYTES}.")
-    last_begin = max((var[4] for var in header.vars), default=0)
+    last_begin = max([var[4] for var in header.vars], default=0)
     if last_begin <= widths.begin_max and last_begin + pad4(largest) <= MAX_OFFSET:
         return
     for i, var in enumerate(header.vars):

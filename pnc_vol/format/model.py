@@ -93,7 +93,7 @@ class Header:
         >>> Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6))).with_begins([80, 88]).vars[1].begin
         88
         """
-        name, dims, attrs, code = ([var[i] for var in self.vars] for i in range(4))
+        name, dims, attrs, code, _ = zip(*self.vars, strict=True) if self.vars else ((),) * 5
         made = map(tuple.__new__, repeat(Var), zip(name, dims, attrs, code, begins, strict=True))
         return self.with_vars(tuple(made))
 

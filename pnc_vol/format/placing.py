@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
@@ -67,6 +67,9 @@ __all__ = [
 ]
 
 
+_LEAST = (("var_align", 4), ("record_align", 4), ("header_free", 0), ("var_free", 0), ("element_align", 4))
+
+
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """Where sections begin and what is kept free; all in bytes, rounded up to multiples of 4.
@@ -85,12 +88,11 @@ class Alignment:
     element_align: int = 8
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, least in _LEAST:
+            value = getattr(self, name)
             if value < 0:
-                raise ValueError(f"{field.name} is {value}; it counts bytes and cannot be negative.")
-            least = 4 if field.name.endswith("_align") else 0
-            object.__setattr__(self, field.name, max(least, _align(value, 4)))
+                raise ValueError(f"{name} is {value}; it counts bytes and cannot be negative.")
+            object.__setattr__(self, name, max(least, (value + 3) & -4))
 
     def step_of(self, code: int) -> int:
         """What the begin of a fixed variable of a type is a multiple of."""
@@ -103,7 +105,7 @@ def _align(offset: int, step: int) -> int:
 
 def first_begin(header: Header) -> int | None:
     """Return where the first variable begins, which ends the header's region; None without placed variables."""
-    return min((var.begin for var in header.vars if var.begin >= 0), default=None)
+    return min([var[4] for var in header.vars if var[4] >= 0], default=None)
 
 
 def place(header: Header, alignment: Alignment | None = None, *, header_extent: int | None = None) -> Header:

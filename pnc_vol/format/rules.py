@@ -19,19 +19,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.format.model import Finding, Header
-from pnc_vol.format.sizes import record_stride
+from pnc_vol.format.sizes import record_stride, record_vars
 from pnc_vol.format.types import pad4
 from pnc_vol.format.widths import MAX_BYTES, MAX_OFFSET, WIDTHS
 
 __all__ = ["judge"]
 
 Int64 = npt.NDArray[np.int64]
+
+
+_FEW = 64
+"""Variables that are looked at one by one sooner than by numpy."""
 
 
 class _Facts(NamedTuple):
@@ -80,10 +85,13 @@ def judge(
     findings : list of Finding
         Errors first.
     """
-    record = {i for i, dim in enumerate(header.dims) if dim.size == 0}
-    is_rec = np.fromiter((bool(v[1]) and v[1][0] in record for v in header.vars), np.bool_, len(header.vars))
-    width = WIDTHS[header.version].begin
-    bad = [i for i, v in enumerate(header.vars) if v[4] > WIDTHS[header.version].begin_max]
+    if _plain(header, inner, nbytes, file_size):
+        return header, []
+    is_rec = np.zeros(len(header.vars), np.bool_)
+    is_rec[record_vars(header)] = True
+    width, most = WIDTHS[header.version].begin, WIDTHS[header.version].begin_max
+    begins = list(map(itemgetter(4), header.vars))
+    bad = [i for i, begin in enumerate(begins) if begin > most] if max(begins, default=0) > most else []
     if bad:
         # Beyond int64 there is nothing to compute with.
         i = bad[0]
@@ -92,12 +100,12 @@ def judge(
         return header, [Finding("error", var_at[i + 1] - width, f"var[{i}].begin", value, text)]
     facts = _Facts(
         header,
-        np.fromiter((v[4] for v in header.vars), np.int64, len(header.vars)),
+        np.array(begins, np.int64),
         np.array(inner, np.int64),
         np.array(var_at[1:], np.int64) - width,
-        np.flatnonzero(~is_rec),
-        np.flatnonzero(is_rec),
-        record_stride([inner[i] for i in np.flatnonzero(is_rec).tolist()]),
+        (~is_rec).nonzero()[0],
+        is_rec.nonzero()[0],
+        record_stride([inner[i] for i in is_rec.nonzero()[0].tolist()]),
         nbytes,
         file_size,
     )
@@ -116,6 +124,20 @@ def judge(
     return facts.header, [*warnings, *_alignment(facts), *_file_size(facts)]
 
 
+def _plain(header: Header, inner: list[int], nbytes: int, file_size: int) -> bool:
+    """Whether a small header is in order at one look, as most are: no records, one variable right behind the other."""
+    if header.numrecs or len(inner) > _FEW or 0 in [dim[1] for dim in header.dims]:
+        return False
+    limit, end, needed = WIDTHS[header.version].var_max, nbytes, 0
+    for var, size in zip(header.vars, inner, strict=True):
+        begin = var[4]
+        if begin < end or begin & 3 or size > limit:
+            return False
+        needed = begin + size
+        end = (needed + 3) & -4
+    return not inner or (needed <= file_size <= end and file_size <= WIDTHS[header.version].begin_max)
+
+
 def _begin(facts: _Facts, severity: str, i: int, message: str) -> Finding:
     at, value = int(facts.at[i]), int(facts.begin[i])
     return Finding(severity, at, f"var[{i}].begin", value, f"var[{i}].begin at byte {at} is {value}; {message}.")
@@ -123,9 +145,9 @@ def _begin(facts: _Facts, severity: str, i: int, message: str) -> Finding:
 
 def _places(facts: _Facts) -> Iterator[Finding]:
     """Begins inside the header, ends beyond the largest offset."""
-    for i in np.flatnonzero(facts.begin < facts.nbytes).tolist():
+    for i in (facts.begin < facts.nbytes).nonzero()[0].tolist():
         yield _begin(facts, "error", i, f"that is inside the header, which has {facts.nbytes} bytes")
-    for i in np.flatnonzero(facts.begin > MAX_OFFSET - 3 - facts.inner).tolist():
+    for i in (facts.begin > MAX_OFFSET - 3 - facts.inner).nonzero()[0].tolist():
         yield _begin(facts, "error", i, f"with {int(facts.inner[i])} bytes it would end beyond 2**63 - 1")
 
 
@@ -183,18 +205,18 @@ def _order(facts: _Facts, tolerant: bool) -> Iterator[Finding]:
     for of in (facts.fixed, facts.records):
         start, _ = _ends(facts, of)
         if not tolerant:
-            for k in (np.flatnonzero(start[1:] < start[:-1]) + 1).tolist():
+            for k in ((start[1:] < start[:-1]).nonzero()[0] + 1).tolist():
                 yield _begin(facts, "error", int(of[k]), f"var[{int(of[k - 1])}], defined before it, lies behind it")
         by_place = of[np.argsort(start, kind="stable")]
         start, end = _ends(facts, by_place)
-        for k in (np.flatnonzero(end[:-1] > start[1:]) + 1).tolist():
+        for k in ((end[:-1] > start[1:]).nonzero()[0] + 1).tolist():
             yield _begin(facts, "error", int(by_place[k]), f"that is inside var[{int(by_place[k - 1])}]")
     if facts.fixed.size and facts.records.size:
         yield from _sections(facts, tolerant)
     if facts.records.size:
         packed = int(facts.begin[facts.records].min()) + np.cumsum((facts.inner[facts.records] + 3) & -4)
         gap = facts.begin[facts.records[1:]] - packed[:-1]
-        for k in np.flatnonzero(gap > 3).tolist():
+        for k in (gap > 3).nonzero()[0].tolist():
             i = int(facts.records[k + 1])
             yield _begin(facts, "warning", i, f"a gap of {int(gap[k])} bytes before it makes records overlap")
 
@@ -214,7 +236,7 @@ def _sections(facts: _Facts, tolerant: bool) -> Iterator[Finding]:
 
 
 def _alignment(facts: _Facts) -> Iterator[Finding]:
-    for i in np.flatnonzero(facts.begin & 3).tolist():
+    for i in (facts.begin & 3).nonzero()[0].tolist():
         yield _begin(facts, "warning", i, "that is not a multiple of 4")
 
 

@@ -15,6 +15,7 @@ Source: NetCDF classic format specification, "Note on vsize", "Note on padding".
 from __future__ import annotations
 
 from math import prod
+from operator import add, itemgetter
 
 from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.types import TYPES, pad4
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 
+_begin_of, _kind_of = itemgetter(4), itemgetter(1, 3)
+
+
 def record_dim(header: Header) -> int | None:
     """Return the index of the record (unlimited) dimension, or None."""
     for i, dim in enumerate(header.dims):
@@ -53,7 +57,7 @@ def record_vars(header: Header) -> list[int]:
     found: list[int] | None = header.derived.get("record_vars")
     if found is None:
         dim = record_dim(header)
-        some = [] if dim is None else [i for i, var in enumerate(header.vars) if var.dims and var.dims[0] == dim]
+        some = [] if dim is None else [i for i, var in enumerate(header.vars) if var[1] and var[1][0] == dim]
         found = header.derived["record_vars"] = some
     return found
 
@@ -67,7 +71,7 @@ def shape(header: Header, var: Var) -> tuple[int, ...]:
 def inner_bytes(header: Header, var: Var) -> int:
     """Return the unpadded bytes of `var`: of one record for a record variable, of all its values otherwise."""
     # The record dimension's 0 drops out: `or 1`.
-    return prod(header.dims[i].size or 1 for i in var.dims) * TYPES[var.type].size
+    return prod([header.dims[i][1] or 1 for i in var.dims]) * TYPES[var.type].size
 
 
 def inner_sizes(header: Header) -> list[int]:
@@ -76,7 +80,7 @@ def inner_sizes(header: Header) -> list[int]:
     if found is None:
         # Each pair of dimensions and type is multiplied once.
         known = _Sizes(header.dims)
-        found = header.derived["inner_sizes"] = [known[var[1], var[3]] for var in header.vars]
+        found = header.derived["inner_sizes"] = list(map(known.__getitem__, map(_kind_of, header.vars)))
     return found
 
 
@@ -87,7 +91,7 @@ class _Sizes(dict[tuple[tuple[int, ...], int], int]):
         self.dims = dims
 
     def __missing__(self, key: tuple[tuple[int, ...], int]) -> int:
-        found = self[key] = prod(self.dims[i].size or 1 for i in key[0]) * TYPES[key[1]].size
+        found = self[key] = prod([self.dims[i][1] or 1 for i in key[0]]) * TYPES[key[1]].size
         return found
 
 
@@ -98,7 +102,7 @@ def vsize(header: Header, var: Var) -> int:
 
 def record_stride(inner: list[int]) -> int:
     """Return the bytes from one record to the next, from `inner_bytes` of all record variables."""
-    return inner[0] if len(inner) == 1 else sum(pad4(n) for n in inner)
+    return inner[0] if len(inner) == 1 else sum([(n + 3) & -4 for n in inner])
 
 
 def record_size(header: Header) -> int:
@@ -111,12 +115,13 @@ def record_size(header: Header) -> int:
     >>> record_size(lone)
     3
     """
-    return record_stride([inner_bytes(header, header.vars[i]) for i in record_vars(header)])
+    sizes = inner_sizes(header)
+    return record_stride([sizes[i] for i in record_vars(header)])
 
 
 def begin_rec(header: Header) -> int | None:
     """Return where the record section begins, or None without record variables."""
-    return min((header.vars[i].begin for i in record_vars(header)), default=None)
+    return min([header.vars[i].begin for i in record_vars(header)], default=None)
 
 
 def data_end(header: Header) -> int:
@@ -124,9 +129,11 @@ def data_end(header: Header) -> int:
 
     Without data it is where data would begin; without variables, 0.
     """
-    sizes = inner_sizes(header)
-    records = record_vars(header)
-    ends = [var[4] + ((n + 3) & -4) for var, n in zip(header.vars, sizes, strict=True)]
+    sizes, records = inner_sizes(header), record_vars(header)
+    padded: list[int] | None = header.derived.get("padded_sizes")
+    if padded is None:
+        padded = header.derived["padded_sizes"] = [(n + 3) & -4 for n in sizes]
+    ends = list(map(add, map(_begin_of, header.vars), padded))
     if records:
         start = min(header.vars[i].begin for i in records)
         stride = record_stride([sizes[i] for i in records])

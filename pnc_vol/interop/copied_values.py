@@ -17,17 +17,29 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.extents.blocks import blocks
+from pnc_vol.file.post import write_stored
+from pnc_vol.full_io import read_at
 from pnc_vol.interop import inspect_hdf5, writing_hdf5
 from pnc_vol.interop.references import References
 from pnc_vol.interop.report import Ledger
 from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.system import REAL
 
 __all__ = ["CopiedValues"]
 
+Bytes = npt.NDArray[np.uint8]
+
 STRING = 16
 """Bytes of a string of varying length in an HDF5 file, besides its characters."""
+
+LEAST_STORED = 1 << 20
+"""Bytes of a dataset from which on its numbers are copied from file to file."""
+
+STORED = 32 << 20
+"""Bytes of numbers that are copied from file to file between two reports of progress."""
 
 NUMBERS = 3 << 20
 """Bytes of numbers that are copied at a time where there are no chunks: they stay in a cache."""
@@ -104,6 +116,8 @@ class CopiedValues:
         plain = source.dtype.kind in "iuf" and shape != ()
         itemsize, most = inspect_hdf5.bytes_in_memory(source), self.block_bytes
         chunks = self.chunks(source, target)
+        if plain and chunks is None and self.to_netcdf and self.as_stored(path, source, target):
+            return
         if path in self.widths:
             itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widths[path]
         if plain and chunks is None:
@@ -111,11 +125,50 @@ class CopiedValues:
         for block in blocks(shape, itemsize, most, chunks):
             data = self.numbers(source, block) if plain else _read(source, block or ())
             self.put(path, source, target, block, data)
-            nbytes = np.asarray(data).size * source.dtype.itemsize
-            self.ledger.bytes += nbytes
-            self.done += nbytes
-            if self.progress is not None:
-                self.progress(self.done, self.total, path)
+            self.copied(path, np.asarray(data).size * source.dtype.itemsize)
+
+    def copied(self, path: str, nbytes: int) -> None:
+        """Count what was copied."""
+        self.ledger.bytes += nbytes
+        self.done += nbytes
+        if self.progress is not None:
+            self.progress(self.done, self.total, path)
+
+    def as_stored(self, path: str, source: Any, target: Any) -> bool:
+        """Copy numbers that an HDF5 file has in one piece, from file to file; False if that cannot be done.
+
+        Each block is read, turned round and written while it is in the cache; the HDF5 library is not asked. Less
+        than `LEAST_STORED` is posted as usual: a write before the flush gives the variables a place, and then those
+        that have none yet (strings) come behind them in the header, and in the order of creation.
+        """
+        node, session = target.id.node, target.id.check()
+        stored = inspect_hdf5.stored_whole(source)
+        wanted = node.element.file_dtype
+        if (
+            stored is None
+            or source.nbytes < LEAST_STORED
+            or node.element.kind != "number"
+            or wanted.newbyteorder("=") != source.dtype.newbyteorder("=")
+        ):
+            return False
+        fd, offset = stored
+        itemsize, swaps = wanted.itemsize, wanted != source.dtype
+        step = max(1, STORED // itemsize)
+        for first in range(0, source.size, step):
+            count, begin = min(step, source.size - first), offset + first * itemsize
+
+            def read(memory: Bytes, behind: int, begin: int = begin) -> None:
+                with _named(source):
+                    if read_at(REAL, fd, memory.data, begin + behind) < memory.nbytes:
+                        raise OSError(errno.EIO, "the file ends before the values")
+                if swaps:
+                    memory.view(source.dtype).byteswap(inplace=True)
+
+            with session.lock:
+                if not write_stored(session, node, first, count, read):
+                    return False
+            self.copied(path, count * itemsize)
+        return True
 
     def chunks(self, source: Any, target: Any) -> Any:
         """The shape of the chunks of whichever is HDF5; None if it has none."""

@@ -48,6 +48,7 @@ __all__ = [
     "scale_name",
     "storable_dtype",
     "storage_options",
+    "stored_whole",
     "type_details",
 ]
 
@@ -210,6 +211,24 @@ def storage_options(dataset: Any) -> str:
     if dataset.is_virtual:
         found.append("virtual (the values were copied)")
     return ", ".join(found)
+
+
+def stored_whole(dataset: Any) -> tuple[int, int] | None:
+    """The descriptor of an HDF5 file, open for reading, and the offset in it of a dataset's values, C-contiguous and
+    exactly as numpy has them; None if they are not there, not so, or not in one piece.
+    """
+    import h5py
+
+    oid, file = dataset.id, dataset.file
+    contiguous = oid.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
+    if file.driver != "sec2" or file.mode != "r" or not contiguous:
+        return None
+    offset, dtype = oid.get_offset(), dataset.dtype
+    if offset is None or dtype.kind not in "iuf" or not oid.get_type().equal(h5py.h5t.py_create(dtype)):
+        return None
+    if oid.get_storage_size() != dataset.size * dtype.itemsize:
+        return None
+    return file.id.get_vfd_handle(), offset
 
 
 def type_details(tid: Any, dtype: np.dtype[Any]) -> str:

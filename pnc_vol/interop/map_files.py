@@ -173,13 +173,12 @@ def dealt(maps: list[Map] | None, comm: Comm, *, compat: bool = False) -> list[t
     found: list[tuple[tuple[int, ...], Runs]] = []
     for k, text in enumerate(told.split(";") if told else ()):
         code, *dims = text.split(",")
-        none = np.empty(0, np.uint8)
-        parcels = [none] * comm.size
+        parcels: dict[int, npt.NDArray[np.uint8]] = {}
         with comm.errors_shared():
             if maps is not None:
-                shares = (maps[k].share(rank, comm.size, compat=compat) for rank in range(comm.size))
-                parcels = [np.concatenate(columns).astype(code, copy=False).view(np.uint8) for columns in shares]
-        columns = comm.all_to_all("maps", parcels)[0].view(code).astype(np.int64)
+                shares = ((rank, maps[k].share(rank, comm.size, compat=compat)) for rank in range(comm.size))
+                parcels = {r: np.concatenate(share).astype(code, copy=False).view(np.uint8) for r, share in shares}
+        columns = comm.deliver("maps", parcels).get(0, np.empty(0, np.uint8)).view(code).astype(np.int64)
         found.append((tuple(map(int, dims)), Runs(*np.split(columns, 2))))
     return found
 

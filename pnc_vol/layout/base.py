@@ -23,23 +23,30 @@ import abc
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.extents.subarrays import coalesced, united, within
 from pnc_vol.format.model import Header
 from pnc_vol.format.moving import Moves
 from pnc_vol.format.placing import first_begin
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.unread import fillvalue_of, itemsizes_of
 from pnc_vol.options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Layout", "LostRecords"]
+__all__ = ["MOST_WRITTEN", "Layout", "LostRecords", "Unwritten"]
 
 LostRecords = dict[int, tuple[int, int]]
 """See `Layout.lost_records`."""
+
+MOST_WRITTEN = 1 << 16
+"""Runs of elements that a variable with a fill value may have written before a flush, before later ones wait: 1 MiB."""
 
 _NO_PLACES: dict[int, Place] = {}
 _ALL = 1 << 62
@@ -60,6 +67,18 @@ class Region(NamedTuple):
     stride: int
 
 
+class Unwritten(NamedTuple):
+    """What bytes hold that nobody wrote.
+
+    reads_zero : bool, all of them read as zero, but for `stale_gaps`.
+    stale_gaps : bool
+        That is not known of the space between the variables of the header, where deleted ones were.
+    """
+
+    reads_zero: bool = True
+    stale_gaps: bool = False
+
+
 class Layout(abc.ABC):
     """Where the variables of one file lie; see the module.
 
@@ -75,12 +94,12 @@ class Layout(abc.ABC):
     itemsizes : list of int, bytes of an element of each variable, as the file has it.
     records : int
         Records that may hold data: those of the header, or more if data was written before a flush.
-    unwritten_reads_zero : bool
-        True if every byte that nobody wrote reads as zero, but for `stale_gaps`.
-    stale_gaps : bool
-        True if that is not known of the space between the variables of the header, where deleted ones were.
+    unwritten : Unwritten, what bytes hold that nobody wrote.
     drained : bool, data was written since the last flush.
     facts : dict, what reads look up once of each variable; begins empty.
+    written : dict of uid to Runs
+        Of variables with a fill value, the elements that were written before a flush, ascending and disjoint: the flush
+        fills the others. Runs of elements that the header in the file counts may be missing.
     lost_records : dict of uid to (int, int)
         Record variables that lost records since the last flush: how many they were left, and how many the header in the
         file may give them. What the file holds beyond the first number is theirs no more, and is filled at the flush.
@@ -110,8 +129,7 @@ class Layout(abc.ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.unwritten_reads_zero = True
-        self.stale_gaps = False
+        self.unwritten = Unwritten()
 
     # ------------------------------------------------------------------------- what a subclass answers
 
@@ -178,10 +196,9 @@ class Layout(abc.ABC):
         self.header = header
         self.uids = uids
         self.header_uids = frozenset(uids)
-        growing = [uids[i] for i in record_vars(header)]
-        self.record_uids = {uid: datasets[uid].fillvalue is not None for uid in growing}
+        self.record_uids = {uids[i]: fillvalue_of(datasets, uids[i]) is not None for i in record_vars(header)}
         # Strings may grow after this, and then their data are as wide as they were.
-        self.itemsizes = [datasets[uid].element.file_dtype.itemsize for uid in uids]
+        self.itemsizes = itemsizes_of(datasets, uids)
         self._maps: dict[int, Any] | None = None
         self._region: Region | None = None
         self._begin()
@@ -191,6 +208,7 @@ class Layout(abc.ABC):
         self.records = self.header.numrecs
         self.facts: dict[int, Any] = {}
         self.lost_records: LostRecords = {}
+        self.written: dict[int, Runs] = {}
         self.drained = False
 
     def successor(
@@ -198,22 +216,54 @@ class Layout(abc.ABC):
     ) -> Layout:
         """The layout of the header that a flush is going to write; this one if that is the same.
 
-        same_places : bool, the header differs from `header` in attributes and the number of records alone.
+        same_places : bool
+            The header differs from `header` in attributes, records and the variables of `begins_behind` alone.
         """
-        if same_places and not self.drained and uids is self.uids:
-            made = object.__new__(type(self))
-            made.__dict__.update(self.__dict__)
-            made.header = header
-            made._begin()
-            return made
+        if same_places and not self.drained:
+            return self._with_header(header) if uids is self.uids else self.extended(header, uids, datasets)
         if not self.drained and header == self.header and uids == self.uids:
             return self
         made = self.anew()
         # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
         deleted = not self.maps.keys() <= set(uids)
-        made.unwritten_reads_zero = self.unwritten_reads_zero and not deleted
-        made.stale_gaps = self.stale_gaps or deleted
+        old = self.unwritten
+        made.unwritten = Unwritten(old.reads_zero and not deleted, old.stale_gaps or deleted)
         made.adopt(header, uids, datasets)
+        return made
+
+    def begins_behind(self, new: Header) -> list[int] | None:
+        """Where the variables of `new` begin that are behind those of `header`, which stay; None if that is not plain.
+
+        new : Header, without begins, with the variables of `header` and others of fixed shape behind them.
+        """
+        return None
+
+    def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
+        """The layout of a header that has the variables of this one where they lie, and those of `begins_behind`."""
+        made = self._with_header(header)
+        fresh = uids[len(self.uids) :]
+        made.uids, made.header_uids = uids, self.header_uids.union(fresh)
+        made.itemsizes = self.itemsizes + itemsizes_of(datasets, fresh)
+        made._maps = made._region = None
+        return made
+
+    def added_to(self, other: Layout) -> tuple[int, ...] | None:
+        """The variables that this layout has more than another one, which are all it differs in; None if not so.
+
+        Of layouts with records None as well: a variable with records moves those of others.
+        """
+        n, mine, its = len(other.uids), self.header, other.header
+        if len(self.uids) <= n or self.record_uids or other.record_uids or other.drained or not self.self_contained:
+            return None
+        # Most are the same objects: that takes few nanoseconds for each.
+        same = self.uids[:n] == other.uids and mine.vars[:n] == its.vars and mine.dims[: len(its.dims)] == its.dims
+        return self.uids[n:] if same else None
+
+    def _with_header(self, header: Header) -> Layout:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.header = header
+        made._begin()
         return made
 
     def anew(self) -> Self:
@@ -268,12 +318,13 @@ class Layout(abc.ABC):
         found = self.maps.get(node.uid)
         if found is None or node.uid in self.header_uids:
             return found
-        # Only what was drained is there, and only variables that are filled with zeros are drained.
-        return found if self.has_early_place(node.uid) and node.fillvalue is None else None
+        # Only what was drained is there.
+        there = node.uid in self.written if node.fillvalue is not None else self.has_early_place(node.uid)
+        return found if there else None
 
     def stored_records(self, node: DatasetNode) -> int:
         """Records of which a variable may have data in the file."""
-        known = node.fillvalue is not None or not self.unwritten_reads_zero
+        known = node.fillvalue is not None or not self.unwritten.reads_zero
         there = self.header.numrecs if known else self.records
         lost = self.lost_records.get(node.uid)
         return there if lost is None else min(there, lost[0])
@@ -283,7 +334,16 @@ class Layout(abc.ABC):
 
         at : ElementMap, of the variable: whoever asks has it at hand.
         """
-        return self.stored_records(node) * at.inner if at.inner else _ALL
+        if at.inner:
+            return self.stored_records(node) * at.inner
+        return 0 if node.uid in self.written else _ALL
+
+    def stored_runs(self, node: DatasetNode, at: ElementMap) -> Runs:
+        """All elements of a variable that may have data in the file, ascending and disjoint; see `elements_stored`."""
+        there = np.array([self.elements_stored(node, at)], np.int64)
+        known = Runs(np.zeros_like(there), there)
+        more = self.written.get(node.uid)
+        return known if more is None else united(known, more)
 
     def record_of(self, uid: int, element: int) -> int | None:
         """The record that an element is in; None of a variable that has no place or no records."""
@@ -292,8 +352,11 @@ class Layout(abc.ABC):
 
     # ------------------------------------------------------------------------------ writes before a flush
 
-    def writable(self, tree: Tree, uids: list[int]) -> Mapping[int, ElementMap]:
-        """Those of these variables that may be written before the next flush; by default none."""
+    def writable(self, tree: Tree, uids: list[int], *, alone: bool) -> Mapping[int, ElementMap]:
+        """Those of these variables that may be written before the next flush; by default none.
+
+        alone : bool, nobody else writes: all elements that are written are told by `note_elements`.
+        """
         return {}
 
     def has_early_place(self, uid: int) -> bool:
@@ -311,12 +374,25 @@ class Layout(abc.ABC):
             if uid in self.record_uids:
                 self.records = max(self.records, (tree.datasets[uid].shape or (0,))[0])
 
+    def note_elements(self, node: DatasetNode, runs: Runs) -> None:
+        """Note which elements of a variable went to the file before a flush, if that matters: none of them is filled.
+
+        runs : Runs, in any order.
+        """
+        uid = node.uid
+        if node.fillvalue is not None and (uid in self.record_uids or uid not in self.header_uids):
+            known = self.written.get(uid)
+            self.written[uid] = coalesced(runs) if known is None else united(known, runs)
+
     def note_unknown_bytes(self) -> None:
         """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""
-        self.unwritten_reads_zero = False
+        self.unwritten = self.unwritten._replace(reads_zero=False)
 
     def lose_records(self, uid: int, records: int, before: int) -> None:
         """Note that a variable has lost what it had from some record on, of `before` records."""
         if uid in self.record_uids:
             first, live = self.lost_records.get(uid, (records, min(before, self.header.numrecs)))
             self.lost_records[uid] = min(records, first), live
+            if uid in self.written:
+                cut = Runs(np.zeros(1, np.int64), np.array([records * self.maps[uid].inner], np.int64))
+                self.written[uid] = within(cut, self.written[uid])[0]

@@ -8,23 +8,27 @@ Rules
 2. A variable of fixed size that was defined since has an early place (`early_places`), so that it can be written before
    a flush.
 3. Data without a place stay in the queue or its spill file until a flush.
-4. A variable whose unwritten elements must be filled waits as well: a fill that comes after data would erase it. So
-   does one that lost records.
+4. A variable whose unwritten elements must be filled waits as well, unless it is known which were written (`written`):
+   a fill that comes after data would erase it. So does one that lost records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import repeat
 from typing import ClassVar
 
 from pnc_vol.format import sizes
+from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Header
 from pnc_vol.format.moving import Moves, moves, needs_move, overwrites
 from pnc_vol.format.placing import Alignment, grow, place
-from pnc_vol.layout.base import Layout
+from pnc_vol.format.types import pad4
+from pnc_vol.format.widths import MAX_OFFSET
+from pnc_vol.layout.base import MOST_WRITTEN, Layout
 from pnc_vol.layout.early_places import EarlyPlaces
 from pnc_vol.layout.places import Place, Places
-from pnc_vol.mapping.tree import Tree
+from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["CanonicalLayout"]
 
@@ -61,6 +65,28 @@ class CanonicalLayout(Layout):
             return grow(base, new, _origin(base_uids, uids), alignment, reserve=reserve)
         return place(new, alignment, header_extent=least)
 
+    def begins_behind(self, new: Header) -> list[int] | None:
+        """As `placing.grow` would place them."""
+        first, end, *_ = self.region
+        if not self.self_contained or self.drained or self.record_uids or first is None or header_size(new) > first:
+            return None
+        n, begins = len(self.uids), []
+        alignment = Alignment(self.options.var_align, self.options.record_align, element_align=self.element_align)
+        for var, nbytes in zip(new.vars[n:], sizes.inner_sizes(new)[n:], strict=True):
+            step = alignment.step_of(var[3])
+            begins.append(-(-end // step) * step)
+            end = begins[-1] + pad4(nbytes)
+        return begins if end <= MAX_OFFSET else None
+
+    def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
+        made, n = super().extended(header, uids, datasets), len(self.uids)
+        if self._maps is not None:
+            made._maps = Places(self._maps)
+            for uid, var, itemsize in zip(uids[n:], header.vars[n:], made.itemsizes[n:], strict=True):
+                made._maps[uid] = Place(var[4], itemsize, 0, 0)
+        made._region = self.region._replace(end=header.vars[-1][4] + pad4(sizes.inner_sizes(header)[-1]))
+        return made
+
     def needs_move(self, target: Layout, tree: Tree) -> bool:
         return needs_move(*self._carried(target, tree))
 
@@ -87,7 +113,7 @@ class CanonicalLayout(Layout):
     def _give_early_places(self, tree: Tree) -> None:
         places = self._made()
         given = self._early.give(
-            self.header, tree, self.options, zeros=self.unwritten_reads_zero, zero_gaps=not self.stale_gaps
+            self.header, tree, self.options, zeros=self.unwritten.reads_zero, zero_gaps=not self.unwritten.stale_gaps
         )
         for uid, at in given:
             places.setdefault(uid, at)
@@ -106,7 +132,7 @@ class CanonicalLayout(Layout):
         self._early.reads_zero &= self.drained
         self._early.full = True
 
-    def writable(self, tree: Tree, uids: list[int]) -> Places:
+    def writable(self, tree: Tree, uids: list[int], *, alone: bool) -> Places:
         """The places of those variables that may be written before the next flush."""
         if self.options.ordered:
             return Places()
@@ -117,13 +143,14 @@ class CanonicalLayout(Layout):
             node, at = tree.datasets.get(uid), self.places.get(uid)
             if node is None or at is None or at.itemsize != node.element.itemsize:
                 continue
+            known = alone and (uid not in self.written or len(self.written[uid].start) <= MOST_WRITTEN)
             if uid in self.record_uids:
                 if not same_records or uid in self.lost_records:
                     continue
-                filled = node.fillvalue is not None or not self.unwritten_reads_zero
+                filled = not self.unwritten.reads_zero or (node.fillvalue is not None and not known)
                 if filled and (node.shape or (0,))[0] > self.header.numrecs:
                     continue
-            elif uid not in self.header_uids and (node.fillvalue is not None or not self._early.reads_zero):
+            elif uid not in self.header_uids and not (self._early.reads_zero if node.fillvalue is None else known):
                 continue
             found[uid] = at
         return found

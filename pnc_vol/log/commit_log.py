@@ -5,20 +5,31 @@ Knows: the records of the commit log, which entry is whose. Does not know: entri
 Rules
 -----
 1. The bytes are those of `append_log.records`.
-2. A commit covers the bytes of both logs between the previous commit and itself. One commit may cover many
-   entries: what it costs is what a group of posts costs.
+2. A commit covers the bytes of both logs between the previous commit and itself: a group of entries.
+3. The entries behind the last commit are the open group. The slot of the file has the CRCs of their bytes, in one word
+   that is stored when an entry and its values are there; so a kill loses none of them (`recovery.open_group`). A group
+   is closed by its commit before any other record, at a flush, and when it is large.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from contextlib import suppress
+from struct import Struct
+from typing import Any, Protocol
 from zlib import crc32
 
-from pnc_vol.append_log.records import CRC, RECORD_BODY, RECORD_BYTES, RecordFormat, RecordWriter
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "SUFFIX", "TOMBSTONE", "WHOLE", "CommitLog"]
+from pnc_vol.append_log.records import RECORD_BYTES, RecordFormat, RecordWriter
+from pnc_vol.log.encoding import FIRST_DATA
+
+__all__ = [
+    "COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "GROUP", "GROUP_BYTES", "OPEN_GROUP", "SUFFIX", "TOMBSTONE", "WHOLE",
+    "CommitLog", "OpenGroup",
+]  # fmt: skip
 
 SUFFIX = ".commit"
 
@@ -29,6 +40,7 @@ COMMIT_LOG = RecordFormat(
     b"PncVolBB",
     {COMMIT: "commit", TOMBSTONE: "tombstone", FILL: "fill", FLUSHED: "flushed"},
     ("meta_crc", "request", "epoch", "meta_end", "data_end", "number", "data_crc"),
+    slot=True,
 )
 """Commit: the bytes of both logs up to ``meta_end`` and ``data_end`` are whole; ``number`` entries, the first of them
 of ``request``; the CRCs are of the bytes since the commit before it, or since the begin of the logs.
@@ -44,57 +56,158 @@ WHOLE = 2**64 - 1
 """``number`` of a fill of all there is along the first dimension."""
 
 
+GROUP, GROUP_BYTES = 1024, 1 << 20
+"""Entries of a group at most, and bytes of their values, unless one alone has more: what one wrong bit may cost."""
+
+OPEN_GROUP = Struct("<QQQQ32x")
+"""The slot: the CRCs of the entries and of the values of the open group, added without carry; the request of its first
+entry, 0 if no group is open; the epoch; and the records before the group."""
+
+_SIZE = Struct("=q")
+
+
+class _Tail(Protocol):
+    end: int
+
+    def append(self, data: bytes) -> None: ...
+
+
+class _Files(Protocol):
+    """Of `log.files.LogFiles` what is needed here."""
+
+    counters: Any
+
+    @property
+    def meta(self) -> _Tail: ...
+
+    @property
+    def data(self) -> _Tail: ...
+
+    @property
+    def commit(self) -> _Tail: ...
+
+    def read(self, suffix: str, target: npt.NDArray[np.uint8], offset: int) -> None: ...
+
+
+class OpenGroup:
+    """The entries behind the last commit.
+
+    Attributes
+    ----------
+    slot : memoryview of uint64
+        The slot in the file, to be set before the first post; see `OPEN_GROUP`.
+    committed : int, entries that commits cover; those behind them are the open group.
+    meta_crc, data_crc : int, of the entries and values of the group.
+    data_begin : int, where the values begin.
+    quick_meta, quick_data : int
+        Up to where in both logs posts may go to the group without a further look.
+    """
+
+    __slots__ = ("committed", "data_begin", "data_crc", "meta_crc", "quick_data", "quick_meta", "slot")
+
+    def __init__(self) -> None:
+        self.slot: Any = None
+        self.committed = self.meta_crc = self.data_crc = self.quick_meta = self.quick_data = 0
+        self.data_begin = FIRST_DATA
+
+    def drop(self, committed: int, data_begin: int) -> None:
+        """Nothing is in the group."""
+        self.slot[1] = self.quick_meta = self.meta_crc = self.data_crc = 0
+        self.committed, self.data_begin = committed, data_begin
+
+
 class CommitLog(RecordWriter):
     """The commit log of one rank, while it is written.
 
     Parameters
     ----------
-    append : callable
-        Puts bytes at the end of the file.
+    files : the files of the log.
     file : bytes[16], identity of the file when the log is begun (`disk.identity`); a replay refuses another file.
     rank, num_ranks : int, of the job.
     path : str, the file that the log is for.
 
     Attributes
     ----------
-    entries : int, entries that were committed.
+    group : OpenGroup
+    requests : array of int
+        The request of each entry.
     epoch, fills : int, flushes so far, and fills since the last one.
-    requests, ends : array of int
-        Request and end in the metadata log of each entry.
     """
 
-    __slots__ = ("ends", "entries", "epoch", "fills", "requests")
+    __slots__ = ("_ends", "_files", "epoch", "fills", "first_entry", "group", "requests")
 
-    def __init__(self, append: Callable[[bytes], None], file: bytes, rank: int, num_ranks: int, path: str) -> None:
-        super().__init__(COMMIT_LOG, append, file=file, rank=rank, num_ranks=num_ranks, path=path)
-        self.epoch = self.fills = self.entries = 0
-        self.requests, self.ends = array("q"), array("q")
+    def __init__(self, files: _Files, file: bytes, rank: int, num_ranks: int, path: str) -> None:
+        super().__init__(COMMIT_LOG, files.commit.append, file=file, rank=rank, num_ranks=num_ranks, path=path)
+        self._files = files
+        self.group = OpenGroup()
+        self.epoch = self.fills = 0
+        self.first_entry = files.meta.end
+        self.requests, self._ends = array("q"), array("q")
 
     @property
     def when(self) -> tuple[int, int]:
         """Flushes so far, and fills since the last one: what a definition says of its time."""
         return self.epoch, self.fills
 
-    def commit(self, request: int, meta_end: int, data_end: int, meta_crc: int, data_crc: int) -> None:
-        """Vouch for the one entry that was appended; see `added`.
+    @property
+    def holds(self) -> bool:
+        """Whether anything was recorded since the log was begun."""
+        return bool(self.sequence or self.requests)
+
+    @property
+    def open(self) -> int:
+        """Entries of the open group."""
+        return len(self.requests) - self.group.committed
+
+    def add_entry(self, request: int, entry: bytes, values: Any) -> None:
+        """Take an entry that was appended, with its values, into the open group; it is posted from then on."""
+        group = self.group
+        if not self.open:
+            group.slot[0] = 0
+            group.slot[2], group.slot[3] = self.epoch, self.sequence
+            group.slot[1] = request
+        # As `LogStore.put_run` does it.
+        group.meta_crc = crc32(entry, group.meta_crc)
+        group.data_crc = crc32(values, group.data_crc)
+        group.slot[0] = group.meta_crc ^ group.data_crc
+        self.requests.append(request)
+        self._files.counters[1] = len(self.requests)
+
+    def close_group(self) -> None:
+        """Write the commit of the open group, if there is one.
 
         Raises
         ------
         OSError
-            There is no room.
+            There is no room; the group is open still.
         """
-        # As `add`, for most posts.
-        sequence = self.sequence + 1
-        fields = meta_crc, sequence, request, self.epoch, meta_end, data_end, 1, data_crc
-        body = RECORD_BODY.pack(RECORD_BYTES, COMMIT, *fields)
-        self.append(body + CRC.pack(crc32(body, self.seed)))
-        self.sequence = sequence
+        if number := self.open:
+            group, ends = self.group, (self._files.meta.end, self._files.data.end)
+            request = self.requests[group.committed]
+            super().add(COMMIT, group.meta_crc, request, self.epoch, *ends, number, group.data_crc)
+            self.drop_group()
 
-    def added(self, request: int, meta_end: int) -> None:
-        """The entry that ends there, and its commit, are in the log."""
-        self.entries += 1
-        self.requests.append(request)
-        self.ends.append(meta_end)
+    def close_group_if_possible(self) -> None:
+        """Write the commit of the open group; if that cannot be done, the group stays open."""
+        with suppress(OSError):
+            self.close_group()
+
+    def add(self, kind: int, *fields: int) -> None:
+        self.close_group()
+        super().add(kind, *fields)
+
+    def _end_of(self, entry: int) -> int:
+        """Where an entry ends in the metadata log."""
+        ends = self._ends
+        if entry >= len(ends):
+            begin = ends[-1] if ends else self.first_entry
+            entries = np.empty(self._files.meta.end - begin, np.uint8)
+            self._files.read(".meta", entries, begin)
+            at = 0
+            while at < len(entries):
+                at += max(_SIZE.unpack_from(entries.data, at)[0], _SIZE.size)
+                ends.append(begin + at)
+        return ends[entry]
 
     def cancel(self, requests: set[int], data_end: int) -> bool:
         """Record that the entries of some requests are cancelled; False if they have none.
@@ -109,9 +222,10 @@ class CommitLog(RecordWriter):
             # Requests only grow along the entries.
             at = bisect_left(self.requests, request)
             while at < len(self.requests) and self.requests[at] == request:
-                found.append((0, request, self.epoch, self.ends[at], data_end, 0, 0))
+                found.append((0, request, self.epoch, self._end_of(at), data_end, 0, 0))
                 at += 1
         if found:
+            self.close_group()
             self.add_all(TOMBSTONE, found)
         return bool(found)
 
@@ -139,16 +253,27 @@ class CommitLog(RecordWriter):
         """The fill is in the log for good."""
         self.fills += 1
 
-    def take_back(self, end: int) -> None:
-        """Forget the records behind a place in the file."""
+    def take_back(self, end: int, entries: int) -> None:
+        """Forget the records behind a place in the file, and the entries behind so many; the logs end there again."""
         self.sequence = (end - self.begin) // RECORD_BYTES
+        self.group.quick_meta = 0
+        del self.requests[entries:], self._ends[entries:]
+        if self.group.committed >= entries:
+            # It was alone in its group.
+            self.drop_group()
+
+    def drop_group(self) -> None:
+        """Nothing is in the open group: all entries that are counted have commits."""
+        count = self._files.counters[1] = len(self.requests)
+        self.group.drop(count, self._files.data.end)
 
     def next_epoch(self) -> None:
-        """A flush begins."""
+        """A flush begins; no group is open."""
         self.epoch += 1
         self.fills = 0
 
     def forget(self) -> None:
-        """The log is begun anew."""
-        self.sequence = self.entries = 0
-        self.requests, self.ends = array("q"), array("q")
+        """The log is begun anew: its files were cut."""
+        self.sequence = 0
+        self.requests, self._ends = array("q"), array("q")
+        self.drop_group()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ __all__ = [
     "FIRST_DATA",
     "ITYPES",
     "KINDS",
+    "LEAST_ENTRY",
     "LONG",
     "MAX_NDIMS_AT",
     "META_MAGIC",
@@ -51,7 +52,7 @@ __all__ = [
     "encode_varn",
     "encode_vars",
     "itype_of",
-    "vara_packer",
+    "row_packer",
 ]
 
 META_MAGIC = DATA_MAGIC = b"PnetCDF1"
@@ -59,6 +60,9 @@ META_MAGIC = DATA_MAGIC = b"PnetCDF1"
 
 FIRST_DATA = len(DATA_MAGIC)
 """Where the data of the first entry starts in the data log."""
+
+LEAST_ENTRY = 56
+"""Bytes of an entry of a variable with one dimension."""
 
 CDF5 = b"CDF5\0\0\0\0"
 """``format`` of a log for a CDF-5 file."""
@@ -205,9 +209,34 @@ def _name(text: str, order: str, field: str) -> bytes:
 
 
 @cache
-def vara_packer(ndims: int) -> Callable[..., bytes]:
-    """What packs the fields of a ``vara`` entry of so many dimensions, for those who make many of one variable."""
+def _vara_packer(ndims: int) -> Callable[..., bytes]:
     return Struct(f"{NATIVE}q4i2q{2 * ndims}q").pack
+
+
+def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[Callable[..., bytes], bytes]:
+    """What makes the ``vara`` entries of one row of a variable, or of some elements of one that has one dimension.
+
+    Parameters
+    ----------
+    rest : lengths of all dimensions but the first.
+
+    Returns
+    -------
+    pack : callable of data_off, data_len, the first index, and what follows it.
+        What follows it is a number of elements if there is one dimension, else `row`.
+    row : bytes
+
+    Examples
+    --------
+    >>> pack, row = row_packer(9, 0, (6,))
+    >>> pack(8, 48, 3, row) == encode_vara(9, 0, (3, 0), (1, 6), 8, 48)
+    True
+    """
+    # What is the same in all of them is packed once: numbers take most of the time.
+    n = len(rest)
+    head = Struct(f"{NATIVE}q4i").pack(56 + 16 * n, VARA, itype, varid, 1 + n)
+    row = Struct(f"{NATIVE}{2 * n + 1}q").pack(*(0,) * n, 1, *rest)
+    return partial(Struct(f"{NATIVE}24s3q{f'{len(row)}s' if n else 'q'}").pack, head), row
 
 
 def encode_vara(
@@ -221,7 +250,7 @@ def encode_vara(
     72
     """
     n = len(start)
-    return vara_packer(n)(40 + 16 * n, VARA, itype, varid, n, data_off, data_len, *start, *count)
+    return _vara_packer(n)(40 + 16 * n, VARA, itype, varid, n, data_off, data_len, *start, *count)
 
 
 def encode_vars(

@@ -15,19 +15,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
+from pnc_vol.append_log.tail import LARGE, Tail, create_private, lock_of_writer
 from pnc_vol.errors import PncVolError
 from pnc_vol.full_io import read_at
 from pnc_vol.log.encoding import MAX_NDIMS_AT
 from pnc_vol.system import PAGE, System
 
-__all__ = ["LogFiles"]
+__all__ = ["SMALL", "LogFiles"]
 
 SUFFIXES = (".defs", ".commit", ".data", ".meta")
 """In the order in which they are made; they are removed in the other: where there is a metadata log, all is there."""
 _WINDOW = 1 << 20
 """Bytes of the largest window on one of them."""
+
+SMALL = 16 << 10
+"""Bytes of values up to which they are stored through the window."""
 
 
 class LogFiles:
@@ -46,6 +50,8 @@ class LogFiles:
     meta, data, commit, defs : Tail
     counters : memoryview of int64[2]
         ``max_ndims`` and ``num_entries`` in the header of the metadata log.
+    slot : memoryview of uint64[8]
+        The slot of the commit log.
     """
 
     def __init__(self, system: System, base: str, share: Share | None = None) -> None:
@@ -54,13 +60,15 @@ class LogFiles:
         self.share = share
         self._tails: dict[str, Tail] = {}
         self._lock = -1
-        self._page: Any = None
+        self._pages: list[Any] = []
         self.counters: Any = None
+        self.slot: Any = None
         try:
             for suffix in SUFFIXES:
                 shared = share if suffix in (".meta", ".data") else None
                 fd = create_private(system, self.path(suffix), exclusive=shared is None)
-                self._tails[suffix] = Tail(system, fd, _WINDOW, shared)
+                large = SMALL if suffix == ".data" else LARGE
+                self._tails[suffix] = Tail(system, fd, _WINDOW, shared, large=large)
                 if suffix == ".commit":
                     self._lock = lock_of_writer(system, self.path(suffix))
         except OSError:
@@ -75,11 +83,16 @@ class LogFiles:
             self.system.close(self._lock)
             self._lock = -1
 
-    def map_counters(self) -> None:
-        """Map the counters of the header, which was written."""
+    def map_heads(self, records: int) -> None:
+        """Map what is changed in place of the two headers, which were written; the records begin at `records`."""
         ((first_page, _),) = self.meta.pieces(0, PAGE)
-        self._page = self.system.mmap(self.meta.fd, PAGE, first_page)
-        self.counters = memoryview(self._page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
+        self.counters = self._map(self.meta, first_page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
+        page, at = divmod(records - SLOT_BYTES, PAGE)
+        self.slot = self._map(self.commit, page * PAGE)[at : at + SLOT_BYTES].cast("Q")
+
+    def _map(self, tail: Tail, offset: int) -> memoryview:
+        self._pages.append(self.system.mmap(tail.fd, PAGE, offset))
+        return memoryview(self._pages[-1])
 
     @property
     def closed(self) -> bool:
@@ -143,10 +156,9 @@ class LogFiles:
     def close(self, *, delete: bool, alone: bool = False) -> None:
         """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`."""
         _OPEN.discard(self)
-        if self._page is not None:
-            self.counters.release()
-            self._page.close()
-            self._page = None
+        if self._pages:
+            self.counters = self.slot = None
+            self._pages.clear()
         for suffix, tail in reversed(self._tails.items()):
             if delete:
                 with suppress(OSError):

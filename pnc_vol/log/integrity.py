@@ -4,10 +4,12 @@ Knows: sizes, commit records, CRCs. Does not know: what is done about a log that
 
 Rules
 -----
-1. No file may be shorter than what was written to it, and no record may be missing.
-2. Of the values, so many posts are read back and compared with their CRC as make up 4 MiB, at most 4096 of them, spread
-   over the log: all of a small log, a spot check of a large one. A log that was cut, and grew again, holds zeros over a
-   range, which this meets; a single byte that changed in a large log is found by a replay, which compares everything.
+1. No file may be shorter than what was written to it, and no record may be missing. That is looked at before the group
+   is closed, which makes the file of records longer.
+2. Of the values, so many groups of posts are read back and compared with their CRC as make up 4 MiB, at most 4096 of
+   them, spread over the log: all of a small log, a spot check of a large one. A log that was cut, and grew again, holds
+   zeros over a range, which this meets; a single byte that changed in a large log is found by a replay, which compares
+   everything.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from zlib import crc32
 import numpy as np
 
 from pnc_vol.append_log.bulk_crc import first_wrong
-from pnc_vol.append_log.records import RECORD_BYTES
-from pnc_vol.errors import PncVolError
-from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG
+from pnc_vol.append_log.records import RECORD_BYTES, decode_header
+from pnc_vol.errors import LogError, PncVolError
+from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, CommitLog
 from pnc_vol.log.encoding import FIRST_DATA
 from pnc_vol.log.files import LogFiles
 
@@ -29,14 +31,14 @@ _MOST_BYTES = 4 << 20
 _MOST_POSTS = 4096
 
 
-def find_damage(files: LogFiles, begin: int) -> str:
+def find_damage(files: LogFiles, commits: CommitLog) -> str:
     """Why a log cannot be flushed; "" if nothing speaks against it.
 
     Parameters
     ----------
     files : LogFiles
-    begin : int
-        Where the records begin in the commit file.
+    commits : CommitLog
+        Its open group is closed.
 
     Raises
     ------
@@ -46,28 +48,33 @@ def find_damage(files: LogFiles, begin: int) -> str:
     for path, written, there in files.sizes():
         if there < written:
             return f"{path} has {there} bytes, and {written} were written to it"
+    commits.close_group_if_possible()
+    begin = commits.begin
     count = (files.commit.end - begin) // RECORD_BYTES
-    raw = np.empty(count * RECORD_BYTES, np.uint8)
+    raw = np.empty(begin + count * RECORD_BYTES, np.uint8)
     try:
-        files.read(".commit", raw, begin)
-        records = raw.view(COMMIT_LOG.dtype)
+        files.read(".commit", raw, 0)
+        decode_header(COMMIT_LOG, raw.data)
+        records = raw[begin:].view(COMMIT_LOG.dtype)
         if (records["sequence"] != np.arange(1, count + 1, dtype=np.uint64)).any():
             return f"the records in {files.path('.commit')} are not those that were written"
-        commits = records[records["kind"] == COMMIT]
-        end = commits["data_end"].astype(np.int64)
+        groups = records[records["kind"] == COMMIT]
+        end = groups["data_end"].astype(np.int64)
         start = np.concatenate(([FIRST_DATA], end[:-1]))
         some = _some(end - start)
-        if len(some) == len(commits) and some:
+        if len(some) == len(groups) and some:
             # A small log is read whole, and its posts are compared many at once.
             values = np.empty(int(end[-1]) - FIRST_DATA, np.uint8)
             files.read(".data", values, FIRST_DATA)
-            wrong = first_wrong(values.data, np.append(FIRST_DATA, end) - FIRST_DATA, commits["data_crc"])
-            some = [wrong] if wrong < len(commits) else []
+            wrong = first_wrong(values.data, np.append(FIRST_DATA, end) - FIRST_DATA, groups["data_crc"])
+            some = [wrong] if wrong < len(groups) else []
         for i in some:
             values = np.empty(int(end[i] - start[i]), np.uint8)
             files.read(".data", values, int(start[i]))
-            if crc32(values.data) != int(commits["data_crc"][i]):
+            if crc32(values.data) != int(groups["data_crc"][i]):
                 return f"bytes {start[i]} to {end[i]} of {files.path('.data')} are not those that were written"
+    except LogError as error:
+        return f"{files.path('.commit')}: {error}"
     except PncVolError as error:
         return str(error)
     return ""

@@ -15,7 +15,7 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
 from pnc_vol.format.convert import Overflow, swap_in_place, to_file
-from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of, vara_packer
+from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of, row_packer
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
@@ -27,8 +27,8 @@ class LoggedVariable:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (
-        "element", "entry_size", "inner", "itemsize", "itype", "native", "node", "origin", "pack", "path", "plain",
-        "rest", "shape", "unit", "version",
+        "element", "entry_size", "inner", "itemsize", "itype", "native", "node", "pack", "path", "plain", "row",
+        "shape", "unit", "version",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
@@ -41,11 +41,10 @@ class LoggedVariable:
         self.itemsize = self.native.itemsize
         # The rest is what `LogStore.put_run` needs for each post.
         self.plain = self.native.kind in "iuf" and node.element.dtype == self.native
-        self.rest = (node.shape or ())[1:]
-        self.origin = (0,) * len(self.rest)
-        self.inner = math.prod(self.rest) or 1
-        self.pack = vara_packer(1 + len(self.rest))
-        self.entry_size = 56 + 16 * len(self.rest)
+        rest = (node.shape or ())[1:]
+        self.inner = math.prod(rest) if rest else 0
+        self.pack, self.row = row_packer(self.itype, node.uid, rest)
+        self.entry_size = 56 + 16 * len(rest)
 
     def outdate(self) -> None:
         """Let the next post define the dataset again."""

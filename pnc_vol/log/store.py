@@ -4,8 +4,9 @@ Knows: rows, log files, entries, commit records. Does not know: headers, places 
 
 Rules
 -----
-1. A post is one append of its values, one of its entry, one commit record; only then does it count as posted. A
-   process that is killed afterwards loses nothing of it.
+1. A post is one append of its values, one of its entry, and the CRCs of the open group, which are one word; only then
+   does it count as posted. A process that is killed afterwards loses nothing of it. A commit record is written for a
+   group of posts; with ``sync="each"`` for each.
 2. Values are logged in the variable's type and the machine's byte order, so the common post copies and nothing else.
 3. The log is begun anew only when all that it holds is in the file, header included (`after_flush`).
 4. A log that is full, or whose device is, refuses a post: the session drains, in a single process with a whole flush.
@@ -27,19 +28,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import forget_folder
-from pnc_vol.append_log.records import CRC, RECORD_BODY, RECORD_BYTES
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.append_log.tail import FULL, LARGE
+from pnc_vol.append_log.tail import FULL
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow
 from pnc_vol.log.batch import LogBatch, log_batches
-from pnc_vol.log.commit_log import COMMIT, CommitLog
+from pnc_vol.log.commit_log import GROUP, GROUP_BYTES, CommitLog
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
-from pnc_vol.log.encoding import DATA_MAGIC, VARA, LogHeader, encode_header
-from pnc_vol.log.files import LogFiles
+from pnc_vol.log.encoding import DATA_MAGIC, LEAST_ENTRY, LogHeader, encode_header
+from pnc_vol.log.files import SMALL, LogFiles
 from pnc_vol.log.folders import note_of
 from pnc_vol.log.integrity import find_damage
 from pnc_vol.log.logged_variables import LoggedVariable
@@ -55,8 +55,8 @@ from pnc_vol.warn import warn_outside
 __all__ = ["LogStore"]
 
 LEAST_ROUND = 64 << 10
-_body = RECORD_BODY.pack
-_crc = CRC.pack
+KEPT = 16 << 20
+"""Bytes of values whose space the log keeps when it is begun anew."""
 
 
 class LogStore(Store):
@@ -78,8 +78,8 @@ class LogStore(Store):
         Bytes that a flush reads at once.
     capacity : int
         Bytes that the files may take.
-    fast : bool
-        Whether `put_run` may be used: nothing is to be done at each post but appending.
+    group : int
+        Entries that a commit covers at most.
     broken : str
         What another process did to the log; "" if nothing is known.
     """
@@ -102,11 +102,13 @@ class LogStore(Store):
         self.options = options
         self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
         self.capacity = options.burst_buf_capacity or sys.maxsize
-        self.fast = options.burst_buf_sync != "each" and not options.burst_buf_capacity
+        # What ranks share is written over in place: no entry counts there without its commit.
+        self.group = 1 if share is not None or self.each else GROUP
         self.broken = ""
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.files = LogFiles(options.system, base, share)
         self.definitions = DefinitionWriter(options.system, self.files.defs, file)
+        self._data, self._meta = self.files.data, self.files.meta
         try:
             self._begin(file)
         except BaseException:
@@ -117,11 +119,12 @@ class LogStore(Store):
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
-        self.commits = CommitLog(files.commit.append, file.identity, header.rank_id, header.num_ranks, header.path)
+        self.commits = CommitLog(files, file.identity, header.rank_id, header.num_ranks, header.path)
         if file.temporary:
             files.defs.append(encode_work(os.path.basename(file.work)))
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
-        files.map_counters()
+        files.map_heads(self.commits.begin)
+        self.commits.group.slot = files.slot
         if self.options.burst_buf_sync != "none":
             files.sync()
             files.sync_names()
@@ -170,18 +173,19 @@ class LogStore(Store):
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
         if (backlog.rows + count) * ROW_COST > backlog.budget or files.nbytes + nbytes > self.capacity:
             return False
-        payload = known.payload(values, on_overflow)
-        at = files.data.end
-        before = (files.meta.end, at, files.commit.end)
+        payload, commits, at = known.payload(values, on_overflow), self.commits, files.data.end
+        if commits.open >= self.group or at + nbytes > commits.group.data_begin + GROUP_BYTES:
+            commits.close_group_if_possible()
+        before = self._state()
         try:
             if fresh:
                 self._define(node, known)
             entry = known.entry(uid, selection, one, found, at, nbytes)
             files.data.append(payload)
             files.meta.append(entry)
-            files.counters[1] = self.commits.entries + 1
-            end = files.meta.end
-            self.commits.commit(request, end, files.data.end, crc32(entry), crc32(payload))
+            commits.add_entry(request, entry, payload)
+            if self.group == 1:
+                commits.close_group()
             if self.each:
                 files.sync()
         except OSError as error:
@@ -190,7 +194,7 @@ class LogStore(Store):
                 return False
             error.filename = error.filename or files.base
             raise
-        self.commits.added(request, end)
+        self._allow_quick()
         if one is not None:
             backlog.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
@@ -199,76 +203,71 @@ class LogStore(Store):
         return True
 
     def put_run(self, node: DatasetNode, request: int, values: Any, start: int) -> bool:
-        # As `put`, in the same order, for one run of whole rows of numbers: half of its time, which most posts are
-        # worth. What does not fit, is new, or fails, is left to `put`, with the ends of the files where they were.
-        uid = node.uid
-        known = self.definitions.known.get(uid)
-        if known is None or not known.plain or (known.version != node.tree.version and not known.holds(node)):
+        # As `put`, in the same order, for one row of numbers, or a run of a dataset with one axis. What does not fit,
+        # is new, or fails, is left to `put`, with the ends of the files where they were.
+        backlog = self.backlog
+        known, table = self.definitions.known.get(node.uid), backlog.tables.get(node.uid)
+        if known is None or table is None or (known.version != node.tree.version and not known.holds(node)):
             return False
-        count, inner, backlog = values.size, known.inner, self.backlog
-        first, within = divmod(start, inner)
-        number, more = (1, 0) if count == inner else divmod(count, inner)
-        if within or more or not self.fast or (backlog.rows + 1) * ROW_COST > backlog.budget:
+        data, meta, commits, group = self._data, self._meta, self.commits, self.commits.group
+        at, meta_at, count, nbytes = data.end, meta.end, values.size, values.nbytes
+        data_end, meta_end = at + nbytes, meta_at + known.entry_size
+        if data_end > group.quick_data or meta_end > group.quick_meta or nbytes >= SMALL or not known.plain:
             return False
-        files, commits = self.files, self.commits
-        data, meta, commit = files.data, files.meta, files.commit
-        at, meta_at, commit_at = data.end, meta.end, commit.end
-        nbytes, size = values.nbytes, known.entry_size
-        data_end, meta_end, commit_end = at + nbytes, meta_at + size, commit_at + RECORD_BYTES
-        if meta_end > meta.limit or commit_end > commit.limit:
-            return False
-        try:
-            if nbytes >= LARGE:
-                if data.share is not None or data.system.pwrite(data.fd, values, at) != nbytes:
-                    return False
-                crc = crc32(values)
-            elif data_end > data.limit:
+        if inner := known.inner:
+            first, within = divmod(start, inner)
+            if within or count != inner:
                 return False
-            else:
-                # As bytes, they are copied and summed up in half of the time that it takes to ask an array for a view.
-                raw = values.tobytes()
-                data.window[at - data.begin : data_end - data.begin] = raw
-                crc = crc32(raw)
-        except (OSError, ValueError):
-            # Values that do not lie one after another among them.
-            return False
-        rest, sequence = known.rest, commits.sequence + 1
-        if rest:
-            axes = len(rest) + 1
-            entry = known.pack(size, VARA, known.itype, uid, axes, at, nbytes, first, *known.origin, number, *rest)
+            entry = known.pack(at, nbytes, first, known.row)
         else:
-            entry = known.pack(size, VARA, known.itype, uid, 1, at, nbytes, first, number)
+            entry = known.pack(at, nbytes, start, count)
+        raw = values.tobytes()
+        data.window[at - data.begin : data_end - data.begin] = raw
         meta.window[meta_at - meta.begin : meta_end - meta.begin] = entry
-        commits.entries = files.counters[1] = commits.entries + 1
-        body = _body(RECORD_BYTES, COMMIT, crc32(entry), sequence, request, commits.epoch, meta_end, data_end, 1, crc)
-        commit.window[commit_at - commit.begin : commit_end - commit.begin] = body + _crc(crc32(body, commits.seed))
-        commits.sequence, data.end, meta.end, commit.end = sequence, data_end, meta_end, commit_end
+        group.meta_crc = crc = crc32(entry, group.meta_crc)
+        group.data_crc = data_crc = crc32(raw, group.data_crc)
+        group.slot[0] = crc ^ data_crc
+        data.end, meta.end = data_end, meta_end
         commits.requests.append(request)
-        commits.ends.append(meta_end)
-        backlog.post_packed(uid, pack_row(request, start, count, at, known.itemsize), 1)
+        self.files.counters[1] = len(commits.requests)
+        table.frombytes(pack_row(request, start, count, at, known.itemsize))
+        backlog.rows += 1
         return True
+
+    def _allow_quick(self) -> None:
+        """Let `put_run` fill the open group, as far as it has windows and nothing else is to be looked at."""
+        backlog, commits, data = self.backlog, self.commits, self.files.data
+        entries = min(self.group - commits.open, backlog.budget // ROW_COST - backlog.rows)
+        if self.group > 1 and not self.options.burst_buf_capacity:
+            group = commits.group
+            group.quick_meta = min(self.files.meta.limit, self.files.meta.end + entries * LEAST_ENTRY)
+            group.quick_data = min(data.limit, group.data_begin + GROUP_BYTES)
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
         """Log what replay must know of a dataset."""
         self.definitions.define(node, known, self.commits.when)
         self.files.counters[0] = self.definitions.ndims
 
-    def _take_back(self, meta: int, data: int, commit: int) -> None:
+    def _state(self) -> tuple[int, int, int, int]:
+        """Where the files end, and the number of entries: what `_take_back` goes back to."""
+        return self.files.commit.end, self._meta.end, self._data.end, len(self.commits.requests)
+
+    def _take_back(self, *state: int) -> None:
         """Forget a post that could not be logged whole."""
-        files = self.files
-        for tail, end in ((files.commit, commit), (files.meta, meta), (files.data, data)):
+        for tail, end in zip((self.files.commit, self._meta, self._data), state, strict=False):
             if tail.end != end:
                 tail.take_back(end)
-        self.commits.take_back(commit)
-        files.counters[1] = self.commits.entries
+        self.commits.take_back(state[0], state[3])
 
     def cancel(self, requests: set[int]) -> None:
-        if self.commits.cancel(requests, self.files.data.end) and self.each:
+        # Of a log that is damaged nothing is replayed unasked.
+        if not self.broken and self.commits.cancel(requests, self.files.data.end) and self.each:
             self.files.sync()
 
     def cut(self, node: DatasetNode, count: int) -> bool:
         known, files = self.definitions.known.get(node.uid), self.files
-        before = (files.meta.end, files.data.end, files.commit.end)
+        self.commits.close_group_if_possible()
+        before = self._state()
         try:
             if known is None or not known.holds(node):
                 self._define(node, LoggedVariable(node))
@@ -325,8 +324,8 @@ class LogStore(Store):
         self.commits.next_epoch()
 
     def _check_whole(self, *, active: bool) -> None:
-        if not self.broken and self.commits.sequence:
-            self.broken = find_damage(self.files, self.commits.begin)
+        if not self.broken and self.commits.holds:
+            self.broken = find_damage(self.files, self.commits)
             if self.broken:
                 self.usable = False
                 self.files.make_safe()
@@ -354,7 +353,7 @@ class LogStore(Store):
                     tail.cut(end)
             self._forget()
             return False
-        if self.commits.sequence or self.definitions.known:
+        if self.commits.holds or self.definitions.known:
             try:
                 self._begin_anew()
             except OSError:
@@ -371,11 +370,12 @@ class LogStore(Store):
                 self.system.fdatasync(self.files.commit.fd)
         except OSError:
             # No room to say so: without commit records nothing of the log counts.
+            self.commits.drop_group()
             others, commit = [commit, *others[:-1]], others[-1]
         for tail, end in (*others, commit):
             if tail.end != end:
-                tail.cut(end)
-        self.files.counters[1] = 0
+                # Values that an earlier use left count nowhere: commits and the open group have the CRCs of theirs.
+                tail.cut(end, keep=KEPT if tail is self._data else 0)
         self._forget()
 
     def _forget(self) -> None:
@@ -386,7 +386,7 @@ class LogStore(Store):
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
         if self.files.closed:
             return
-        held = bool(self.commits.sequence) or not empty
+        held = self.commits.holds or not empty
         whole = flushed and not held
         folder = os.path.dirname(self.files.base)
         self.files.close(delete=whole and self.options.burst_buf_del_on_close)

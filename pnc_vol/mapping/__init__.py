@@ -9,6 +9,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `flatten`             from a tree to a header
 `changes`             the same, from the header before and what changed since
 `unflatten`           from a header to a tree
+`unread`              datasets that are made when somebody asks for them
 `names`               paths and attribute names as names of NetCDF, and back
 `dimensions`          which dimension each axis of a dataset has
 `named_dims`          dimensions that a program names: declared ones, axes given by name

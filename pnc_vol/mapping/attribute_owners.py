@@ -11,17 +11,23 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import TYPES
+from pnc_vol.late import late
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes, encode_attribute
 from pnc_vol.mapping.conventions import FILL, generated_attrs
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.links import TypeNode, dump_links, entries
 from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
 from pnc_vol.mapping.names import MARKERS, NameBook, is_member_name, legal_name, split_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping import links
+else:
+    # few files have some
+    links = late("pnc_vol.mapping.links")
 
 __all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs"]
 
@@ -101,14 +107,14 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
 
 def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
     """Links go to the global marker; the attributes of a named type are global ones, as those of a group."""
-    found = dump_links(tree)
+    found = links.dump_links(tree)
     if not found:
         return
     marker["links"] = found
     book = NameBook((*MARKERS, *(attr.name for attr in written)))
     markers: dict[str, Any] = marker.setdefault("attrs", {})
-    for _, _, entry in entries(tree):
-        if isinstance(entry, TypeNode):
+    for _, _, entry in links.entries(tree):
+        if isinstance(entry, links.TypeNode):
             written += _group_attrs(entry, tree.separator, book, markers)
     if not markers:
         del marker["attrs"]

@@ -11,11 +11,13 @@ Rules
 
 from __future__ import annotations
 
-from pnc_vol.format.edits import with_attributes
-from pnc_vol.format.model import Attr
+from operator import itemgetter
+
+from pnc_vol.format.edits import with_attributes, with_variables
+from pnc_vol.format.model import Attr, Dim, Var
 from pnc_vol.mapping.attribute_owners import global_attrs
 from pnc_vol.mapping.attributes import Attributes
-from pnc_vol.mapping.flatten import Flat, numrecs_for, variable_of
+from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, variable_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["changed"]
@@ -25,7 +27,7 @@ _MANY = 64
 
 
 def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] | None:
-    """What `to_header` would make of a tree of which attributes and numbers of records changed since it made `flat`.
+    """What `to_header` would make of a tree that has other attributes, numbers of records or more datasets than `flat`.
 
     The cost is that of the objects that changed.
 
@@ -38,7 +40,7 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
     -------
     flat : Flat
     own : dict of int to tuple of Attr
-        The attributes of those variables that have others now, by their number.
+        The attributes of those variables that have others now, by their number; new variables are not among them.
     None
         If it is to be made anew: much has changed, or more than that.
 
@@ -48,12 +50,17 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
         An attribute that the version cannot hold.
     """
     header, nodes, changed = flat.header, {}, tree.changed
-    if changed is None:
+    if changed is None or len(changed.added) > max(_MANY, len(flat.uids) // 4):
+        return None
+    if any(node.maxshape is not None for node in changed.added):
+        # One that grew since is among those that were resized, too.
         return None
     for node in changed.attributes:
         if isinstance(node, DatasetNode):
             nodes[node.uid] = node
     grouped = len(nodes) < len(changed.attributes)
+    for node in changed.added:
+        nodes.pop(node.uid, None)
     lengths, numrecs = flat.lengths, header.numrecs
     if changed.resized:
         found = _resized(flat, tree, changed.resized)
@@ -91,7 +98,54 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
     header = header.with_numrecs(numrecs)
     if made or (own is not header.attrs and (len(own) != len(header.attrs) or own != header.attrs)):
         header = with_attributes(header, made, own, grown)
-    return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.numbers, untouched), made
+    uids = flat.uids
+    if changed.added:
+        added = _added(flat, tree, changed.added, numrecs)
+        if added is None:
+            return None
+        header = with_variables(header, *added)
+        fresh = [node.uid for node in changed.added]
+        flat.names.update([node.cdf_name for node in changed.added])
+        if flat.numbers:
+            flat.numbers.update(zip(fresh, range(len(uids), len(uids) + len(fresh)), strict=True))
+        uids = (*uids, *fresh)
+    return Flat(header, uids, flat.book, flat.moved, lengths, flat.numbers, flat.names, untouched), made
+
+
+def _added(
+    flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int
+) -> tuple[tuple[Dim, ...], tuple[Var, ...]] | None:
+    """All dimensions, and the variables of new datasets; None if they may change what there is.
+
+    Only datasets of fixed shape in the root are known not to: scales give axes of others their dimension, and records
+    move those of others.
+    """
+    header, book, taken = flat.header, flat.book, flat.names
+    # Dimensions that no variable uses stand in no book.
+    if header.version != 5 or len(header.dims) != len(book.dims):
+        return None
+    if not taken:
+        taken.update(map(itemgetter(0), header.vars))
+    fresh: set[str] = set()
+    found: list[Var] = []
+    for node in nodes:
+        name = node.name
+        plain = node.scale is None and node.made_axes is None and node.parent is tree.root
+        if not plain or node.is_placeholder or not is_plain_name(name) or name in taken or name in fresh:
+            return None
+        node.cdf_name = name
+        fresh.add(name)
+        if not book.come_plain(node):
+            return None
+        found.append(variable_of(node, book, numrecs))
+    new = book.dims[len(header.dims) :]
+    if new and (
+        flat.moved is not None or not {dim.name for dim in new}.isdisjoint(dim.name for dim in tree.file_dims.order)
+    ):
+        return None
+    if flat.moved is not None:
+        found = [var._replace(dims=tuple(flat.moved[index] for index in var.dims)) for var in found]
+    return (*header.dims, *new), tuple(found)
 
 
 def _beginning(attributes: Attributes, before: tuple[Attr, ...] | None) -> int:

@@ -157,6 +157,15 @@ class DimBook:
             found.append(index)
         return tuple(found)
 
+    def come_plain(self, node: DatasetNode) -> bool:
+        """Take note of a new dataset that is no scale; False if its name may change the dimensions of others."""
+        shape = node.shape or ()
+        if len(shape) == 1 and shape[0]:
+            if node.cdf_name in self._ids:
+                return False
+            self._plain.add(node.cdf_name)
+        return True
+
     def in_order(self, before: tuple[Dim, ...], spare: Container[str]) -> tuple[tuple[Dim, ...], list[int] | None]:
         """The dimensions in the order of an earlier header, and what becomes of each index (None: nothing).
 

@@ -15,20 +15,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
+from pnc_vol.late import late
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
-from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.conventions import FILL, derive, element_marker, fill_attr, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
-from pnc_vol.mapping.markers import dump_marker, no_collections
+from pnc_vol.mapping.markers import dump_marker
 from pnc_vol.mapping.names import NameBook, dataset_name, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
-__all__ = ["Flat", "numrecs_for", "numrecs_of", "to_header", "variable_of"]
+if TYPE_CHECKING:
+    from pnc_vol.mapping import composite
+else:
+    # compounds and arrays of varying length are rare
+    composite = late("pnc_vol.mapping.composite")
+
+__all__ = ["Flat", "is_plain_name", "numrecs_for", "numrecs_of", "to_header", "variable_of"]
 
 SAMPLE_DIMENSION, SAMPLES = "sample_dimension", "sample"
 """CF's attribute of contiguous ragged arrays, and the end of the names of their dimensions."""
@@ -49,6 +55,7 @@ class Flat(NamedTuple):
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     lengths : dict of int to int, how many datasets have each number of records.
     numbers : dict of int to int, uids and their numbers; empty until the first change of a variable looks for one.
+    names : set of str, of all variables; empty until the first new variable asks for them.
     untouched : dict of int to tuple of Attr
         `Attributes.untouched` of what changed last, by uid, -1 for the root: the beginning of their attributes here.
     """
@@ -59,6 +66,7 @@ class Flat(NamedTuple):
     moved: list[int] | None
     lengths: dict[int, int]
     numbers: dict[int, int]
+    names: set[str]
     untouched: Mapping[int, tuple[Attr, ...]] = _NOTHING
 
 
@@ -69,6 +77,8 @@ def numrecs_of(tree: Tree) -> int:
 
 def _lengths(tree: Tree) -> dict[int, int]:
     growing = [node for node in tree.datasets.values() if node.maxshape is not None]
+    if not growing:
+        return {}
     return Counter(node.shape[0] for node in growing if node.is_record and not node.is_placeholder and node.shape)
 
 
@@ -98,15 +108,14 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     _name_variables(nodes, tree)
     book = DimBook(nodes, tree.file_dims.order)
     lengths = _lengths(tree)
-    with no_collections():
-        variables = _variables(nodes, book, tree, numrecs_for(tree, lengths))
+    variables = _variables(nodes, book, tree, numrecs_for(tree, lengths))
     dims, moved = book.in_order(*tree.file_dims)
     if moved is not None:
         known = {var.dims for var in variables}
         new = {old: tuple(moved[index] for index in old) for old in known}
         variables = [var._replace(dims=new[var.dims]) for var in variables]
     header = Header(version, 0, dims, global_attrs(tree), tuple(variables))
-    return Flat(header, tuple(tree.datasets), book, moved, lengths, {})
+    return Flat(header, tuple(tree.datasets), book, moved, lengths, {}, set())
 
 
 def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
@@ -130,12 +139,17 @@ def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
         name = node.name
         in_root = node.parent is root
         # What most names are, said without asking `legal_name`.
-        if in_root and len(name) < _SHORT and name.isidentifier() and name.isascii() and name not in taken:
+        if in_root and is_plain_name(name) and name not in taken:
             taken.add(name)
             node.cdf_name = name
         else:
             wanted = legal_name(name) if in_root else variable_name(node.path, tree.separator)
             node.cdf_name = book.take(wanted)
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether the name of a dataset in the root is surely that of its variable, if no other one has it."""
+    return len(name) < _SHORT and name.isidentifier() and name.isascii()
 
 
 def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int) -> list[Var]:
@@ -327,7 +341,7 @@ def _is_row_part(node: DatasetNode, name: str) -> bool:
     if owner is None or owner.parts.get(name) is not node:
         return False
     # a compound may have fields of these names
-    return is_ragged(owner.element.dtype)
+    return composite.is_ragged(owner.element.dtype)
 
 
 def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -> tuple[Attr, ...]:

@@ -63,7 +63,7 @@ class Hard:
     node: GroupNode | DatasetNode
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TypeNode(Node):
     """A named type."""
 

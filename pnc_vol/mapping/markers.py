@@ -10,10 +10,8 @@ Rules
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from pnc_vol.format.model import Attr
@@ -21,7 +19,7 @@ from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.names import FORMER_MARKER, MARKER, MARKERS
 from pnc_vol.warn import warn_outside
 
-__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "no_collections", "shown"]
+__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "shown"]
 
 Marker = dict[str, Any]
 
@@ -74,18 +72,6 @@ class About:
     def append(self, sentence: str) -> None:
         """Add a sentence."""
         self.findings.append(f"{self.where}: {sentence}")
-
-
-@contextmanager
-def no_collections() -> Iterator[None]:
-    """Put off garbage collection: a tree of many nodes is all live, and would only be looked at again and again."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def shown(value: object) -> str:

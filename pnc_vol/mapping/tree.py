@@ -26,7 +26,7 @@ from pnc_vol.mapping.names import DEEPEST, MARKER
 __all__ = ["NAMELESS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Node", "Tree", "walk"]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Axis:
     """One axis of a dataset: its label and the scales attached to it.
 
@@ -49,7 +49,7 @@ NAMELESS: tuple[tuple[str, str | None], ...] = (("", None),) * 64
 _NAMELESS = tuple(NAMELESS[:n] for n in range(65))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A named object below a group; the root has no parent and the name ``""``."""
 
@@ -69,7 +69,7 @@ class Node:
         return "/" + "/".join(reversed(names))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupNode(Node):
     """A group; `children` in creation order.
 
@@ -112,7 +112,7 @@ NO_PARTS = Parts()
 """The parts of all datasets that have none; not to be changed."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DatasetNode(Node):
     """A dataset.
 
@@ -183,10 +183,11 @@ class DatasetNode(Node):
 
 
 class Changes(NamedTuple):
-    """What changed since the last header: attributes of objects, numbers of records of datasets and what they were."""
+    """What changed since the last header: attributes of objects, records of datasets (what they were), new datasets."""
 
     attributes: set[Node]
     resized: dict[DatasetNode, int]
+    added: list[DatasetNode]
 
 
 class FileDims(NamedTuple):
@@ -236,6 +237,15 @@ class Tree:
         if self.changed is not None:
             self.changed.attributes.add(node)
 
+    def _touch_new(self, node: DatasetNode) -> None:
+        """Say that there is a new dataset, and that nothing else changed; one in the root names no group."""
+        self.history.append(node)
+        self.version += 1
+        if self.changed is not None and node.parent is self.root and self.root.order is None:
+            self.changed.added.append(node)
+        else:
+            self.changed = self.all_groups = None
+
     def touch_records(self, node: DatasetNode, before: int) -> None:
         """Say that a dataset got another number of records, `before` it had, and that nothing else changed."""
         self.version += 1
@@ -275,8 +285,7 @@ class Tree:
             self.loose.add(node.uid)
         else:
             parent.children[name] = node
-            if parent.order is not None:
-                parent.note(name)
+            parent.note(name)
         if element.kind == "composite" and shape is not None:
             self._add_parts(node)
         return node
@@ -287,11 +296,8 @@ class Tree:
         node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, None, None, _NAMELESS[len(shape)])
         self.next_uid = uid + 1
         self.datasets[uid] = parent.children[name] = node
-        self.history.append(node)
-        if parent.order is not None:
-            parent.note(name)
-        self.version += 1
-        self.changed = self.all_groups = None
+        parent.note(name)
+        self._touch_new(node)
         return node
 
     def _new(
@@ -301,8 +307,7 @@ class Tree:
         node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, maxshape, fillvalue, names)
         self.next_uid += 1
         self.datasets[uid] = node
-        self.history.append(node)
-        self.touch()
+        self._touch_new(node)
         return node
 
     def _add_parts(self, node: DatasetNode) -> None:

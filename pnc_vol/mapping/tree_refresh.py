@@ -16,6 +16,7 @@ from typing import Any
 
 from pnc_vol.mapping.links import Hard, TypeNode
 from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, walk
+from pnc_vol.mapping.unread import read_all
 
 __all__ = ["refresh_tree"]
 
@@ -35,6 +36,8 @@ def refresh_tree(tree: Tree, new: Tree) -> None:
     >>> tree.root.children["x"] is x, x.shape
     (True, (3,))
     """
+    read_all(tree)
+    read_all(new)
     mine = {(type(node), node.path): node for node in _all(tree)}
     theirs = _all(new)
     kept: dict[int, Node] = {}

@@ -15,19 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.late import late
 from pnc_vol.mapping.attribute_owners import fill_of, share_attrs, shown_attrs
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
-from pnc_vol.mapping.composite_assembly import assemble, share_axes
 from pnc_vol.mapping.conventions import FILL, TYPE_KEYS, element_of_var
 from pnc_vol.mapping.dimensions import label_of
-from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.links import read_links, read_orders
-from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, no_collections, shown
+from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, shown
 from pnc_vol.mapping.names import FORMER_MARKER, MARKERS, NameBook, dataset_name, is_member_name, split_path
 from pnc_vol.mapping.tree import NAMELESS, DatasetNode, FileDims, GroupNode, Tree
+from pnc_vol.mapping.unread import Plan, Unread, attach_scales
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping import composite_assembly, links
+else:
+    # Few files have compounds or links.
+    composite_assembly, links = late("pnc_vol.mapping.composite_assembly"), late("pnc_vol.mapping.links")
 
 __all__ = ["from_header"]
 
@@ -58,8 +64,7 @@ def from_header(header: Header, *, separator: str = "_") -> Tree:
     >>> tree.root.children["x"].shape, tree.root.children["x"].scale
     ((3,), 'x')
     """
-    with no_collections():
-        return _Reader(header, separator).read()
+    return _Reader(header, separator).read()
 
 
 class _Reader:
@@ -72,7 +77,10 @@ class _Reader:
         self.names = NameBook()
         self.numrecs = max(0, header.numrecs)
         self.marked: list[tuple[DatasetNode, Marker]] = []
-        self.plans: dict[Any, tuple[Any, ...]] = {}
+        self.unread = Unread(tree, header.vars)
+        self.plans: dict[Any, Plan] = {}
+        # Datasets that were made, and the dimensions of their axes.
+        self.axes: list[tuple[DatasetNode, tuple[int, ...]]] = []
         # Whether a variable needs a closer look; variables share tuples of attributes.
         self.special: dict[int, bool] = {}
         self.coordinates: dict[int, DatasetNode] = {}
@@ -91,30 +99,32 @@ class _Reader:
         if not isinstance(tree.layout, str):
             self.findings.append(f"the file: layout is {shown(tree.layout)}, not a name; it is ignored")
             tree.layout = ""
-        visible = self._read_variables()
+        self._read_variables()
         if self.composites or self.loose:
-            for left in assemble(self.composites, self.loose, self.findings):
+            for left in composite_assembly.assemble(self.composites, self.loose, self.findings):
                 self._complain(left, "part", left.cdf_name)
                 self._hang(left, None)
-        self._read_axes(visible)
+        self.unread.coordinates = self.coordinates
+        for node, dims in self.axes if self.coordinates else ():
+            attach_scales(node, dims, self.coordinates)
         by_variable: dict[str, DatasetNode] = {}
         for node, about in self.marked:
             if "scales" in about and not by_variable:
                 by_variable = {found.cdf_name: found for found in reversed(tree.datasets.values())}
             self._mark_axes(node, about, by_variable)
         if self.composites:
-            share_axes(self.composites)
+            composite_assembly.share_axes(self.composites)
         if "links" in marker:
-            read_links(tree, marker["links"], self.findings)
+            links.read_links(tree, marker["links"], self.findings)
             tree.links = 1
         if "listed" in marker:
-            read_orders(tree, marker["listed"], self.findings)
+            links.read_orders(tree, marker["listed"], self.findings)
         share_attrs(header, tree, marker.get("attrs", {}))
         if self.marked_as == {FORMER_MARKER}:
             tree.marker = FORMER_MARKER
         for node in self.unnamed_scales:
             node.scale = tree.coordinate_scale(node)
-        used = {index for var in header.vars for index in var.dims}
+        used = {index for dims in set(map(itemgetter(1), header.vars)) for index in dims}
         spare = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
         tree.file_dims = FileDims(header.dims, spare)
         tree.touch()
@@ -137,7 +147,8 @@ class _Reader:
         """The group at a path, made if need be; None if a dataset is in the way."""
         group = self.tree.root
         for depth, step in enumerate(steps):
-            child = group.children.get(step)
+            # The entry of a dataset that is not made is in the way as it is.
+            child = dict.get(group.children, step)
             if child is None:
                 child = group.children[step] = GroupNode(self.tree, step, group, Attributes())
                 if not depth:
@@ -147,40 +158,52 @@ class _Reader:
             group = child
         return group
 
-    def _read_variables(self) -> list[tuple[int, ...]]:
-        """Add a dataset for each variable to the tree; return the dimensions of their axes.
-
-        Most are like the one before them and need no closer look.
-        """
-        tree, root, taken, findings = self.tree, self.tree.root, self.names.taken, self.findings
-        datasets, children = tree.datasets, root.children
-        found: list[tuple[int, ...]] = []
+    def _read_variables(self) -> None:
+        """Add a dataset for each variable to the tree; most need no closer look, and are made when asked for."""
         dims: tuple[int, ...] | None = None
         attrs: tuple[Attr, ...] | None = None
-        code, plan = -1, None
-        for var in self.header.vars:
-            name = var[0]
-            if var[1] is not dims or var[2] is not attrs or var[3] != code:
-                _, dims, attrs, code, _ = var
-                plan = None if self._is_special(attrs) else self.plans.get((code, dims))
-            # A name that is like this is a member's; see `is_member_name`.
-            if plan is None or name in taken or not (name.isidentifier() and name.isascii()):
-                found.append(self._read_variable(var))
-                plan = None if self._is_special(attrs) else self.plans.get((code, dims))
+        code, plan, first = -1, None, 0
+        # Those from `first` on that are of one kind.
+        names: list[str] = []
+        for uid, var in enumerate(self.header.vars):
+            known = plan is not None and var[1] is dims and var[3] == code
+            if known and (var[2] is attrs or not self._is_special(var[2])):
+                attrs = var[2]
+                names.append(var[0])
                 continue
-            element, visible, names, shape, maxshape = plan
-            if len(names) == 1 and names[0][1] == name:
-                found.append(self._read_variable(var))
-                continue
-            uid = tree.next_uid
-            tree.next_uid = uid + 1
-            taken.add(name)
-            datasets[uid] = children[name] = DatasetNode(
-                tree, name, root, Attributes(attrs, NO_MARKERS, NO_MARKERS, findings), uid, element, shape, maxshape,
-                None, names, None, name,
-            )  # fmt: skip
-            found.append(visible)
-        return found
+            self._put_off(first, names, plan)
+            _, dims, attrs, code, _ = var
+            plan = None if self._is_special(attrs) else self.plans.get((code, dims))
+            if plan is None:
+                self._read_variable(uid)
+                plan = None if self._is_special(attrs) else self.plans.get((code, dims))
+                first, names = uid + 1, []
+            else:
+                first, names = uid, [var[0]]
+        self._put_off(first, names, plan)
+        self.tree.next_uid = len(self.header.vars)
+        if len(self.axes) == self.tree.next_uid:
+            self.unread.make_all()
+
+    def _put_off(self, first: int, names: list[str], plan: Plan | None) -> None:
+        """Add datasets of one plan that are made later, from the variable `first` on; others among them are made."""
+        if plan is None or not names:
+            return
+        taken, uids = self.names.taken, range(first, first + len(names))
+        # A coordinate variable is looked at.
+        own = plan[2][0][1] if len(plan[2]) == 1 else None
+        # A name that is like this is a member's; see `is_member_name`.
+        plain = "".join(names).isascii() and all(map(str.isidentifier, names))
+        if plain and own not in names and taken.isdisjoint(names):
+            self.unread.put_off(plan, uids, names)
+            taken.update(names)
+            return
+        for uid, name in zip(uids, names, strict=True):
+            if name == own or name in taken or not (name.isidentifier() and name.isascii()):
+                self._read_variable(uid)
+            else:
+                self.unread.put_off(plan, (uid,), (name,))
+                taken.add(name)
 
     def _is_special(self, attrs: tuple[Attr, ...]) -> bool:
         """Whether a variable with these attributes needs a closer look."""
@@ -189,9 +212,9 @@ class _Reader:
             found = self.special[id(attrs)] = any(attr[0] in SPECIAL for attr in attrs)
         return found
 
-    def _read_variable(self, var: Var) -> tuple[int, ...]:
-        """Add a dataset for `var` to the tree; return the dimensions of its axes."""
-        name, dims, attrs, code, _ = var
+    def _read_variable(self, uid: int) -> None:
+        """Add a dataset for the variable of that number to the tree."""
+        name, dims, attrs, code, _ = var = self.header.vars[uid]
         tree = self.tree
         special = self._is_special(attrs)
         marker = self._marker_of(f"variable {shown(name)}", attrs) if special else NO_MARKERS
@@ -206,12 +229,11 @@ class _Reader:
             fill = fill_of(var, element, marker, self.findings)
         else:
             attributes = Attributes(attrs, findings=self.findings)
-        uid = tree.next_uid
-        tree.next_uid = uid + 1
         scale = "" if len(names) == 1 and names[0][1] == name else None
         # by position: this runs once for each variable of the file
         node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, names, scale, name)
         tree.datasets[uid] = node
+        self.axes.append((node, visible))
         if marker:
             if marker.get("track") is True:
                 node.ignored = {"track_order": True}
@@ -219,7 +241,7 @@ class _Reader:
                 self.composites.append((node, marker))
                 self._hang_or_keep(node, marker)
                 self.marked.append((node, marker))
-                return visible  # type: ignore[no-any-return]
+                return
             self._mark_shape(node, marker)
             if "scale" in marker:
                 if marker["scale"] is None or isinstance(marker["scale"], str):
@@ -239,7 +261,6 @@ class _Reader:
             self.unnamed_scales.append(node)
         if scale is not None and node.scale is not None and not node.is_placeholder:
             self.coordinates.setdefault(visible[0], node)
-        return visible  # type: ignore[no-any-return]
 
     def _hang_or_keep(self, node: DatasetNode, marker: Marker) -> None:
         """Add a dataset to the tree, unless it is a part of another one."""
@@ -275,12 +296,7 @@ class _Reader:
         self.marked_as.add(attr.name)
         return load_marker(attr, where, self.findings)
 
-    def _plan(
-        self, var: Var, marker: Marker
-    ) -> tuple[
-        Element, tuple[int, ...], tuple[tuple[str, str | None], ...], tuple[int, ...], tuple[int | None, ...] | None
-    ]:
-        """Element, dimensions of the axes, their labels and names, shape and maxshape of a variable."""
+    def _plan(self, var: Var, marker: Marker) -> Plan:
         dims = [self.header.dims[index] for index in var.dims]
         record = bool(dims) and dims[0].size == 0
         fixed = dims[1:] if record else dims
@@ -292,7 +308,7 @@ class _Reader:
         element = element_of_var(var.type, sizes, names, var.attrs, marker, complain=complain)
         visible = var.dims[: len(var.dims) - len(element.trailing)]
         shape = sizes[: len(sizes) - len(element.trailing)]
-        # Labels are read from the names of dimensions; `_read_axes` finds the axes that have scales instead.
+        # Labels are read from the names of dimensions; `attach_scales` finds the axes that have scales instead.
         shown_names = tuple((label_of(*dim), dim.name) for dim in dims[: len(visible)])
         if record:
             return element, visible, shown_names, (self.numrecs, *shape), (None, *shape)
@@ -342,22 +358,6 @@ class _Reader:
         )
 
     # ----------------------------------------------------------------------------------------------- scales
-
-    def _read_axes(self, visible: list[tuple[int, ...]]) -> None:
-        """Attach each coordinate variable to the axes that use its dimension, which takes the place of a label."""
-        coordinates = self.coordinates
-        if not coordinates:
-            return
-        for node, ids in zip(self.tree.datasets.values(), visible, strict=True):
-            if coordinates.keys().isdisjoint(ids):
-                continue
-            # a placeholder has axes without dimensions
-            for axis, index in zip(node.axes, ids, strict=False):
-                scale = coordinates.get(index)
-                if scale is not None:
-                    axis.label = ""
-                    if scale is not node:
-                        axis.scales.append(scale)
 
     def _mark_axes(self, node: DatasetNode, marker: Marker, by_variable: dict[str, DatasetNode]) -> None:
         if "labels" in marker:

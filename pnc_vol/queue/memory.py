@@ -326,7 +326,7 @@ class MemoryStore(Store):
     def retain(self, left: Sequence[Batch]) -> int:
         self._settle()
         self.batches = list(left)
-        listed = self._listed()
+        listed = self._listed() if left else []
         if self.backlog.lists.nbytes:
             self.backlog.lists.recount(listed)
         if not left:

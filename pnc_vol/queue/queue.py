@@ -301,7 +301,7 @@ class Queue:
 
     def after_flush(self) -> None:
         """What was written is in the file, header included: if nothing is left, posts go to the first store again."""
-        if self.empty:
+        if len(self.stores) > 1 and self.empty:
             self._use(next((store for store in self.stores[:-1] if store.after_flush()), self.memory))
 
     def hints(self) -> dict[str, str]:

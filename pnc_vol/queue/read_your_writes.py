@@ -23,7 +23,7 @@ LEAST_TAIL = 512
 """Rows posted since the last sorting that a read looks through one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sorted:
     """The first rows of a variable, sorted and without what later ones of them overwrote.
 

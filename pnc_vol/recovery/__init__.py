@@ -6,6 +6,7 @@ module           what it does
 `leftovers`      finds the logs of killed jobs when a file is opened; replays, removes or reports them
 `sources`        opens the files of a log for reading, with a lock against its writer and other replays
 `ownership`      decides whether a log belongs to a file: identities and headers
+`open_group`     the entries behind the last commit record, which a kill left without one
 `scan`           the recovery scan: which entries are committed, in which order they are replayed
 `datasets`       finds or makes the dataset that each definition of a log means
 `entry_rows`     very many entries at once as rows of the queue, whose bytes stay in the log until they are written

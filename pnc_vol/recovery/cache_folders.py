@@ -39,9 +39,10 @@ from pnc_vol.append_log.private_folders import (
     noted_folders,
     remove_folder,
 )
-from pnc_vol.drivers.cache.cache_file import DATA, PREFIX, note_of, read_cached
+from pnc_vol.drivers.cache.cache_file import DATA, note_of, read_cached
 from pnc_vol.drivers.cache.cache_log import CacheLog, Written, decode_cache_log
 from pnc_vol.drivers.cache.extent_log import SUFFIX, checksum, read_log
+from pnc_vol.drivers.cache.job_caches import PREFIX
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.model import Extents

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from pnc_vol.append_log.records import (
     RECORD_BYTES,
+    SLOT_BYTES,
     Bytes,
     RecordLog,
     decode_header,
@@ -29,12 +30,14 @@ from pnc_vol.append_log.records import (
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.errors import FormatError, LogError, LogRefusedError
 from pnc_vol.extents.model import Int64
+from pnc_vol.format.model import Finding
 from pnc_vol.full_io import read_at, read_content, write_all
-from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED
+from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, OPEN_GROUP
 from pnc_vol.log.decoding import Log, count_channels, read_log
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.log.folders import job_folders, logs_in
+from pnc_vol.recovery.open_group import commit_of_open_group, with_record
 from pnc_vol.recovery.scan import Verdict, committed_entries, without_tail
 from pnc_vol.system import System, exists, is_folder
 
@@ -151,7 +154,10 @@ def holds_posts(system: System, folder: str) -> bool:
 
 def _posts(content: Bytes) -> bool:
     """Whether there are valid records of what was posted after the last flush."""
-    kinds = decode_records(COMMIT_LOG, content).records["kind"]
+    found = decode_records(COMMIT_LOG, content)
+    if found.slot and OPEN_GROUP.unpack(found.slot)[1]:
+        return True
+    kinds = found.records["kind"]
     last = int(np.flatnonzero(kinds == FLUSHED).max(initial=-1))
     return bool(np.isin(kinds[last + 1 :], (COMMIT, FILL)).any())
 
@@ -203,7 +209,6 @@ class LogSource:
         self.system = system
         self.base = base
         self.share = share
-        self._own = "" if share is None else f".{share.channel}"
         self._fd = self._commit = self._other = -1
         try:
             if lock:
@@ -224,6 +229,11 @@ class LogSource:
                 # Behind the last commit stands what an earlier use of the blocks left.
                 end = int(self.commit_log.records["meta_end"].max(initial=self.log.header.entry_begin))
                 self.log = read_log(meta[:end], self.data_size)
+            self._open_group, self._damaged = b"", ""
+            if share is None and self.commit_log is not None:
+                self._open_group, self._damaged = commit_of_open_group(self.commit_log, self.log, self.read)
+                if self._open_group:
+                    self.commit_log = with_record(self.commit_log, self._open_group)
             told = bytes(self._beside(".defs") or b"").rstrip(b"\0")
             self.defined: Definitions = read_definitions(told)
             self._told_end = len(told) - self.defined.torn_bytes
@@ -232,6 +242,11 @@ class LogSource:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _own(self) -> str:
+        """What the names of this rank's own files end in."""
+        return "" if self.share is None else f".{self.share.channel}"
 
     def _lock(self) -> None:
         """Keep others away; of the C library's logs, which their writer does not lock, other replays."""
@@ -303,6 +318,9 @@ class LogSource:
         verdict = committed_entries(self.log, self.commit_log, self.read, uncounted=uncounted)
         if self.commit_log is not None and (unknown := self._unexplained(verdict.replay)) >= 0:
             verdict = without_tail(verdict, self.log, unknown)
+        if self._damaged:
+            found = Finding("error", int(self.log.header.entry_begin), "slot", 0, self._damaged)
+            verdict = verdict._replace(damaged=True, findings=(*verdict.findings, found))
         self.verdict = verdict
         return verdict
 
@@ -350,7 +368,10 @@ class LogSource:
         ends = int(last["meta_end"].sum()), int(last["data_end"].sum())
         seed = crc32(self.commit_log.header.log_id)
         record = encode_record(seed, FLUSHED, len(records) + 1, 0, 0, 0, *ends, 0, 0)
-        write_all(self.system, self._commit, record, self.commit_log.end)
+        added = self._open_group
+        write_all(self.system, self._commit, added + record, self.commit_log.end - len(added))
+        if self.commit_log.slot:
+            write_all(self.system, self._commit, bytes(SLOT_BYTES), self.commit_log.begin - SLOT_BYTES)
         self.system.fdatasync(self._commit)
         self._flushed = True
 

@@ -25,6 +25,7 @@ from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.choice import transport_code
 from pnc_vol.flush.domains import Cut, Domains, rounds_of_cells
+from pnc_vol.flush.holes import Granules, worth_finding
 from pnc_vol.flush.node_parcels import allowed_here, excess_of
 from pnc_vol.flush.parcels import LARGEST, bytes_of, parcels_of
 from pnc_vol.flush.team import Team
@@ -52,6 +53,11 @@ class Bounds:
     high: int
     nbytes: int
     pieces: int
+
+    @property
+    def found_out(self) -> bool:
+        """Whether ranks find out what is open; no two ranks write the same."""
+        return self.nbytes < self.high - self.low and worth_finding(self.nbytes, self.pieces)
 
     @classmethod
     def of(cls, size: int, extents_of: ExtentsOf) -> Bounds:
@@ -164,12 +170,13 @@ def planned(
             here = [i for i, rank in enumerate(owners) if nodes.of(rank) == node]
             senders = [sending[rank] for rank in ranks if rank in sending]
             plan.add(node, ranks, here, senders, extents_of, 2 * of.wanted.buffer_size)
-        ledger.look(domains, rounds)
+        ledger.look(domains, rounds, holes=bounds.found_out)
         if plan.excess <= 1 or domains.window <= _PAGE:
             break
         smaller *= plan.excess
     if every > 1:
         plan.copy_to_others(chosen)
+    plan.own_memory += 16 * Granules.count(domains) if bounds.found_out else 0
     ledger.write(domains, rounds, plan)
     most_here = int(np.bincount([nodes.of(rank) for rank in owners]).max())
     return Planned(
@@ -236,12 +243,14 @@ class _Ledger:
         self._to_writers = (writers - 1).bit_length() if writers else 0
         self._reduce(sums=True)  # bounds
 
-    def look(self, domains: Domains, rounds: int) -> None:
+    def look(self, domains: Domains, rounds: int, *, holes: bool) -> None:
         """The ranks find out the rounds, and what memory the nodes need."""
         if domains.windows > 1:
             self._reduce()
             self._all(-(-domains.cells // 8))
         self._reduce()
+        if holes:
+            self._all(8 * Granules.count(domains))
         if self._several:
             self._table(8 * (1 + domains.count + rounds))
             self._all(8)
@@ -251,6 +260,9 @@ class _Ledger:
         if self._several:
             for _ in range(rounds):
                 self._table(8 * (1 + domains.count))
+            if rounds > 1:
+                self.waits += 1
+                self.messages += self._to_mates
             self.waits += rounds * plan.writes
             self.messages += rounds * self._to_writers * plan.writes + plan.sent
             self.bytes_sent += plan.sent_bytes

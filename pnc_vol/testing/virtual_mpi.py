@@ -24,41 +24,61 @@ class Ended(BaseException):
 
 
 class Turns:
-    """Which thread runs."""
+    """Which rank runs: one for which something has happened since it ran last; if there is none, each in turn.
+
+    To let all others run whenever one waits would give each of 21,600 ranks a turn for every step of a tree.
+    """
 
     def __init__(self) -> None:
         self.ended = False
-        self._locks: dict[str, threading.Lock] = {}
-        self._waiting: deque[threading.Lock] = deque()
+        self._running = 0
+        self._locks: list[threading.Lock] = []
+        self._ready: deque[int] = deque()
+        self._idle: dict[int, None] = {}
+        self._woken: set[int] = set()
 
-    def announce(self, thread: threading.Thread) -> None:
-        """A thread will run."""
-        lock = self._locks[thread.name] = threading.Lock()
+    def announce(self) -> None:
+        """One more rank will run."""
+        lock = threading.Lock()
         lock.acquire()
-        self._waiting.append(lock)
+        self._ready.append(len(self._locks))
+        self._locks.append(lock)
 
-    def enter(self) -> None:
+    def enter(self, rank: int) -> None:
         """Wait for the first turn."""
-        self._locks[threading.current_thread().name].acquire()
-
-    def begin(self) -> None:
-        """Give the first thread its turn."""
-        self._waiting.popleft().release()
+        self._locks[rank].acquire()
+        self._running = rank
 
     def next(self) -> None:
-        """Let all others run before this thread goes on."""
-        if self._waiting:
-            mine = self._locks[threading.current_thread().name]
-            self._waiting.append(mine)
-            self._waiting.popleft().release()
-            mine.acquire()
+        """This rank waits for something: let others run before it goes on."""
+        mine = self._running
+        if mine in self._woken:
+            self._woken.remove(mine)
+            self._ready.append(mine)
+        else:
+            self._idle[mine] = None
+        self.pass_on()
+        self._locks[mine].acquire()
+        self._running = mine
         if self.ended:
             raise Ended
 
-    def leave(self) -> None:
-        """This thread ends."""
-        if self._waiting:
-            self._waiting.popleft().release()
+    def wake(self, rank: int) -> None:
+        """Something has happened that a rank may wait for."""
+        if rank in self._idle:
+            del self._idle[rank]
+            self._ready.append(rank)
+        else:
+            self._woken.add(rank)
+
+    def pass_on(self) -> None:
+        """Give the next rank its turn."""
+        if not self._ready:
+            # Those that wait look at the clock, and at whatever happens outside of MPI.
+            self._ready.extend(self._idle)
+            self._idle.clear()
+        if self._ready:
+            self._locks[self._ready.popleft()].release()
 
 
 class VirtualMPI:
@@ -68,7 +88,7 @@ class VirtualMPI:
     COMM_TYPE_SHARED = 1
     UNDEFINED = -32766
     COMM_NULL = None
-    BYTE = INT64_T = "buffer"
+    BYTE = INT64_T = UINT64_T = "buffer"
     MAX, SUM, BOR = np.maximum, np.add, np.bitwise_or
 
     def __init__(self, turns: Turns) -> None:
@@ -140,10 +160,10 @@ class _Call:
 class _Message:
     """Bytes on their way."""
 
-    __slots__ = ("content", "taken")
+    __slots__ = ("content", "taken", "waits")
 
-    def __init__(self, content: Any) -> None:
-        self.content, self.taken = content, False
+    def __init__(self, content: Any, *, waits: bool) -> None:
+        self.content, self.waits, self.taken = content, waits, False
 
 
 class Group:
@@ -198,6 +218,8 @@ class Intracomm:
         call.arrived += 1
         if call.arrived == self.size:
             call.result = merge(call.given)
+            for rank in world.ranks:
+                world.turns.wake(rank)
 
         def done() -> bool:
             if call.arrived < self.size:
@@ -278,13 +300,19 @@ class Intracomm:
 
     # -------------------------------------------------------------------------------------------- messages
 
+    def _send(self, buffer: Any, dest: int, tag: int, *, waits: bool) -> _Message:
+        """Put a message where its receiver finds it; the sender may wait until it is taken."""
+        message, world = _Message(_bytes(buffer).copy(), waits=waits), self._world
+        world.messages[dest].setdefault((self.rank, tag), deque()).append(message)
+        world.turns.wake(world.ranks[dest])
+        return message
+
     def Issend(self, buffer: Any, dest: int, tag: int = 0) -> Any:
-        message = _Message(_bytes(buffer).copy())
-        self._world.messages[dest].setdefault((self.rank, tag), deque()).append(message)
+        message = self._send(buffer, dest, tag, waits=True)
         return VirtualMPI.Request(self._world.turns, lambda: message.taken)
 
     def Isend(self, buffer: Any, dest: int, tag: int = 0) -> Any:
-        self.Issend(buffer, dest, tag)
+        self._send(buffer, dest, tag, waits=False)
         return VirtualMPI.Request(self._world.turns, lambda: True)
 
     def _find(self, source: int, tag: int) -> tuple[int, int] | None:
@@ -316,6 +344,8 @@ class Intracomm:
             del box[key]
         into[: len(message.content)] = message.content
         message.taken = True
+        if message.waits:
+            self._world.turns.wake(self._world.ranks[key[0]])
         return True
 
     def Irecv(self, buffer: Any, source: int, tag: int = 0) -> Any:

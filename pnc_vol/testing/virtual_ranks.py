@@ -6,8 +6,9 @@ another rank (`virtual_mpi`).
     run(512, program, nodes=4)        program(comm) on each of 512 virtual ranks; comm is a `pnc_vol.comm.Comm`
 
 Each rank is a thread, of which one runs at a time: a rank goes on until it tests a request that is not complete, then
-the next one has its turn. So a run is the same every time, and time limits of the ranks count the time of the
-simulation. All code above the MPI library is the real one; `Comm.traffic` counts as it does on real ranks.
+another one has its turn, for which something has happened. So a run is the same every time, and time limits of the
+ranks count the time of the simulation. All code above the MPI library is the real one; `Comm.traffic` counts as it does
+on real ranks.
 """
 
 from __future__ import annotations
@@ -73,24 +74,24 @@ def run(
     failed: dict[int, BaseException] = {}
 
     def one(rank: int) -> None:
-        turns.enter()
+        turns.enter(rank)
         try:
             results[rank] = program(MpiComm(Intracomm(world, rank), module, timeout=timeout))
         except BaseException as error:
             failed[rank] = error
             turns.ended = True
-        turns.leave()
+        turns.pass_on()
 
     before = threading.stack_size(_STACK)
     try:
         threads = [threading.Thread(target=one, args=(rank,), name=f"rank {rank}") for rank in range(size)]
         for thread in threads:
-            turns.announce(thread)
+            turns.announce()
             thread.start()
     finally:
         threading.stack_size(before)
     with _own_files(), _without_sleep():
-        turns.begin()
+        turns.pass_on()
         for thread in threads:
             thread.join()
     first = min((rank for rank, error in failed.items() if not isinstance(error, Ended)), default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from pnc_vol.bench import io, io_peers
 from pnc_vol.bench.__main__ import main
-from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.measure import Result, Watch
 from pnc_vol.bench.serial import run_serial
 from pnc_vol.bench.table import plot, print_table
 
@@ -19,10 +20,11 @@ SIZES = {
     "reads": "0.0003",
     "objects": "0.0003",
     "posts": "0.0003",
+    "records": "0.03",
     "small": "0.01",
     "conversion": "0.0003",
 }
-WORKS = {"io": 15, "reads": 9, "objects": 16, "posts": 8, "small": 5, "conversion": 2}
+WORKS = {"io": 15, "reads": 9, "objects": 16, "posts": 8, "records": 4, "small": 5, "conversion": 2}
 
 
 @pytest.mark.parametrize("name", list(SIZES))
@@ -65,6 +67,16 @@ def test_peak_memory_is_that_of_the_work(tmp_path: Path) -> None:
     # the result itself; no peer keeps it more than three times
     for peer, nbytes in read.memory.items():
         assert 0.9 * read.nbytes < nbytes < 4 * read.nbytes + (32 << 20), peer
+
+
+def test_the_first_round_of_ranks_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = {"pnc_vol": [2.0, 1.0, 1.0], "peer": [8.0, 1.0, 1.0]}
+    print_table([Result("serial", seconds)])
+    assert "first round" not in capsys.readouterr().out
+    print_table([Result("ranks", seconds, quickest={"pnc_vol": [1.0, 1.0, 1.0]})])
+    told = capsys.readouterr().out
+    assert "[1.00]" in told
+    assert re.search(r"first round alone.*\n.*ranks +2\.000 +8\.000 \[4\.00\]", told), told
 
 
 def test_a_phase_that_is_entered_again_adds_up() -> None:

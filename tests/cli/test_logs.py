@@ -19,10 +19,12 @@ from pnc_vol.recovery.replay import ReplayReport
 
 JOB = """
 import os, signal
+import sys
 import numpy as np
 import pnc_vol as h5py
 
-f = h5py.File("run.nc", "w", hints={"nc_burst_buf": "enable", "nc_burst_buf_dirname": "scratch"})
+hints = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": "scratch", "nc_burst_buf_sync": sys.argv[1]}
+f = h5py.File("run.nc", "w", hints=hints)
 t = f.create_dataset("temperature", (0, 4), "f8", maxshape=(None, 4))
 for step in range(5):
     t.resize(step + 1, axis=0)
@@ -41,11 +43,16 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a job was killed that knew its folder for logs by a relative name."""
     folder = tmp_path_factory.mktemp("killed") / "job"
     folder.mkdir()
-    (folder / "scratch").mkdir()
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(JOB)], cwd=folder, check=False)
-    assert done.returncode == -signal.SIGKILL
+    kill_in(folder, "none")
     shutil.copytree(folder, folder.parent / "kept")
     return folder
+
+
+def kill_in(folder: Path, sync: str) -> None:
+    """Have the job killed in a folder, with this hint ``nc_burst_buf_sync``."""
+    (folder / "scratch").mkdir()
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(JOB), sync], cwd=folder, check=False)
+    assert done.returncode == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -109,14 +116,32 @@ def test_a_replay_of_named_logs_keeps_them(job: Path, verb: Any, name: str) -> N
     assert not folder.exists()
 
 
-def test_a_torn_tail_is_said(job: Path, verb: Any) -> None:
+def cut_commits() -> Path:
+    """Cut the last record of the commit log; the folder of the log."""
     (folder,) = Path("scratch").iterdir()
     commit = folder / "run.nc_0_0.commit"
     whole = commit.read_bytes().rstrip(b"\0")
     commit.write_bytes(whole[: len(whole) // 64 * 64 - 10])
-    out = verb("replay", "run.nc", folder, code=1).out
+    return folder
+
+
+def test_a_torn_tail_is_said(tmp_path: Path, verb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_in(tmp_path, "each")
+    monkeypatch.chdir(tmp_path)
+    out = verb("replay", "run.nc", cut_commits(), code=1).out
     assert "never committed, dropped" in out
     assert values()["late"] == [0, 1, 2]
+
+
+def test_what_was_posted_after_a_lost_record_is_refused_unless_asked_for(job: Path, verb: Any) -> None:
+    """The record cancels a request, which would be replayed."""
+    before, folder = Path("run.nc").read_bytes(), cut_commits()
+    said = "1 records of the commit log are missing before the last entries"
+    assert said in verb("replay", "run.nc", folder, code=2).err
+    assert said in verb("log", folder, code=2).out
+    assert Path("run.nc").read_bytes() == before
+    assert verb("replay", "--salvage", "run.nc", folder).code == 2
+    assert values()["late"] == [0, 0, 0]
 
 
 def test_damage_is_refused_unless_asked_for(job: Path, verb: Any) -> None:

@@ -86,3 +86,80 @@ def test_a_post_that_failed_and_is_cancelled_leaves_the_fill_value(tmp_path: pat
     assert set(found[100:200]) in ({-1.0}, {3.0})
     found[100:200] = -1
     assert set(found) == {-1.0}
+
+
+posts = st.tuples(spans, st.booleans())
+changes = st.sampled_from(["flush", "read", "grow", "cut", "define", "widen"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.one_of(posts, posts, changes), min_size=4, max_size=12),
+    growing=st.booleans(),
+    columns=st.booleans(),
+)
+def test_what_is_written_before_the_flush_is_not_filled_and_the_rest_is(
+    steps: list[tuple[slice, bool] | str], growing: bool, columns: bool
+) -> None:
+    wanted = np.full((0 if growing else 20, 40), FILL, "i4")
+    with pnc_vol.File("fill.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", wanted.shape, "i4", maxshape=(None, 40) if growing else (20, None), fillvalue=FILL)
+        f.create_dataset("other", (0,), "i2", maxshape=(None,))
+        session = f.id.handle.session
+        for n, step in enumerate(steps):
+            if step == "flush":
+                f.flush()
+            elif step == "read":
+                assert np.array_equal(x[...], wanted)
+                assert np.array_equal(x[::3, 1::2], wanted[::3, 1::2])
+                assert len(wanted) < 2 or np.array_equal(x[1], wanted[1])
+            elif step == "define":
+                # what lies behind has to move, or comes between
+                f.create_dataset(f"new{n}", data=np.full(50, n, "f8"))
+                f.attrs[f"a{n}"] = "x" * 3000
+            elif step == "widen" and not growing:
+                x.resize(wanted.shape[1] + 3, axis=1)
+                wanted = np.concatenate([wanted, np.full((20, 3), FILL, "i4")], axis=1)
+            elif step in ("grow", "cut") and growing:
+                size = len(wanted) + 5 if step == "grow" else len(wanted) // 2
+                x.resize(size, axis=0)
+                f["other"].resize(size, axis=0)
+                wanted = np.concatenate([wanted, np.full((5, 40), FILL, "i4")])[:size]
+            elif isinstance(step, tuple):
+                rows, full = step
+                if growing and rows.stop > len(wanted):
+                    x.resize(rows.stop, axis=0)
+                    wanted = np.concatenate([wanted, np.full((rows.stop - len(wanted), 40), FILL, "i4")])
+                part = (rows, slice(n % 7, 30)) if columns else rows
+                x[part] = wanted[part] = n
+                if full:
+                    # as when the queue is full
+                    session.drain()
+        assert np.array_equal(x[...], wanted)
+        f.flush()
+        assert np.array_equal(x[...], wanted)
+        for n, step in enumerate(steps):
+            assert step != "define" or (f[f"new{n}"][...] == n).all()
+
+
+@pytest.mark.parametrize("how", ["one", "rows", "chunks", "records"])
+def test_more_than_the_budget_is_written_once(tmp_path: pathlib.Path, how: str) -> None:
+    values, trace = np.arange(1 << 18, dtype="f8").reshape(256, -1), TraceSystem()
+    with pnc_vol.File(tmp_path / "x.nc", "w", system=trace, buffer_size=1 << 18) as f:
+        shape, limit = ((0, 1024), (None, 1024)) if how == "records" else (values.shape, values.shape)
+        x = f.create_dataset("x", shape, "f8", maxshape=limit, fillvalue=-1.0)
+        if how == "records":
+            f.flush()
+            x.resize(256, axis=0)
+        step = {"one": 256, "rows": 1, "chunks": 20, "records": 7}[how]
+        for low in range(0, 250, step):
+            x[low : min(low + step, 250)] = values[low : min(low + step, 250)]
+            if low == step * 3:
+                assert np.array_equal(x[: low + step], values[: low + step])
+                assert (x[250:] == -1).all()
+        assert f.statistics()["bytes_spilled"] == 0
+    nbytes = sum(call.nbytes for name in ("pwrite", "pwritev") for call in trace.matching(name=name))
+    assert values.nbytes < nbytes < 1.01 * values.nbytes
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert np.array_equal(f["x"][:250], values[:250])
+        assert (f["x"][250:] == -1).all()

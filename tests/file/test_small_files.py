@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pnc_vol
 from pnc_vol.testing.faults import TraceSystem
@@ -45,3 +47,29 @@ def test_a_small_file_takes_few_system_calls(tmp_path: Path) -> None:
     few(system, ["preadv"] * 5)
     f.close()
     few(system, ["close"])
+
+
+def test_the_life_of_a_small_file_takes_few_calls(tmp_path: Path) -> None:
+    """Functions of Python that are called: what files of this size take is theirs."""
+    path, count = str(tmp_path / "x.nc"), 0
+
+    def life() -> None:
+        with pnc_vol.File(path, "w") as f:
+            for i in range(5):
+                f[f"v{i}"] = [1.0, 2.0, i]
+        with pnc_vol.File(path) as f:
+            assert [f[f"v{i}"][2] for i in range(5)] == list(range(5))
+
+    def step(_frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    # what is found once in a process
+    life()
+    (tmp_path / "x.nc").unlink()
+    sys.setprofile(step)
+    try:
+        life()
+    finally:
+        sys.setprofile(None)
+    assert count <= 1300, count

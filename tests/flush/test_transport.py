@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -61,7 +60,7 @@ ONE_NODE, TWO_NODES = [0, 0, 0, 0], [0, 0, 2, 2]
 )
 def test_small_and_many_goes_together(nodes: list[int], runs: int, nbytes: int, way: str) -> None:
     made = transport(nodes=nodes)
-    assert made.choose(dataclasses.replace(NOTHING, runs=runs, nbytes=nbytes)) == way
+    assert made.choose(NOTHING._replace(runs=runs, nbytes=nbytes)) == way
     assert made.statistics()["transport"] == way
 
 
@@ -82,20 +81,18 @@ def test_small_and_many_goes_together(nodes: list[int], runs: int, nbytes: int, 
 )
 def test_a_way_that_is_asked_for_is_taken(options: dict[str, Any], way: str) -> None:
     made = transport(nodes=ONE_NODE, **options)
-    agreed = dataclasses.replace(NOTHING, runs=3, nbytes=24, transport=transport_code(made.options))
+    agreed = NOTHING._replace(runs=3, nbytes=24, transport=transport_code(made.options))
     assert made.choose(agreed) == way
 
 
 def test_a_driver_without_collective_calls_is_not_asked_for_them() -> None:
     made = transport(nodes=ONE_NODE, collective=False, transport="collective")
-    assert made.choose(dataclasses.replace(NOTHING, runs=3, transport=transport_code(made.options))) == "independent"
+    assert made.choose(NOTHING._replace(runs=3, transport=transport_code(made.options))) == "independent"
 
 
 def test_ordered_writes_are_each_rank_s_own() -> None:
     made = transport(nodes=ONE_NODE, ordered=True, transport="aggregate")
-    assert (
-        made.choose(dataclasses.replace(NOTHING, runs=1 << 20, transport=transport_code(made.options))) == "independent"
-    )
+    assert made.choose(NOTHING._replace(runs=1 << 20, transport=transport_code(made.options))) == "independent"
 
 
 @pytest.mark.parametrize(

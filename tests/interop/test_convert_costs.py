@@ -51,3 +51,29 @@ def test_rows_of_varying_length_beside_numbers(tmp_path: pathlib.Path) -> None:
     with pnc_vol.File(target) as f:
         assert [row.tolist() for row in f["rows"]] == [[1, 2, 3], [], [4]]
         assert f["x"][...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_numbers_in_one_piece_are_copied_without_the_hdf5_library(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "in.h5", tmp_path / "out.nc"
+    values = np.random.default_rng(0).integers(0, 256, 3 << 20, "u1")
+    stored = {kind: values[: values.size // 24 * 24].view(kind).reshape(-1, 3) for kind in ("<i2", ">u4", "<f8", "u1")}
+    by_chunks = {"chunked": np.arange(5000.0), "odd": np.arange(7, dtype="i4")}
+    with h5py.File(source, "w", userblock_size=1024) as f:
+        for name, x in stored.items():
+            f.create_dataset(name, data=x)
+        f.create_dataset("chunked", data=by_chunks["chunked"], chunks=(512,))
+        # as no machine has it: 24 of 32 bits
+        odd = h5py.h5t.STD_I32LE.copy()
+        odd.set_precision(24)
+        made = h5py.h5d.create(f.id, b"odd", odd, h5py.h5s.create_simple((7,)))
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, by_chunks["odd"])
+        f.create_dataset("nothing", (4,), "f4", fillvalue=3)
+    read, names = h5py.Dataset.read_direct, []
+    monkeypatch.setattr(h5py.Dataset, "read_direct", lambda x, *args: (names.append(x.name), read(x, *args))[1])
+    convert(source, target)
+    assert set(names) == {"/chunked", "/odd", "/nothing"}
+    with pnc_vol.File(target) as f:
+        for name, x in (stored | by_chunks | {"nothing": np.full(4, 3, "f4")}).items():
+            assert np.array_equal(f[name][...], x, equal_nan=x.dtype.kind == "f"), name

@@ -38,7 +38,9 @@ class StoreStops(StopSystem):
             self.fired = True
             raise Stopped(f"store {self.count}")
 
-    def mmap(self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True) -> mmap.mmap:
+    def mmap(
+        self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True, populate: bool = False
+    ) -> mmap.mmap:
         super().mmap(fd, nbytes, offset, writable=writable).close()
         made = Window(fd, nbytes, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=offset)
         made.system = self

@@ -73,6 +73,23 @@ def test_posix_on_two_nodes(nodes: Launch, name: str) -> None:
     nodes.check(name)
 
 
+@pytest.fixture(
+    scope="module",
+    params=[(2, "posix"), (2, "mpio"), (4, "posix"), (4, "mpio")],
+    ids=lambda of: f"{of[0]} nodes, {of[1]}",
+)
+def four(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    nodes, driver = request.param
+    env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
+    return Launch(4, PROGRAM, tmp_path_factory.mktemp("four"), driver, env=env)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_four_ranks_on_several_nodes(four: Launch, name: str) -> None:
+    four.check(name)
+
+
 @pytest.mark.nightly
 def test_an_open_that_fails_on_another_node_tells_why(tmp_path: Path) -> None:
     """MPI-IO says on all other nodes only that it failed somewhere."""

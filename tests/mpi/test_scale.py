@@ -41,9 +41,10 @@ def simulated(path: Path, ranks: int, nodes: int, *, in_turn: bool = False) -> l
 def test_virtual_ranks_count_what_real_ones_do(tmp_path: Path, ranks: int, nodes: int) -> None:
     env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
     job = run_mpi(ranks, PROGRAM, tmp_path / "real.nc", env=env, timeout=60 + 5 * ranks)
-    virtual = simulated(tmp_path / "virtual.nc", ranks, nodes, in_turn=True)
+    # Names of one length: what ranks tell each other of the file is in the counts.
+    virtual = simulated(tmp_path / "virt.nc", ranks, nodes, in_turn=True)
     assert json.loads(job.stdout) == virtual
-    assert (tmp_path / "real.nc").read_bytes() == (tmp_path / "virtual.nc").read_bytes()
+    assert (tmp_path / "real.nc").read_bytes() == (tmp_path / "virt.nc").read_bytes()
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (32, 2), pytest.param(512, 8, marks=pytest.mark.nightly)])
@@ -82,6 +83,35 @@ def test_agreement_grows_with_the_logarithm_of_the_ranks(ranks: int) -> None:
         assert named["messages"] <= 14 * levels
         assert named["bytes_sent"] <= levels * 4096
         assert f"'True': there on ranks 7, {ranks - 1}, not on ranks 0-6, 8-{ranks - 2}" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "reductions", "messages", "nbytes"), [("cache", 8, 10, 3000), ("blob", 6, 8, 8100)], ids=["cache", "blob"]
+)
+def test_caches_and_blobs_cost_what_grows_with_the_logarithm_of_the_ranks(
+    tmp_path: Path, kind: str, reductions: int, messages: int, nbytes: int
+) -> None:
+    """A later record, written by all ranks; a cache also tells the range of each rank, 24 bytes, in a tree."""
+    for ranks in (8, 32):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        hints = {"pnc_subfiles": "2"} if kind == "blob" else {"e10_cache_path": str(folder)}
+
+        def program(comm: Comm, path: Path = folder / "a.nc", hints: dict[str, str] = hints) -> dict[str, int]:
+            layout = "blob" if kind == "blob" else None
+            with pnc_vol.File(path, "w", driver="posix", comm=comm, layout=layout, hints=hints) as f:
+                x = f.create_dataset("x", (3, 4 * comm.size), "f8", maxshape=(None, 4 * comm.size))
+                for turn in range(3):
+                    x[turn, 4 * comm.rank : 4 * comm.rank + 4] = turn
+                    f.flush()
+                told: dict[str, int] = f.statistics()["communication_of_flush"]
+            return told
+
+        levels = (ranks - 1).bit_length()
+        for told in run(ranks, program, nodes=ranks // 4):
+            assert told["reductions"] <= reductions
+            assert told["messages"] <= messages * levels
+            assert told["bytes_sent"] <= levels * (nbytes + (32 * ranks if kind == "cache" else 0))
 
 
 def instructions(path: Path, ranks: int) -> tuple[int, int]:

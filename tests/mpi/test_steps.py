@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
     ],
 )
 def test_some_calls_of_numpy_fail(tmp_path: Path, case: str, transport: str, env: dict[str, str], stride: int) -> None:
-    told = run_mpi(3, PROGRAM, tmp_path, "mpio", transport, case, "numpy", stride, env=env, timeout=60).stdout
+    told = run_mpi(3, PROGRAM, tmp_path, "mpio", transport, case, "numpy", stride, env=env, timeout=150).stdout
     assert told.count("failures on rank") == 2, told
 
 

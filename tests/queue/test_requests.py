@@ -491,14 +491,16 @@ def test_a_new_variable_where_a_deleted_one_was_reads_as_fill(tmp_path: pathlib.
         assert f["r"][:].tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("where", ["placed", "not placed", "twice"])
+@pytest.mark.parametrize("where", ["placed", "placed early", "not placed", "twice"])
 @pytest.mark.parametrize("log", [False, True])
 def test_a_request_that_went_to_the_file_when_it_was_posted_is_done(path: pathlib.Path, where: str, log: bool) -> None:
     """One that is larger than the queue: it can be cancelled only if nothing of it is in the file."""
     options = {"burst_buf": True, "burst_buf_capacity": 20_000} if log else {"buffer_size": 64 << 10}
     with pnc_vol.File(path, "w", **options) as f:
-        x = f.create_dataset("x", (40_000,), "f8", fillvalue=-1.0)
-        if where != "not placed":
+        # New variables with records have no place before the flush.
+        records = {"maxshape": (None,)} if where == "not placed" else {}
+        x = f.create_dataset("x", (40_000,), "f8", fillvalue=-1.0, **records)
+        if where in ("placed", "twice"):
             f.flush()
         if where == "twice":
             # The same elements twice cannot be written in any order, and so go by the queue.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("PNC_VOL_CACHE_KILLS", "120"))
+KILLS = int(os.environ.get("PNC_VOL_CACHE_KILLS", "60"))
 NIGHTLY = 1000
 
 

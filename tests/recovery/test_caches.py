@@ -18,10 +18,11 @@ import pnc_vol
 from pnc_vol.disk.journal import content_of, journal_path
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.drivers.cache import local_store
-from pnc_vol.drivers.cache.cache_file import DATA, JobCaches
+from pnc_vol.drivers.cache.cache_file import DATA
 from pnc_vol.drivers.cache.extent_log import SUFFIX, TABLES
 from pnc_vol.drivers.cache.held_bytes import HeldBytes
 from pnc_vol.drivers.cache.hints import CacheHints
+from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
@@ -308,7 +309,7 @@ def stores_of(path: Path, nvm: Path, ranks: int) -> list[HeldBytes]:
     """What the ranks of a job hold."""
     path.write_bytes(bytes(100))
     context = OpenContext(name=str(path))
-    jobs = [JobCaches("job", rank, ("host",) * ranks, (str(nvm),) * ranks) for rank in range(ranks)]
+    jobs = [JobCaches("job", rank, ranks, [("host", str(nvm))], {rank: str(nvm)}) for rank in range(ranks)]
     return [
         HeldBytes(PosixDriver.open(str(path), context), CacheHints("enable", str(nvm)), context, job) for job in jobs
     ]

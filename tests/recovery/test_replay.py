@@ -383,13 +383,19 @@ def test_definitions_that_cannot_be(change: dict[str, Any], tmp_path: pathlib.Pa
         pnc_vol.replay(tmp_path / "x.nc", found)
 
 
-def test_what_is_damaged_is_salvaged_on_request(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+@pytest.mark.parametrize(("sync", "left"), [("each", 2), ("none", 0)])
+def test_what_is_damaged_is_salvaged_on_request(
+    sync: str, left: int, tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    """Up to the commit before it; what was posted without a sync has one commit for all."""
+
     def work(f: Any) -> None:
         x = f.create_dataset("x", (5,), "i4")
+        f.flush()
         for i in range(5):
             x[i] = i + 1
 
-    found = killed(tmp_path / "x.nc", logs, work)
+    found = killed(tmp_path / "x.nc", logs, work, burst_buf_sync=sync)
     data = found[0].with_suffix(".data")
     content = bytearray(data.read_bytes())
     content[8 + 2 * 4] ^= 1
@@ -399,9 +405,9 @@ def test_what_is_damaged_is_salvaged_on_request(tmp_path: pathlib.Path, logs: pa
         pnc_vol.replay(tmp_path / "x.nc", found)
     assert (tmp_path / "x.nc").read_bytes() == before
     report = pnc_vol.replay(tmp_path / "x.nc", found, salvage=True)
-    assert (report.replayed, report.torn, report.damaged, report.whole) == (2, 3, True, False)
+    assert (report.replayed, report.torn, report.damaged, report.whole) == (left, 5 - left, True, False)
     with pnc_vol.File(tmp_path / "x.nc") as f:
-        assert f["x"][:].tolist() == [1, 2, 0, 0, 0]
+        assert f["x"][:].tolist() == [1, 2, 0, 0, 0][:left] + [0] * (5 - left)
 
 
 def test_a_torn_tail_is_dropped_and_told(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
@@ -410,7 +416,7 @@ def test_a_torn_tail_is_dropped_and_told(tmp_path: pathlib.Path, logs: pathlib.P
         for i in range(5):
             x[i] = i + 1
 
-    found = killed(tmp_path / "x.nc", logs, work)
+    found = killed(tmp_path / "x.nc", logs, work, burst_buf_sync="each")
     commits = found[0].with_suffix(".commit")
     content = commits.read_bytes().rstrip(b"\0")
     # In the middle of the last record, which is as a kill of the machine may leave it.

@@ -18,6 +18,7 @@ from pnc_vol.log import encoding
 from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, TOMBSTONE, WHOLE
 from pnc_vol.log.decoding import read_log
 from pnc_vol.log.encoding import LogHeader, encode_vara, encode_varn
+from pnc_vol.recovery.open_group import commit_of_open_group
 from pnc_vol.recovery.printing import log_text
 from pnc_vol.recovery.scan import CANCELLED, COMMITTED, STATES, Fill, Verdict, committed_entries
 
@@ -357,7 +358,7 @@ def test_the_commit_log_of_another_log_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("at", "value", "name"),
-    [(0, 0x51, "magic"), (8, 2, "version"), (12, 1, "header_bytes"), (15, 1, "header_bytes"), (48, 9, "rank"),
+    [(0, 0x51, "magic"), (8, 3, "version"), (12, 1, "header_bytes"), (15, 1, "header_bytes"), (48, 9, "rank"),
      (58, 1, "path_len"), (60, 0, "record_bytes"), (20, 0, "crc")],
 )  # fmt: skip
 def test_a_wrong_header_is_told(at: int, value: int, name: str) -> None:
@@ -450,3 +451,95 @@ def test_the_flag_of_records_is_in_the_crc() -> None:
     for value in (1, 2, 3, 4, 5):
         struct.pack_into("<H", w.commit, at + 2, value)
         assert len(decode_records(COMMIT_LOG, bytes(w.commit)).records) == (value == COMMIT)
+
+
+# ------------------------------------------------------------------------------------------ the open group
+
+
+class Opened(Writer):
+    """Posts behind the last commit, as a job leaves them that is killed."""
+
+    def leave(self, count: int) -> bytes:
+        """The record that a recovery finds for the open group; the word in the slot is that after so many entries."""
+        last = read_log(bytes(self.meta), len(self.data)).entries[count - 1]
+        data_end = last.data_off + last.data_len
+        word = crc32(self.meta[self.at : self.ends[count - 1]]) ^ crc32(self.data[self.data_at : data_end])
+        whole = bytearray(self.commit)
+        at = len(encode_header(COMMIT_LOG, RecordHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc"))) - 64
+        struct.pack_into("<QQQQ", whole, at, word, 7, self.epoch, (len(whole) - at) // 64 - 1)
+        self.commit = whole
+        return self.found()
+
+    def found(self) -> bytes:
+        log = read_log(bytes(self.meta), len(self.data))
+        commit_log = decode_records(COMMIT_LOG, bytes(self.commit))
+        return commit_of_open_group(commit_log, log, lambda at, n: self.data[at : at + n])[0]
+
+
+@pytest.mark.parametrize("committed", [0, 2])
+def test_entries_behind_the_last_commit_count_up_to_the_word_in_the_slot(committed: int) -> None:
+    w = Opened()
+    w.posts(committed)
+    for n in (3, 1, 0, 4):
+        w.post(n)
+    for count in range(committed + 1, committed + 5):
+        w.commit += w.leave(count)
+        verdict = w.judge()
+        assert states(verdict) == "c" * count + "t" * (committed + 4 - count)
+        assert verdict.request.tolist()[committed:count] == [7] + [-1] * (count - committed - 1)
+        del w.commit[-64:]
+    # A post that was being stored when the job was killed: nothing, a part, or all of it is there.
+    meta, data = bytes(w.meta), bytes(w.data)
+    w.leave(committed + 2)
+    for at in range(w.ends[committed + 1], len(meta), 8):
+        w.meta = bytearray(meta[:at]) + bytes(len(meta) - at)
+        assert int(np.frombuffer(w.found(), COMMIT_LOG.dtype)["number"][0]) == 2
+    w.meta, w.data = bytearray(meta), bytearray(data)
+
+
+def test_a_bit_anywhere_in_the_open_group_drops_it() -> None:
+    w = Opened()
+    w.posts(1)
+    for _ in range(3):
+        w.post()
+    assert w.leave(4)
+    head = len(w.commit) - 64 - 64
+    for name, begin, end in (("meta", w.at, len(w.meta)), ("data", w.data_at, len(w.data)), ("commit", head, head + 8)):
+        for at in range(begin, end):
+            getattr(w, name)[at] ^= 1 << (at % 8)
+            assert not w.found(), (name, at)
+            getattr(w, name)[at] ^= 1 << (at % 8)
+    assert w.found()
+
+
+def test_records_that_are_missing_before_the_open_group_are_damage() -> None:
+    w = Opened()
+    w.posts(2)
+    w.post()
+    record = w.leave(3)
+    whole = bytes(w.commit)
+    for cut in (1, 40, 64, 70, 128):
+        w.commit = bytearray(whole[:-cut])
+        log = read_log(bytes(w.meta), len(w.data))
+        found, why = commit_of_open_group(
+            decode_records(COMMIT_LOG, bytes(w.commit)), log, lambda at, n: w.data[at : at + n]
+        )
+        assert found == b""
+        assert f"{1 + (cut > 64)} records of the commit log are missing" in why
+    # A kill between the commit of the group and the slot.
+    w.commit = bytearray(whole + record)
+    assert w.found() == b""
+    assert states(w.judge()) == "ccc"
+
+
+def test_a_log_of_an_earlier_release_has_no_slot() -> None:
+    """Version 1: a commit for each post, and no slot behind the header."""
+    w = Writer()
+    w.posts(3)
+    head = len(w.commit) - 3 * 64
+    old = bytearray(w.commit[: head - 64])
+    struct.pack_into("<II", old, 8, 1, len(old))
+    struct.pack_into("<I", old, len(old) - 4, crc32(old[:-4]))
+    w.commit = old + w.commit[head:]
+    assert decode_records(COMMIT_LOG, bytes(w.commit)).slot == b""
+    assert states(w.judge()) == "ccc"

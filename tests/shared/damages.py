@@ -369,7 +369,8 @@ def check_error(error: BaseException, path: Path) -> None:
     """One sentence with the file, and for what is in it the field."""
     text = str(error)
     assert str(path) in text or str(path) in str(getattr(error, "filename", "")), repr(error)
-    assert len(text) < 400, text
+    # The folder of the tests may have a long name.
+    assert len(text.replace(str(path.parent), "")) < 300, text
     if isinstance(error, FormatError):
         assert error.field, repr(error)
         # a number of a map, in one of its five variables

@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ALL, WIDE, SMALL = (1, 2, 5), (5,), (1, 2)
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
 
 
-class Case(NamedTuple):
+@dataclass(frozen=True)
+class Case:
     """One file and what a reader should do with it.
 
     outcome : "NotCDF", "Truncated", "Corrupt", "Limit", alternatives joined by "/", or "accept", "warn".
     field : how the name of the reported field begins; empty if any will do.
     offset : where that field is, or -1 if any will do.
-    file_size : bytes that the file claims to have; more than `data` for sparse files.
+    make : gives `data` and `file_size`, when they are asked for: the largest files take seconds, and all workers
+        list the cases.
     """
 
     number: str
@@ -31,8 +35,25 @@ class Case(NamedTuple):
     outcome: str
     field: str
     offset: int
-    data: bytes
-    file_size: int
+    make: Callable[[], tuple[bytes, int]]
+
+    @cached_property
+    def made(self) -> tuple[bytes, int]:
+        return self.make()
+
+    @property
+    def data(self) -> bytes:
+        return self.made[0]
+
+    @property
+    def file_size(self) -> int:
+        """Bytes that the file claims to have; more than `data` for sparse files."""
+        return self.made[1]
+
+
+def ready(number: str, version: int, outcome: str, field: str, at: int, data: bytes, file_size: int) -> Case:
+    """A case whose bytes are there."""
+    return Case(number, version, outcome, field, at, lambda: (data, file_size))
 
 
 class Token:
@@ -276,7 +297,7 @@ def forged() -> Iterator[Case]:
                 if token.label == label:
                     token.raw = wrap(value, len(token.raw))
             outcome_, _, field = outcome.partition(":")
-            yield Case(number, version, outcome_, field or label, -1 if field else at, *build(spec, tokens))
+            yield ready(number, version, outcome_, field or label, -1 if field else at, *build(spec, tokens))
     for k, label in enumerate(TRUNCATED):
         for version in ALL:
             spec = Spec(version)
@@ -284,7 +305,7 @@ def forged() -> Iterator[Case]:
             raw = b"".join(token.raw for token in tokens)
             token = next(token for token in tokens if token.label == label)
             cut = raw[: offset(tokens, label) + len(token.raw) // 2]
-            yield Case(str(1300 + k), version, "Truncated", "", -1, cut, len(cut))
+            yield ready(str(1300 + k), version, "Truncated", "", -1, cut, len(cut))
 
 
 # --------------------------------------------------------------------- well-formed files of odd content
@@ -380,14 +401,15 @@ ODD: list[tuple[str, tuple[int, ...], Callable[[Spec], None], str, str]] = [
 
 
 def odd() -> Iterator[Case]:
+    def make(version: int, change: Callable[[Spec], None], sparse: bool) -> tuple[bytes, int]:
+        spec = Spec(version)
+        change(spec)
+        data, size = build(spec, spec.tokens())
+        return data, len(data) if sparse else size
+
     for number, versions, change, outcome, field in ODD:
         for version in versions:
-            spec = Spec(version)
-            change(spec)
-            tokens = spec.tokens()
-            sparse = number == "063"
-            data, size = build(spec, tokens)
-            yield Case(number, version, outcome, field, -1, data, len(data) if sparse else size)
+            yield Case(number, version, outcome, field, -1, partial(make, version, change, number == "063"))
 
 
 # -------------------------------------------------------------------------------------------- the others
@@ -404,28 +426,28 @@ def whole() -> Iterator[Case]:
         ("008", b"cdf\x01" + bytes(60)),
         ("009", b"\x89HDF\r\n\x1a\n" + bytes(60)),
     ):
-        yield Case(number, 0, "NotCDF", "magic", 0, raw, len(raw))
+        yield ready(number, 0, "NotCDF", "magic", 0, raw, len(raw))
     for version in ALL:
         raw = b"CDF" + bytes([version])
-        yield Case("003", version, "Truncated", "numrecs", 4, raw, 4)
-        yield Case("040", version, "warn", "dim.tag", 4 + (8 if version == 5 else 4), *_empty(version, 10, 0))
-    yield Case("004", 1, "Truncated", "dim", -1, b"CDF\x01" + bytes(9), 13)
-    yield Case("204", 2, "Truncated", "dim.nelems", 12, *(_empty(2, 10, 2**28, 80)))
+        yield ready("003", version, "Truncated", "numrecs", 4, raw, 4)
+        yield ready("040", version, "warn", "dim.tag", 4 + (8 if version == 5 else 4), *_empty(version, 10, 0))
+    yield ready("004", 1, "Truncated", "dim", -1, b"CDF\x01" + bytes(9), 13)
+    yield ready("204", 2, "Truncated", "dim.nelems", 12, *(_empty(2, 10, 2**28, 80)))
     for number, body, claimed in (("010", 5, 1), ("011", 1, 5)):
         spec = Spec(body)
         data, size = build(spec, spec.tokens())
-        yield Case(number, claimed, "Corrupt", "dim.tag", -1, data[:3] + bytes([claimed]) + data[4:], size)
+        yield ready(number, claimed, "Corrupt", "dim.tag", -1, data[:3] + bytes([claimed]) + data[4:], size)
     for version in ALL:
         spec = Spec(version)
         tokens = spec.tokens()
         header = b"".join(token.raw for token in tokens)
         data, size = build(spec, tokens)
-        yield Case("150", version, "warn", "file_size", -1, header, len(header))
-        yield Case("151", version, "warn", "file_size", -1, data[:-6], size - 6)
-        yield Case("152", version, "warn", "file_size", -1, data + b"junk" * 16, size + 64)
+        yield ready("150", version, "warn", "file_size", -1, header, len(header))
+        yield ready("151", version, "warn", "file_size", -1, data[:-6], size - 6)
+        yield ready("152", version, "warn", "file_size", -1, data + b"junk" * 16, size + 64)
         for number, label in (("056", "dim[2].namepad"), ("087", "gatt[0].valuepad")):
             at = offset(tokens, label)
-            yield Case(number, version, "warn", label, at, data[:at] + b"\1" + data[at + 1 :], size)
+            yield ready(number, version, "warn", label, at, data[:at] + b"\1" + data[at + 1 :], size)
 
 
 def _empty(version: int, tag: int, n: int, size: int = 0) -> tuple[bytes, int]:
@@ -454,7 +476,7 @@ def places() -> Iterator[Case]:
                 new = find(begins).get(token.label)
                 if new is not None:
                     token.raw = wrap(new, len(token.raw))
-            yield Case(number, version, outcome, label, offset(tokens, label), *build(made, tokens))
+            yield ready(number, version, outcome, label, offset(tokens, label), *build(made, tokens))
 
     v0, v1, v2 = (f"var[{i}].begin" for i in range(3))
     yield from moved("123", "warn", v0, lambda b: {v0: b[v0] + 2})
@@ -473,10 +495,10 @@ def limits() -> Iterator[Case]:
         tokens = spec.tokens()
         spec.numrecs = 7
         tokens[1].raw = wrap(7, spec.width)
-        yield Case("024", version, "warn", "numrecs", 4, *build(spec, tokens))
+        yield ready("024", version, "warn", "numrecs", 4, *build(spec, tokens))
     records = [(b"a", (0, 1), [], 1), (b"b", (0, 1), [], 1)]
     spec = Spec(5, vars=records, dims=[(b"time", 0), (b"x", 2**62 + 2**61)])
-    yield Case("162", 5, "Corrupt", "var[1]", -1, *build(spec, spec.tokens(), sparse=True))
+    yield ready("162", 5, "Corrupt", "var[1]", -1, *build(spec, spec.tokens(), sparse=True))
     large, half = [(b"t", 0), (b"x", 2**31 - 1), (b"y", 3)], 5
     for number, variables, outcome in (
         ("large-fixed-first", [(b"a", (1, 2), [], half), (b"b", (2,), [], half)], "Corrupt"),
@@ -487,7 +509,7 @@ def limits() -> Iterator[Case]:
         ("large-two-records", [(b"a", (0, 1, 2), [], half), (b"b", (0, 1, 2), [], half)], "Corrupt"),
     ):
         spec = Spec(2, vars=variables, dims=large, numrecs=1)
-        yield Case(
+        yield ready(
             number,
             2,
             outcome,

@@ -78,6 +78,8 @@ class Sources:
             parts = path.relative_to(root).with_suffix("").parts
             self.paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
         self.modules = {name: ast.parse(path.read_text(), str(path)) for name, path in self.paths.items()}
+        # Each tree is walked once, not once for each figure.
+        self.nodes = {name: list(ast.walk(tree)) for name, tree in self.modules.items()}
 
     # ------------------------------------------------------------------------------------------ imports
 
@@ -107,9 +109,10 @@ class Sources:
             for node, function in self.statements(module)
         ] + [
             (module, "", {ast.literal_eval(node.args[0])} & self.modules.keys())
-            for module, tree in self.modules.items()
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "late" and module != f"{PACKAGE}.late"
+            for module, nodes in self.nodes.items()
+            for node in nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "late"
+            if module != f"{PACKAGE}.late"
         ]
 
     def statements(self, module: str) -> Iterator[tuple[ast.stmt, str]]:
@@ -123,7 +126,7 @@ class Sources:
                     yield from walk(node.body, f"{function}.{node.name}".lstrip("."))
                 elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                     yield from walk(node.orelse, function)
-                else:
+                elif not isinstance(node, ast.expr):
                     yield from walk(ast.iter_child_nodes(node), function)
 
         yield from walk(self.modules[module].body, "")
@@ -168,8 +171,8 @@ class Sources:
         """The instance attributes of each class, by ``module:Class``."""
         own: dict[str, set[str]] = {}
         bases: dict[str, list[str]] = {}
-        for module, tree in self.modules.items():
-            for node in ast.walk(tree):
+        for module, nodes in self.nodes.items():
+            for node in nodes:
                 if isinstance(node, ast.ClassDef):
                     own[f"{module}:{node.name}"] = assigned(node)
                     bases[f"{module}:{node.name}"] = [ast.unparse(base).split(".")[-1] for base in node.bases]
@@ -213,8 +216,8 @@ class Sources:
         """The length of each function without its docstring, by ``module:function``."""
         return {
             f"{module}:{node.name}": (node.end_lineno or 0) - first_statement(node) + 1
-            for module, tree in self.modules.items()
-            for node in ast.walk(tree)
+            for module, nodes in self.nodes.items()
+            for node in nodes
             if isinstance(node, FUNCTIONS)
         }
 

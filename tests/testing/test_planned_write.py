@@ -14,6 +14,7 @@ from pnc_vol.bench.scale_cases import flushes_of
 from pnc_vol.bench.scale_costs import FLUSH_REDUCTIONS
 from pnc_vol.comm import Comm
 from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.flush import holes
 from pnc_vol.flush.plan import Plan
 from pnc_vol.interop.map_files import in_rows
 from pnc_vol.layout.places import Place
@@ -32,8 +33,8 @@ class Columns:
     Each flush writes both whole.
     """
 
-    def __init__(self, path: Path, ranks: int, size: int, hints: dict[str, str]) -> None:
-        self.path, self.ranks, self.hints = str(path), ranks, hints
+    def __init__(self, path: Path, ranks: int, size: int, hints: dict[str, str], *, holes: bool = False) -> None:
+        self.path, self.ranks, self.hints, self.holes = str(path), ranks, hints, holes
         dealt, self.lengths = dealt_out("F", size, ranks)
         patches = Dealt(dealt[2].dims, dealt[0].owners, dealt[2].levels)
         self.fields: list[tuple[str, Dealt]] = [("x", dealt[2] if size < 10 else patches), ("y", dealt[1])]
@@ -46,6 +47,8 @@ class Columns:
         with pnc_vol.File(self.path, "w", driver="posix", comm=comm, hints=self.hints, transport="aggregate") as f:
             for name, one in self.fields:
                 f.create_dataset(name, one.dims, "f8")
+                if self.holes:
+                    f.create_dataset(f"nothing behind {name}", (100,), "f8")
             for turn in range(2):
                 for name, one in self.fields:
                     # In parts: an array of many megabytes would not be copied, and be written by its rank.
@@ -85,6 +88,7 @@ class Columns:
     ("ranks", "nodes", "size", "hints"),
     [
         (8, 4, 2, {}),
+        pytest.param(6, 3, 2, {"cb_nodes": "1"}, id="holes, and one aggregator"),
         (12, 3, 2, {"cb_buffer_size": "16384", "cb_nodes": "2"}),
         (6, 1, 2, {"cb_buffer_size": "16384"}),
         (64, 4, 2, {"cb_buffer_size": "32768"}),
@@ -93,9 +97,12 @@ class Columns:
     ],
 )
 def test_a_planned_write_counts_what_ranks_count(
-    tmp_path: Path, ranks: int, nodes: int, size: int, hints: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int, nodes: int, size: int, hints: dict[str, str]
 ) -> None:
-    job = Columns(tmp_path / "a.nc", ranks, size, hints)
+    if ranks == 6:
+        # Otherwise only of large pieces it is found out what is open.
+        monkeypatch.setattr(holes, "_LARGE", 1)
+    job = Columns(tmp_path / "a.nc", ranks, size, hints, holes=ranks == 6)
     counted = run(ranks, job.program, nodes=nodes)
     job.check()
     plan, levels = job.planned(nodes), (ranks - 1).bit_length()

@@ -6,6 +6,7 @@
 `hints`              the hints of the cache: E10's words and ours, and the options of ``driver="cache(...) | posix"``
 `local_store`        what a process keeps on its node: the next two, and the order in which they are written
 `cache_file`         the cache file: sparse, with the offsets of the global file
+`job_caches`         where the ranks of a job have their caches of a file
 `extent_log`         the log beside it: which extents are to be carried, and the headers that are held back
 `cache_log`          reading that log: what of a cache file is not known to be in the global file
 `ranges`             sets of bytes of a file, as arrays

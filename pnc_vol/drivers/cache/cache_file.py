@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
-from pnc_vol.append_log.private_folders import CACHES_NOTED, join_folder, name_of_folders, neighbour
+from pnc_vol.append_log.private_folders import CACHES_NOTED, join_folder, neighbour
 from pnc_vol.append_log.tail import create_private
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.cache.ranges import Ranges, ranges_of
@@ -27,9 +26,7 @@ from pnc_vol.system import PAGE, System
 
 __all__ = [
     "DATA",
-    "PREFIX",
     "CacheFile",
-    "JobCaches",
     "grow_file",
     "make_folder",
     "note_of",
@@ -39,36 +36,8 @@ __all__ = [
 
 DATA = ".cache"
 """Suffix of a cache file; those of its log are in `extent_log`."""
-PREFIX = "pnccache-"
 _MOST_RESERVED = 256
 """Ranges of one write that are reserved by a call each; more are small, and are reserved by being written."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobCaches:
-    """Where the ranks of a job have their caches of one file.
-
-    token : str, random, the same on all ranks.
-    rank : int, this one.
-    hosts, directories : tuple of str, by rank; the directories are absolute paths.
-    mates : tuple of int, the other ranks of this node.
-    """
-
-    token: str
-    rank: int
-    hosts: tuple[str, ...]
-    directories: tuple[str, ...]
-    mates: tuple[int, ...] = ()
-
-    def folder(self, path: str, rank: int) -> str:
-        """The folder of the caches that a rank and others have of a file, `path`."""
-        return os.path.join(self.directories[rank], name_of_folders(PREFIX, path) + self.token)
-
-    def noted(self, path: str) -> list[str]:
-        """All folders, each with its host, once."""
-        places = dict.fromkeys(zip(self.hosts, self.directories, strict=True))
-        name = name_of_folders(PREFIX, path) + self.token
-        return [f"{host}:{os.path.join(directory, name)}" for host, directory in places]
 
 
 def make_folder(system: System, folder: str) -> None:

@@ -28,10 +28,10 @@ import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
-from pnc_vol.drivers.cache.cache_file import JobCaches
 from pnc_vol.drivers.cache.extent_log import Subject, gathered
 from pnc_vol.drivers.cache.global_file import GlobalFile
 from pnc_vol.drivers.cache.hints import CacheHints
+from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.local_store import LocalStore
 from pnc_vol.drivers.cache.locks import RangeLocks
 from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
@@ -96,12 +96,12 @@ class HeldBytes:
             self._idle,
             threads=hints.threads if self.file.has_descriptor else 1,
             immediate=hints.flush == "flush_immediate",
-            alone=len(job.hosts) == 1,
+            alone=job.ranks == 1,
         )
 
     def _open_store(self, context: OpenContext, job: JobCaches) -> None:
         """Make the cache file and its log; if that fails there is trouble from the beginning."""
-        path, ranks = self.inner.path, len(job.hosts)
+        path, ranks = self.inner.path, job.ranks
         inode = 0 if path is None else context.system.stat(path).st_ino
         identity = b"inode\0\0\0" + (inode & (2**64 - 1)).to_bytes(8, "little")
         subject = Subject(identity, job.rank, ranks, os.path.abspath(context.name or path or ""))
@@ -111,7 +111,9 @@ class HeldBytes:
             self.reason = f"{error.strerror or error} ({self.hints.path})"
             return
         if ranks > 1:
-            stems = [os.path.join(job.folder(subject.path, mate), str(mate)) for mate in job.mates]
+            stems = [
+                os.path.join(job.folder(subject.path, mate), str(mate)) for mate in job.directories if mate != job.rank
+            ]
             self.mates = NodeMates([Mate(context.system, stem) for stem in stems])
 
     # ---------------------------------------------------------------------------------------------- writes

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pnc_vol.append_log.private_folders import forget_folder, note_folders
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.byte_copy import joined
-from pnc_vol.drivers.cache.cache_file import DATA, CacheFile, JobCaches, make_folder, note_of
+from pnc_vol.drivers.cache.cache_file import DATA, CacheFile, make_folder, note_of
 from pnc_vol.drivers.cache.extent_log import (
     CUT,
     EPOCH,
@@ -28,6 +28,7 @@ from pnc_vol.drivers.cache.extent_log import (
     checksum,
     gathered,
 )
+from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.queues import Held
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.extents.blocks import rounds

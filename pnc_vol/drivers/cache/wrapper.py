@@ -31,9 +31,9 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.byte_copy import check
-from pnc_vol.drivers.cache.cache_file import JobCaches
 from pnc_vol.drivers.cache.held_bytes import HeldBytes
 from pnc_vol.drivers.cache.hints import CacheHints, cache_hints, hints_when_off
+from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.overlay import View, read_over
 from pnc_vol.drivers.cache.queues import Lost
 from pnc_vol.drivers.cache.ranges import EMPTY, ranges_of
@@ -100,12 +100,12 @@ class CacheDriver(Wrapper):
         comm, token, host = context.comm, context.system.token(), os.uname().nodename
         if comm is None or comm.size == 1:
             asked = cache_hints(context.hints, options, named=True)
-            return cls(inner, asked, context, JobCaches(token, 0, (host,), (os.path.abspath(asked.path),)))
+            there = os.path.abspath(asked.path)
+            return cls(inner, asked, context, JobCaches(token, 0, 1, [(host, there)], {0: there}))
         ranks = comm if isinstance(comm, Comm) else over(comm.mpi, timeout=None)
         with ranks.errors_shared():
             asked = cache_hints(context.hints, options, named=True)
-            mine = "\0".join((token, host, os.path.abspath(asked.path)))
-            told = ranks.exchange("open cache", os.fsencode(mine))
+            job = JobCaches.of(ranks, token, host, os.path.abspath(asked.path))
         if asked.mode == "coherent" and asked.flush != "flush_immediate":
             # A rank would wait for locks that another one gives back at a call of all ranks.
             if comm.rank == 0:
@@ -114,10 +114,7 @@ class CacheDriver(Wrapper):
                     f"once (flush_immediate), not as {asked.flush} says: ranks would wait for each other for ever"
                 )
             asked = replace(asked, flush="flush_immediate")
-        nodes = ranks.nodes()
-        mates = (rank for rank in nodes.ranks(nodes.of(comm.rank)) if rank != comm.rank)
-        tokens, hosts, directories = zip(*(os.fsdecode(one).split("\0") for one in told), strict=True)
-        return cls(inner, asked, context, JobCaches(tokens[0], comm.rank, hosts, directories, tuple(mates)))
+        return cls(inner, asked, context, job)
 
     # ---------------------------------------------------------------------------------------------- verbs
 

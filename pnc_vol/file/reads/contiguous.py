@@ -6,7 +6,8 @@ falls back to `fetch` where these matter: None or False here always means "read 
 Rules
 -----
 1. What has to be known of a variable is looked up once for each layout in force (`facts_of`).
-2. A small run is one call of the driver and one swap (`read_run`); it takes no selection, no plan, no thread.
+2. A small run is one call of the driver and one swap (`read_run`); it takes no selection, no plan, no thread. Nor do
+   equal runs at equal distances, which numpy copies from the mapped file as one array (`_read_rows`).
 3. All else goes through `read_numbers`, which makes one pass over the memory of the result: a pass costs as much as
    the read of a cached file.
 4. Small posted reads are read together, some MiB at a time: a call costs more than the copy out of its memory.
@@ -16,22 +17,29 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.blocks import groups, rounds
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
-from pnc_vol.extents.one_run import few_runs
-from pnc_vol.file.reads.gathered import read_gathered
+from pnc_vol.extents.one_run import FewRuns, few_runs
 from pnc_vol.file.requests import PostedRead, complete_with
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
+from pnc_vol.late import late
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
+
+if TYPE_CHECKING:
+    from pnc_vol.file.reads import gathered
+else:
+    # for sets of subfiles
+    gathered = late("pnc_vol.file.reads.gathered")
 
 __all__ = [
     "Facts",
@@ -51,6 +59,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _MAPPED, _MAPPED_PIECES = 16 << 20, 4 << 20
 """Bytes that are converted from a mapped file at a time: of one run, and of several."""
+
+_SHARED = 4 << 20
+"""Bytes of the result from which on two threads look at a file; see `hyperslabs`."""
 
 _GROUP = 8 << 20
 """Bytes of posted reads that are read together."""
@@ -105,10 +116,12 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
     if session.writable and session.posted.queue.has(node.uid):
         return None
     found = few_runs(node.shape or (), args)
-    if found is None or found[3] > 1:
+    if found is None:
         return None
+    if found[3] > 1:
+        return None if facts is None else _read_rows(session, node, facts, found)
     if facts is None:
-        return read_gathered(session, node, found[0], found[1], found[2])
+        return gathered.read_gathered(session, node, found[0], found[1], found[2])
     return read_run(session, node, facts, found[0], found[1], found[2])
 
 
@@ -145,6 +158,42 @@ def read_run(
         return out
     whole = read_numbers(session.disk.driver, facts, one_extent(offset, out.nbytes), out.reshape(-1))
     return out if whole else None
+
+
+def _read_rows(session: Session, node: DatasetNode, facts: Facts, found: FewRuns) -> Array | None:
+    """Runs of equal length at equal distances, as one array of the file that numpy copies: a column, a block, a cell
+    through time. None if the file's bytes cannot be had as memory, or there are so many that two threads share them.
+    """
+    start, length, shape, number, step = found
+    at, itemsize, grows, dtype, _, file_dtype = facts
+    nbytes, stride = number * length * itemsize, step * itemsize
+    first = at.offset_of_run(start, length)
+    if grows:
+        last = start + (number - 1) * step
+        if first < 0 or last >= session.disk.layout.elements_stored(node, at):
+            return None
+        if start // at.inner != last // at.inner:
+            if step % at.inner:
+                return None
+            stride = step // at.inner * at.record_size
+        elif at.offset_of_run(last, length) < 0:
+            return None
+    driver, span = session.disk.driver, (number - 1) * stride + length * itemsize
+    if nbytes > _SHARED:
+        return None
+    out = np.empty(shape, dtype)
+    rows = out.reshape(number, length)
+    if span <= CALL_COST and span <= driver.capabilities.call_cost:
+        memory = np.empty(span, np.uint8)
+        if driver.read_one(memory, first) < span:
+            return None
+        rows[...] = np.ndarray((number, length), file_dtype, memory, 0, (stride, itemsize))
+        return out
+
+    def use(file: Bytes) -> None:
+        rows[...] = np.ndarray((number, length), file_dtype, file, first, (stride, itemsize))
+
+    return out if driver.look(first + span, nbytes, use) else None
 
 
 def read_numbers(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import NotSyncedError, ShortFileError
-from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
+from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, before, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
+from pnc_vol.extents.subarrays import within
 from pnc_vol.file.post import whole_extents
 from pnc_vol.file.reads.contiguous import (
     complete_one,
@@ -234,6 +235,9 @@ def _hyperslab(session: Session, node: DatasetNode, selection: Selection, out: A
     at = layout.places.get(node.uid)
     if at is None or layout.stored_map(node) is None or at.itemsize != element.itemsize:
         return None
+    if not at.inner and not layout.elements_stored(node, at):
+        # a part of it, and `written` says which
+        return None
     if at.inner and selection.start[0] + reach(selection, 0) >= layout.stored_records(node):
         return None
     if element.kind != "number":
@@ -302,14 +306,17 @@ def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple
         nbytes = int(found.length.sum()) * width
         spots.append((room, nbytes, at))
         if at is not None and nbytes:
-            extents = at.extents(found)
-            if at.inner:
-                there = found.start < layout.elements_stored(node, at)
-                if not there.all():
-                    # An extent is of one run, but a run may have several, or none.
-                    run = np.searchsorted(before(found.length * width), extents.place, side="right") - 1
-                    extents = Extents(*(column[there[run]] for column in extents))
-            parts.append(Extents(extents.offset, extents.length, extents.place + room))
+            spot: Int64 | int = room
+            if at.inner or not layout.elements_stored(node, at):
+                there, inside = within(found, layout.stored_runs(node, at))
+                extents = at.extents(there)
+                # An extent is of one run, but a run may have several.
+                begins = before(there.length * width)
+                run = np.searchsorted(begins, extents.place, side="right") - 1
+                spot = (inside * width - begins)[run] + room
+            else:
+                extents = at.extents(found)
+            parts.append(Extents(extents.offset, extents.length, extents.place + spot))
         room += nbytes
     memory = np.empty(room, np.uint8)
     for (node, _), (first, nbytes, at) in zip(wanted, spots, strict=True):

@@ -30,7 +30,6 @@ from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.options import Options
 
 __all__ = ["BlobFiles", "BlobLayout", "SubfileLayout"]
 
@@ -135,10 +134,6 @@ class BlobLayout(Layout):
     several_ranks = several_files = relocates = True
 
     files: BlobFiles
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self.unwritten_reads_zero = True
 
     def anew(self) -> BlobLayout:
         made = super().anew()

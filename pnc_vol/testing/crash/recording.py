@@ -257,7 +257,9 @@ class Recorder(HookedSystem):
         if name is not None:
             self._add(FolderSynced(name))
 
-    def _note_mmap(self, result: Any, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True) -> None:
+    def _note_mmap(
+        self, result: Any, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True, **_: Any
+    ) -> None:
         inode = self._handles.get(fd)
         if writable and inode and inode not in self._windows:
             self._windows.add(inode)

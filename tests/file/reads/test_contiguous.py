@@ -221,3 +221,36 @@ print("alive")
         finally:
             cutter.kill()
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        np.s_[:, 3, 5],
+        np.s_[:, 3],
+        np.s_[7:290, 2:6],
+        np.s_[5, 1:15, 2:4],
+        np.s_[-40:, 15, 1:8],
+        np.s_[3:5, 0, 0],
+        np.s_[9, :, 7],
+    ],
+)
+@pytest.mark.parametrize("grows", [False, True])
+def test_runs_at_equal_distances_are_one_look_or_one_call(path, index, grows):
+    wanted = values((300, 16, 8), "i4")
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("other", data=values((300, 3), "i2"), maxshape=(None if grows else 300, 3))
+        f.create_dataset("x", data=wanted, maxshape=(None if grows else 300, 16, 8))
+    with pnc_vol.File(path) as f:
+        x = f["x"]
+        assert np.array_equal(x[index], wanted[index])
+        before = f.statistics()["driver"]["posix.read_calls"]
+        got = x[index]
+        assert f.statistics()["driver"]["posix.read_calls"] == before + 1
+        assert np.array_equal(got, wanted[index])
+        assert got.dtype == wanted.dtype
+        assert got.flags.c_contiguous
+        # records, or bytes, that are not there any more
+        os.truncate(path, 1000)
+        assert not x[-1:, 15].any()
+        assert not x[:, 15, 7][100:].any()

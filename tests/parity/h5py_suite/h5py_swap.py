@@ -18,6 +18,7 @@ Rules
 
 ``PNC_VOL_SUITE_RESULTS`` names a file that gets a line for each test: outcome, id, reason; its name ends with the rank.
 ``PNC_VOL_SUITE_MODE``: ``reopen``, ``check`` or ``mpi``, see `reopening` and `checking`.
+``PNC_VOL_SUITE_ONLY`` names a file with the ids of the only tests to be run.
 """
 
 from __future__ import annotations
@@ -191,9 +192,16 @@ def mpi_file_name(tmp_path: Path) -> Any:
     MPI.COMM_WORLD.Barrier()
 
 
+def name_of(nodeid: str) -> str:
+    return nodeid.partition("h5py/tests/")[2] or nodeid
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     import h5py.tests.common as common
 
+    if only := os.environ.get("PNC_VOL_SUITE_ONLY"):
+        wanted = set(Path(only).read_text().splitlines())
+        items[:] = [item for item in items if name_of(item.nodeid) in wanted]
     for item in items:
         if SIZE < 2 and item.get_closest_marker("mpi"):
             item.add_marker(pytest.mark.skip(reason="needs several ranks"))
@@ -232,7 +240,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when != "call" and report.outcome == "passed":
         return
-    name = report.nodeid.partition("h5py/tests/")[2] or report.nodeid
+    name = name_of(report.nodeid)
     outcome, reason = report.outcome, ""
     if hasattr(report, "wasxfail"):
         outcome, reason = "low-level", str(report.wasxfail)

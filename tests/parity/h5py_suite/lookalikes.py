@@ -108,7 +108,7 @@ class LinkProxy:
 
 def get_offset(oid: Any) -> int | None:
     session = oid.check()
-    session.disk.layout.writable(session.defs.tree, [oid.node.uid])
+    session.disk.layout.writable(session.defs.tree, [oid.node.uid], alone=True)
     place = session.disk.layout.places.get(oid.node.uid)
     return None if place is None else place.begin
 
