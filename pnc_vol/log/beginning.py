@@ -13,8 +13,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
 from pnc_vol.append_log.shared_blocks import Share
@@ -27,7 +28,7 @@ from pnc_vol.log.folders import folder_for, join_log_folder, note_of, parent_of
 from pnc_vol.log.store import LogStore
 from pnc_vol.options import Options
 from pnc_vol.queue.stores import StoreContext
-from pnc_vol.system import is_folder
+from pnc_vol.system import System, is_folder
 from pnc_vol.warn import warn_outside
 
 __all__ = ["begin_log", "missing_folder"]
@@ -74,8 +75,8 @@ def begin_log(context: StoreContext) -> LogStore:
     store: LogStore | None = None
     error: BaseException | None = None
     try:
-        join_log_folder(system, folder)
-        store = LogStore(
+        begin = partial(
+            LogStore,
             context.backlog,
             options,
             base=os.path.join(folder, name),
@@ -85,6 +86,7 @@ def begin_log(context: StoreContext) -> LogStore:
             size=comm.size,
             share=share,
         )
+        store = _store_in(system, folder, begin)
     except OSError as reason:
         error = _named(reason, folder)
     except Exception as reason:
@@ -108,6 +110,19 @@ def begin_log(context: StoreContext) -> LogStore:
             _note(options, path, other)
     assert store is not None
     return store
+
+
+def _store_in(system: System, folder: str, begin: Callable[[], LogStore]) -> LogStore:
+    """A store with its files in the job's folder, which is made if it is not there.
+
+    An opening of the file by another job may take an empty folder for one that a kill left, and remove it.
+    """
+    for _ in range(2):
+        with suppress(FileNotFoundError):
+            join_log_folder(system, folder)
+            return begin()
+    join_log_folder(system, folder)
+    return begin()
 
 
 def _named(error: OSError, folder: str) -> OSError:

@@ -163,13 +163,19 @@ def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
 
 
 def _tidy(path: str, options: Options) -> None:
-    """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing."""
+    """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing.
+
+    And folders without a file, of jobs that were killed before they noted them, or after they took them out of the
+    note. A job that has just made its folder makes it again (`log.beginning`).
+    """
     system = options.system
     noted = set(noted_folders(system, neighbour(path, LOGS_NOTED)))
     for folder in log_folders.find_logs(system, path, log_folders.parent_of(path, options)).gone:
         if folder in noted and not sources.holds_posts(system, folder):
             with suppress(OSError):
                 log_folders.remove_logs(system, path, folder)
+        with suppress(OSError):
+            system.rmdir(folder)
 
 
 def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:

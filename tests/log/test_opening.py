@@ -278,6 +278,39 @@ def test_overwrite_removes_what_was_left(tmp_path: pathlib.Path, logs: pathlib.P
     assert not folders(logs)
 
 
+def test_an_empty_folder_that_a_kill_left_is_removed(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """Its job was killed before it noted the folder, or after it took it out of the note."""
+    path = tmp_path / "x.nc"
+    open_logged(path, logs).close()
+    folder_for(REAL, str(path), str(logs))
+    other = folder_for(REAL, str(tmp_path / "y.nc"), str(logs))
+    open_logged(path, logs, "r+").close()
+    assert folders(logs) == [pathlib.Path(other)]
+
+
+def test_a_folder_that_another_opening_took_for_a_leftover_is_made_again(
+    tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    class Removing(HookedSystem):
+        """Before the first file of the log is made, another job opens the file."""
+
+        removed = 0
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "open" and str(args[0]).endswith(".defs") and not self.removed:
+                self.removed = 1
+                os.rmdir(os.path.dirname(args[0]))
+            return super().call(name, args, kwargs)
+
+    system = Removing()
+    with open_logged(tmp_path / "x.nc", logs, system=system) as f:
+        f["x"] = [1.0, 2.0]
+    assert system.removed
+    assert not folders(logs)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == [1.0, 2.0]
+
+
 def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     reading, writing = os.pipe()
