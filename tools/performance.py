@@ -1,0 +1,222 @@
+"""Measure everything that docs/explain/performance.md shows, and write its tables.
+
+    python tools/performance.py measure FOLDER            # on a quiet machine: FOLDER/quiet/NAME.json
+    python tools/performance.py measure FOLDER --loaded   # one busy process for each core: FOLDER/loaded/NAME.json
+    python tools/performance.py write FOLDER              # the tables of the page, from both
+
+Each table of the page stands between ``<!-- measured: NAME -->`` and ``<!-- end -->``; what is between them is
+replaced, the text around them is not. Runs that were not measured leave their table as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PAGE = Path(__file__).parent.parent / "docs/explain/performance.md"
+STATES = ("quiet", "loaded")
+US = "pnc_vol"
+# limits of the machine, and pnc_vol in other settings: no libraries to be behind of
+NO_PEERS = {US, "pnc_vol posix", "os.pwrite", "queue in memory"}
+
+RUNS = {
+    "small": ["small"],
+    "records": ["records"],
+    "posts": ["posts"],
+    "io": ["io", "--quick"],
+    "reads": ["reads"],
+    "objects": ["objects", "--quick"],
+    "conversion": ["conversion", "--quick"],
+    "burst": ["burst"],
+    "coll_perf": ["coll_perf", "-n", "4"],
+    "flash": ["flash", "-n", "4"],
+    "e3sm-F-4": ["e3sm", "--case", "F", "-n", "4", "--quick"],
+    "e3sm-G-4": ["e3sm", "--case", "G", "-n", "4"],
+    "e3sm-I-4": ["e3sm", "--case", "I", "-n", "4", "--quick"],
+    "e3sm-F-16": ["e3sm", "--case", "F", "-n", "16", "--quick"],
+    "create": ["create", "-n", "4", "--quick"],
+}
+
+
+class Goal(NamedTuple):
+    """`most` : how many times the peer's time pnc_vol may take; `first` : of the first round alone."""
+
+    run: str
+    work: str
+    peer: str
+    most: float
+    first: bool = False
+
+
+GOALS = [
+    Goal("small", "the life of a file with 5 small datasets", "h5py", 0.6),
+    Goal("small", "a script that writes one dataset, with bytecode", "h5py", 1.0),
+    Goal("small", "a script that writes one dataset, without bytecode", "h5py", 1.0),
+    Goal("small", "a record of 100 numbers and a flush", "h5py", 1.0),
+    Goal("small", "an attribute and a flush", "h5py", 1.0),
+    Goal("records", "a flush every 50, write", "PnetCDF-Python", 1.0),
+    Goal("posts", "rows of 16", "PnetCDF-Python", 0.75),
+    Goal("posts", "recovery of 100 posts of 1,048,576 bytes", "os.pwrite", 1 / 0.6),
+    Goal("io", "read into an array", "os.pwrite", 1.2),
+    Goal("io", "100,000 rows of 128, write, one call each", "PnetCDF-Python", 1.0),
+    Goal("io", "100,000 rows of 128, read, one call each", "PnetCDF-Python", 1.0),
+    Goal("io", "100,000 rows of 128, read, as requests", "PnetCDF-Python", 1.0),
+    Goal("io", "10,000 variables of 1,000, define and write", "PnetCDF-Python", 1.0),
+    Goal("io", "10,000 variables of 1,000, read", "PnetCDF-Python", 1.5),
+    Goal("reads", "64 columns", "numpy.memmap", 1.0),
+    Goal("reads", "block of 1000 x 1000", "scipy mmap", 1.1),
+    Goal("objects", "100,000 variables, open", "PnetCDF-Python", 1.0),
+    Goal("conversion", "convert netCDF-4", "nccopy", 1.0),
+    Goal("conversion", "convert HDF5", "h5repack", 1.2),
+    Goal("coll_perf", "read", "os.pwrite", 1.1),
+    Goal("burst", "E3SM-like, post", US, 1.3),
+    Goal("e3sm-F-4", "open to close", "PnetCDF-Python", 1.0),
+    Goal("e3sm-G-4", "open to close", "PnetCDF-Python", 1.0, first=True),
+    Goal("e3sm-I-4", "open to close", "PnetCDF-Python", 1.0, first=True),
+]
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """That many processes that compute without a pause."""
+    begun = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
+
+
+def measure(folder: Path, names: list[str], *, loaded: bool) -> None:
+    """Run the benchmarks one after another; a file of JSON for each."""
+    place = folder / STATES[loaded]
+    place.mkdir(parents=True, exist_ok=True)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    with busy((os.cpu_count() or 1) if loaded else 0):
+        for name in names or RUNS:
+            command = [sys.executable, "-m", "pnc_vol.bench", *RUNS[name], "--json"]
+            print(" ".join(command[2:]), flush=True)
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+            (place / f"{name}.json").write_text(done.stdout)
+
+
+class Measured:
+    """What was measured: results by run and work, each in the states in which it was.
+
+    A result has the lists of seconds of each peer, and what else the benchmark said.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for state in STATES:
+            for name in RUNS:
+                path = folder / state / f"{name}.json"
+                if path.exists():
+                    for result in json.loads(path.read_text())["results"]:
+                        self.runs.setdefault(name, {}).setdefault(result["work"], []).append(result)
+
+
+def seconds(result: dict[str, Any], peer: str, *, first: bool = False) -> float | None:
+    """The median, or that of the first round."""
+    found = result["seconds"].get(peer)
+    return (found[0] if first else statistics.median(found)) if found else None
+
+
+def ratios(results: list[dict[str, Any]], peer: str, *, first: bool = False) -> list[float]:
+    """In each state the peer's seconds over pnc_vol's."""
+    pairs = [(seconds(r, peer, first=first), seconds(r, US, first=first)) for r in results]
+    return [theirs / ours for theirs, ours in pairs if theirs is not None and ours]
+
+
+def table(works: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Seconds of pnc_vol, and the ratio of each peer, in both states."""
+    every = (peer for results in works.values() for r in results for peer in r["seconds"] if r["seconds"][peer])
+    peers = [peer for peer in dict.fromkeys(every) if peer != US]
+    lines = [f"| work | pnc_vol, seconds | {' | '.join(peers)} |", "|---" * (len(peers) + 2) + "|"]
+    for work, results in works.items():
+        ours = [found for r in results if (found := seconds(r, US)) is not None]
+        cells = [" / ".join(f"{s:.3g}" for s in ours) or "-"]
+        for peer in peers:
+            found = ratios(results, peer)
+            text = " / ".join(f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}" for ratio in found) or "-"
+            cells.append(f"**{text}**" if found and found[0] < 1 and peer not in NO_PEERS else text)
+        lines.append(f"| {work} | {' | '.join(cells)} |")
+    return lines
+
+
+def behind(measured: Measured) -> list[str]:
+    """Where a library took less than nine tenths of pnc_vol's time on the quiet machine, the largest factor first."""
+    rows = []
+    for name, works in measured.runs.items():
+        for work, results in works.items():
+            faster = {}
+            for peer in dict.fromkeys(peer for r in results for peer in r["seconds"]):
+                found = ratios(results, peer)
+                if peer not in NO_PEERS and found and found[0] < 0.9 and not peer.startswith("log on"):
+                    faster[peer] = [1 / ratio for ratio in found]
+            if faster:
+                text = "; ".join(f"{peer} {' / '.join(f'{f:.3g}' for f in found)}" for peer, found in faster.items())
+                ours = " / ".join(f"{s:.3g}" for r in results if (s := seconds(r, US)) is not None)
+                rows.append((max(found[0] for found in faster.values()), f"| `{name}`: {work} | {ours} | {text} |"))
+    head = ["| work | pnc_vol, seconds | how many times as long as |", "|---|---|---|"]
+    return head + [row for _, row in sorted(rows, key=lambda row: -row[0])]
+
+
+def goals(measured: Measured) -> list[str]:
+    """Each goal, and whether it is met in the states in which it was measured."""
+    lines = ["| goal: at most | measured, quiet / loaded | met |", "|---|---|---|"]
+    for goal in GOALS:
+        for work, results in measured.runs.get(goal.run, {}).items():
+            found = [1 / ratio for ratio in ratios(results, goal.peer, first=goal.first)] if goal.work in work else []
+            if goal.peer == US:  # the log beside the queue in memory
+                found = ratios(results, "log on tmpfs")
+            if found:
+                met = [f <= goal.most for f in found]
+                verdict = "yes" if all(met) else "in one of two" if any(met) else "no"
+                what = f"`{goal.run}`: {work}{', first round' if goal.first else ''}"
+                peer = "a post to memory" if goal.peer == US else goal.peer
+                lines.append(
+                    f"| {what}: {goal.most:.3g} x {peer} | {' / '.join(f'{f:.2f}' for f in found)} | {verdict} |"
+                )
+                break
+    return lines
+
+
+def write(folder: Path) -> None:
+    """Replace what stands between the marks of the page."""
+    measured = Measured(folder)
+    blocks = {"behind": behind(measured), "goals": goals(measured)}
+    blocks |= {name: table(works) for name, works in measured.runs.items()}
+
+    def replaced(match: re.Match[str]) -> str:
+        lines = blocks.get(match[1])
+        return match[0] if lines is None else f"<!-- measured: {match[1]} -->\n" + "\n".join(lines) + "\n<!-- end -->"
+
+    PAGE.write_text(re.sub(r"<!-- measured: (\S+) -->\n.*?<!-- end -->", replaced, PAGE.read_text(), flags=re.S))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["measure", "write"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}; all by default")
+    parser.add_argument("--loaded", action="store_true", help="beside one busy process for each core")
+    options = parser.parse_args()
+    if options.what == "write":
+        write(options.folder)
+    else:
+        measure(options.folder, options.names, loaded=options.loaded)
+
+
+if __name__ == "__main__":
+    main()
