@@ -24,7 +24,7 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
 from pnc_vol.mapping.attributes import Attribute, Attributes, fitting, make_attribute
-from pnc_vol.mapping.plain_attributes import PLAIN_TYPES, is_plain
+from pnc_vol.mapping.plain_attributes import PLAIN_TYPES
 from pnc_vol.mapping.special import Empty
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -99,11 +99,7 @@ class AttributeManager(MutableMappingHDF5):
             if oid.handle.writable and session.defs.version == 5 and not _ordered(node):
                 with session.lock:
                     # What most attributes are: nothing is wrong with the name nor the value.
-                    if node.attrs.put_again(name, value):
-                        node.tree.touch_attributes(node)
-                        return
-                    if name.isascii() and name and "\0" not in name and is_plain(value):
-                        node.attrs.put(name, value)
+                    if node.attrs.put_plainly(name, value):
                         node.tree.touch_attributes(node)
                         return
         self.create(name, value)  # type: ignore[arg-type]

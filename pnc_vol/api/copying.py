@@ -228,7 +228,7 @@ def _copy_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue
     )
     target.defs.check_room(made, target.disk)
-    made.axes = [Axis(label=axis.label) for axis in node.axes]
+    made.made_axes = [Axis(label=axis.label) for axis in node.axes]
     made.ignored = dict(node.ignored)
     if with_attrs:
         made.scale = node.scale

@@ -26,7 +26,7 @@ from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
 from pnc_vol.format.convert import to_file
 from pnc_vol.late import late
-from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, plain_element
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
 from pnc_vol.mapping.encoding import decode, encode, numbers
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
@@ -157,30 +157,31 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
     return Plan(element, full, limits, fill, ignored, array)
 
 
-def plain(shape: Any, dtype: Any, data: Any) -> tuple[Element, Shape] | None:
-    """Element and shape of a dataset of numbers that has no options, where they are plain to see; else None.
+def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> Plan | None:
+    """The plan of a dataset of numbers without more options, where it is plain to see; else None.
 
     Parameters
     ----------
-    shape, dtype, data
+    shape, dtype, data, maxshape
         As in ``create_dataset``: the data as an array, or type and shape.
     """
-    if data is None:
-        if type(dtype) is not str or type(shape) is not tuple:
+    if data is not None:
+        if shape is not None or dtype is not None or type(data) is not np.ndarray:
             return None
-        try:
-            found = _plan_alike(shape, dtype, None)
-        except (TypeError, ValueError):
-            # a mistake, which is told as others are
+        shape, dtype = data.shape, data.dtype
+        if dtype.kind not in "iuf" or dtype.metadata is not None:
             return None
-        return (found.element, found.shape) if found.element.kind == "number" and found.shape is not None else None
-    if shape is not None or dtype is not None or type(data) is not np.ndarray:
+    elif type(shape) is not tuple or not _is_simple(dtype):
         return None
-    given = data.dtype
-    if given.kind not in "iuf" or given.metadata is not None or data.ndim > MAX_RANK:
+    try:
+        found = _plan_alike(shape, dtype, maxshape)
+    except (TypeError, ValueError):
+        # a mistake, which is told as others are
         return None
-    element = plain_element(given)
-    return (element, data.shape) if element.kind == "number" and element.dtype == given else None
+    element = found[0]
+    if element.kind != "number" or found[1] is None or (data is not None and element.dtype != dtype):
+        return None
+    return found
 
 
 def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:

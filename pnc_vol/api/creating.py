@@ -25,7 +25,6 @@ from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.selection import select
 from pnc_vol.late import late
-from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ else:
 __all__ = ["Creating"]
 
 _CONFIG = get_config()
+_PLAIN = frozenset(("maxshape", "dims"))
+"""Options of ``create_dataset`` that most datasets have, if any."""
 _USER_DEFINED = 2
 """HDF5's number for a fill value that was given."""
 
@@ -83,7 +84,7 @@ class Creating(HLObject, MutableMappingHDF5):
         with session.lock:
             if name is None:
                 self._id.handle.check_writable("create group")
-                loose = GroupNode(session.defs.tree, "", None, Attributes(), order={} if tracked else None)
+                loose = GroupNode(session.defs.tree, "", None, (), order={} if tracked else None)
                 return self._group(loose)
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
@@ -184,12 +185,12 @@ class Creating(HLObject, MutableMappingHDF5):
         if _CONFIG.track_order:
             kwds = _tracked(kwds)
         with session.lock:
-            if kwds and not kwds.keys().isdisjoint(create.OURS):
-                return self._with_ours(name, shape, dtype, data, **kwds)
-            if not kwds:
-                node = self._made_plainly(session, name, shape, dtype, data)
+            if not kwds or kwds.keys() <= _PLAIN:
+                node = self._made_plainly(session, name, shape, dtype, data, **kwds)
                 if node is not None:
                     return dataset_of(oid.handle, node)
+            if kwds and not kwds.keys().isdisjoint(create.OURS):
+                return self._with_ours(name, shape, dtype, data, **kwds)
             if name is None:
                 plan = _planned(session, shape, dtype, data, kwds)
                 create.check_version("without a name", plan.element, plan.shape, session.defs.version)
@@ -220,7 +221,9 @@ class Creating(HLObject, MutableMappingHDF5):
             raise
         return made
 
-    def _made_plainly(self, session: OpenFile, name: Any, shape: Any, dtype: Any, data: Any) -> DatasetNode | None:
+    def _made_plainly(
+        self, session: OpenFile, name: Any, shape: Any, dtype: Any, data: Any, maxshape: Any = None, dims: Any = None
+    ) -> DatasetNode | None:
         """What most datasets are, in few steps: numbers, with a new name in this group; None for all others."""
         group = self._id.node
         if (
@@ -235,18 +238,21 @@ class Creating(HLObject, MutableMappingHDF5):
             or (group.parent is None and group is not session.defs.tree.root)
         ):
             return None
-        found = create.plain(shape, dtype, data)
+        found = create.plain(shape, dtype, data, maxshape)
         if found is None:
             return None
-        node = session.defs.tree.add_plain(group, name, *found)
-        if data is not None and data.size:
-            if session.posted.write_whole(node, data):
-                return node
-            try:
-                session.write(node, select(node.shape or (), ()), data)
-            except Exception:
-                session.defs.tree.remove(node)
-                raise
+        element, full, limits, _, ignored, _ = found
+        node = session.defs.tree.add_plain(group, name, element, full or (), limits)
+        if ignored:
+            node.ignored = ignored
+        try:
+            if dims is not None:
+                named_dims.name_axes(node, dims)
+            if data is not None and data.size and not session.posted.write_whole(node, data):
+                session.write(node, select(full or (), ()), data)
+        except Exception:
+            session.defs.tree.remove(node)
+            raise
         return node
 
     def require_dataset(

@@ -24,7 +24,6 @@ from pnc_vol.api import paths
 from pnc_vol.api.ids import ObjectID
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.errors import DefinitionError, FormatError, NotFoundError, OperationError
-from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove
 from pnc_vol.mapping.tree import GroupNode
@@ -64,7 +63,7 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
     elif isinstance(obj, np.dtype):
         dtype = element_for(obj).dtype
         above = slot.open()
-        session.defs.tree.add_link(above, slot.leaf, TypeNode(session.defs.tree, slot.leaf, above, Attributes(), dtype))
+        session.defs.tree.add_link(above, slot.leaf, TypeNode(session.defs.tree, slot.leaf, above, (), dtype))
         return
     else:
         obj._check()

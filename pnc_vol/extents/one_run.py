@@ -53,13 +53,16 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
         return at * length, length, rest, 1, 0
     if kind is slice:
         start, stop, length = args.start, args.stop, shape[0]
-        if args.step is None and type(start) is int and type(stop) is int and 0 <= start < stop <= length:
+        if args.step is None:
             # what most are: in half of the time
-            if len(shape) == 1:
-                return start, stop - start, (stop - start,), 1, 0
-            rest = shape[1:]
-            length = prod(rest)
-            return start * length, (stop - start) * length, (stop - start, *rest), 1, 0
+            if start is None and stop is None and length:
+                return 0, length if len(shape) == 1 else prod(shape), shape, 1, 0
+            if type(start) is int and type(stop) is int and 0 <= start < stop <= length:
+                if len(shape) == 1:
+                    return start, stop - start, (stop - start,), 1, 0
+                rest = shape[1:]
+                length = prod(rest)
+                return start * length, (stop - start) * length, (stop - start, *rest), 1, 0
         args = (args,)
     elif args is Ellipsis:
         return 0, prod(shape), shape, 1, 0

@@ -16,7 +16,6 @@ from pnc_vol.file.session import Session
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.blob.maps import MAP_VARIABLES, SizedMap, SubfileMap, content
-from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.flatten import Flat
@@ -60,7 +59,7 @@ class PhysicalDefinitions(Definitions):
         for var in variables:
             node = self._nodes.get(var.key)
             if node is None:
-                node = DatasetNode(tree, "", None, Attributes(), tree.next_uid, var.element, var.shape)
+                node = DatasetNode(tree, "", None, (), tree.next_uid, var.element, var.shape)
                 tree.next_uid += 1
             node.element, node.shape, node.fillvalue = var.element, var.shape, var.fillvalue
             node.maxshape = (None, *var.shape[1:]) if var.record else None

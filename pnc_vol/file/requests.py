@@ -257,6 +257,9 @@ class Posted:
 
     def write_whole(self, node: DatasetNode, values: npt.NDArray[Any]) -> bool:
         """Post all elements of a new variable of numbers of the type of `values`; False if they do not fit in."""
+        if node.maxshape is not None:
+            # records are runs of their own
+            return self.write_run(node, (), values) > 0
         if not self.queue.put_run(node, self.next_number, values, 0):
             return False
         self.next_number += 1

@@ -10,8 +10,7 @@ Rules
    which interval is which (`Layout.over`, `subfiles.Subfiles`). So planning, merging and all transports work on one
    address space, and only that driver knows how many files there are.
 2. `Layout.maps` answers for every variable. A layout that declares `affine` has a `Place` for each: then all rows of a
-   flush are placed in one operation, and reads take their fast paths. Otherwise the flush and the reads ask the map of
-   each variable.
+   flush are placed in one operation, and reads take their fast paths. Otherwise the map of each variable is asked.
 3. The *layout in force* is that of the header in force: what the file has, or will have when the flush that is under
    way is done. `successor` makes the one of the next header; `StoredFile.layout` holds the one in force.
 4. Capabilities are declared by the class; no code checks the type of a layout.
@@ -287,13 +286,17 @@ class Layout(abc.ABC):
 
     @property
     def maps(self) -> Mapping[int, ElementMap]:
-        """Where the elements of each variable lie, by uid; variables that have a place before a flush included."""
+        """Where the elements of each variable lie, by uid; of those that have a place before a flush, too."""
         return self._made()
 
     @property
     def places(self) -> Mapping[int, Place]:
         """The same where they are affine; empty for a layout that does not declare `affine`."""
         return self._made() if self.affine else _NO_PLACES
+
+    def place_of(self, uid: int) -> Place | None:
+        """That of one variable, if it is affine and known; the others need not be made for it."""
+        return self.places.get(uid)
 
     def _made(self) -> dict[int, Any]:
         # Made when somebody first asks: whoever only looks at definitions never does.
@@ -326,8 +329,7 @@ class Layout(abc.ABC):
         """Records of which a variable may have data in the file."""
         known = node.fillvalue is not None or not self.unwritten.reads_zero
         there = self.header.numrecs if known else self.records
-        lost = self.lost_records.get(node.uid)
-        return there if lost is None else min(there, lost[0])
+        return min(there, self.lost_records.get(node.uid, (there, 0))[0])
 
     def elements_stored(self, node: DatasetNode, at: ElementMap) -> int:
         """Elements of a variable, from the first one on, that may have data in the file; of a fixed one all.

@@ -246,7 +246,7 @@ def share_attrs(header: Header, tree: Tree, about: Any) -> None:
     raw = tuple(attr for attr in header.attrs if attr.name not in MARKERS)
     markers, renamed = _attr_markers(about, raw, "the file", tree.findings)
     if not markers:
-        tree.root.attrs = Attributes(raw, findings=tree.findings)
+        tree.root.known_attrs = Attributes(raw, findings=tree.findings)
         return
     owned: dict[int, tuple[Node, list[Attr]]] = {id(tree.root): (tree.root, [])}
     for attr in raw:
@@ -255,7 +255,7 @@ def share_attrs(header: Header, tree: Tree, about: Any) -> None:
     for group, attrs in owned.values():
         mine = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
         about = About(f"group {shown(group.path)}", tree.findings)
-        group.attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, about)
+        group.known_attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, about)
 
 
 def _owner(tree: Tree, marker: Marker, attr: Attr) -> Node:

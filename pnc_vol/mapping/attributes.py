@@ -35,7 +35,16 @@ from pnc_vol.mapping.attribute_encoding import (
 )
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.names import MARKERS, legal_name
-from pnc_vol.mapping.plain_attributes import Plain, encode_plain, is_plain, listed, met_before, shown_plainly, with_new
+from pnc_vol.mapping.plain_attributes import (
+    Plain,
+    encode_plain,
+    is_listed,
+    is_plain,
+    listed,
+    met_before,
+    shown_plainly,
+    with_new,
+)
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 
 if TYPE_CHECKING:
@@ -53,6 +62,8 @@ __all__ = [
 Marker = Mapping[str, Any]
 Table = dict[str, "Attribute | Attr"]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
+_SHORT = 8
+"""Attributes up to which one is looked for without a table."""
 _MANY = 64
 """Attributes from which on each is encoded when it is put."""
 
@@ -102,9 +113,8 @@ def make_attribute(
     """
     if shape is None and dtype is None:
         # What most attributes are: a text, a number.
-        simple = _simple(value)
-        if simple is not None:
-            return simple
+        if is_plain(value):
+            return _of_plain(value)
         if type(value) is np.ndarray or isinstance(value, np.generic):
             # Numbers that are stored as they are.
             found: Dtype = value.dtype
@@ -158,13 +168,8 @@ def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
 _SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
 
 
-def _simple(value: Any) -> Attribute | None:
-    """The attribute of a plain text or number; None for all else."""
-    return _of_plain(value) if is_plain(value) else None
-
-
 def _of_plain(value: Plain) -> Attribute:
-    dtype = _SIMPLE[type(value)]
+    dtype = value.dtype if isinstance(value, np.generic) else _SIMPLE[type(value)]
     return Attribute(dtype, (), frozen(np.array(value, dtype)))
 
 
@@ -331,8 +336,11 @@ class Attributes(MutableMapping[str, Attribute]):
             found = shown.get(name)
             if found is not None:
                 return found
-        table = self._entries
-        entry = (self._table() if table is None else table).get(name)
+        table, raw = self._entries, self._raw
+        if table is None and raw is not None and len(raw) <= _SHORT and not self._renamed and not is_listed(raw):
+            entry: Any = next((attr for attr in raw if attr[0] == name), None)
+        else:
+            entry = (self._table() if table is None else table).get(name)
         if type(entry) is not Attr or entry[0] in self.markers:
             return None
         found = shown_plainly(entry)
@@ -340,20 +348,14 @@ class Attributes(MutableMapping[str, Attribute]):
             self.shown[name] = found
         return found
 
-    def put_again(self, name: str, value: Any) -> bool:
-        """As `put`, if the same was put to the same attributes not long ago; False if not."""
-        raw = self._raw
-        if raw is None or self.markers:
-            return False
-        made = met_before(raw, name, value)
+    def put_plainly(self, name: str, value: Any) -> bool:
+        """Assign what `make_attribute` makes of a value of `PLAIN_TYPES`; False, nothing done, if it may be wrong."""
+        raw = None if self.markers else self._raw
+        made = None if raw is None else met_before(raw, name, value)
         if made is None:
-            return False
-        self._use(made)
-        return True
-
-    def put(self, name: str, value: Plain) -> None:
-        """As an assignment of what `make_attribute` makes of it; `is_plain` said yes to the value, `put_again` no."""
-        made = None if self._raw is None or self.markers else with_new(self._raw, name, value)
+            if not (name.isascii() and name and "\0" not in name and is_plain(value)):
+                return False
+            made = None if raw is None else with_new(raw, name, value)
         if made is not None:
             # As it will be in the header: nothing is left to do there.
             self._use(made)
@@ -361,6 +363,7 @@ class Attributes(MutableMapping[str, Attribute]):
             self._change(name)[name] = encode_plain(name, value)
         else:
             self[name] = _of_plain(value)
+        return True
 
     def _is_plain(self, name: str) -> bool:
         """Whether an attribute of this name, and all that there are, are in the header under their names."""

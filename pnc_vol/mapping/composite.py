@@ -15,7 +15,7 @@ Rules
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,10 @@ from pnc_vol.mapping.encoding import encode
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, string_dtype
 
-__all__ = ["Part", "conform", "is_ragged", "parts_of", "ragged_base", "rows_of"]
+if TYPE_CHECKING:
+    from pnc_vol.mapping.tree import DatasetNode
+
+__all__ = ["Part", "add_parts", "conform", "is_ragged", "parts_of", "ragged_base", "rows_of"]
 
 _TEXT = string_dtype()
 
@@ -74,6 +77,19 @@ def parts_of(dt: Dtype) -> list[Part]:
         found = [Part("path", _TEXT)]
         return [*found, Part("region", _TEXT)] if reference.__name__ == "RegionReference" else found
     return [Part("count", np.dtype("i8"))]
+
+
+def add_parts(node: DatasetNode) -> None:
+    """Give a new dataset that takes several variables its parts."""
+    tree, dtype = node.tree, node.element.dtype
+    assert node.shape is not None
+    for name, kind, inner in parts_of(dtype):
+        limits = None if node.maxshape is None else (*node.maxshape, *inner)
+        part = tree.add_part(node, name, element_for(kind), (*node.shape, *inner), limits)
+        part.axes[: len(node.axes)] = node.axes
+    base = ragged_base(dtype)
+    if base is not None:
+        tree.add_part(node, "values", element_for(base), (0,))
 
 
 # ------------------------------------------------------------------------------------------------ values

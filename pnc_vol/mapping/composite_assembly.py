@@ -39,7 +39,7 @@ def assemble(
     """
     for node, marker in composites:
         node.shape = _shape(marker)
-        node.axes = [Axis() for _ in node.shape or ()]
+        node.made_axes = [Axis() for _ in node.shape or ()]
         if node.shape and marker.get("record") is True:
             node.maxshape = (None, *node.shape[1:])
         limits = marker.get("max")
@@ -72,7 +72,7 @@ def assemble(
             part.parent = None
             loose[part.cdf_name] = part
         node.parts, node.element, node.shape, node.maxshape = NO_PARTS, element_for("i1"), (), None
-        node.axes = []
+        node.made_axes = []
         if node.owner is not None:
             waiting.append(node.owner)
     return list(loose.values())

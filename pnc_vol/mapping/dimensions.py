@@ -73,6 +73,7 @@ class DimBook:
     dims : list of Dim
     coordinates : for each dimension, the scale that is its coordinate variable, or None
     labels : for each dimension, the label that its name alone stands for
+    records : datasets that have the record dimension
     """
 
     def __init__(self, nodes: Iterable[DatasetNode], before: Iterable[Dim] = ()) -> None:
@@ -85,27 +86,22 @@ class DimBook:
         self._made = {dim.name for dim in before if is_nameless(*dim)}
         self._record = -1
         self._plain: set[str] = set()
-        self._met: dict[tuple[tuple[int, ...], tuple[tuple[str, str | None], ...]], tuple[int, ...]] = {}
-        records = []
+        self.records: list[DatasetNode] = []
         for node in nodes:
-            shape = node.shape or ()
-            if node.maxshape is None and (len(shape) != 1 or node.scale is None):
-                # What most are.
-                if len(shape) == 1 and shape[0] and node.element.kind != "composite":
-                    self._plain.add(node.cdf_name)
+            # `is_record` and `is_placeholder`, as both are called here: this runs once for each variable of a file.
+            shape, limits = node.shape or (), node.maxshape
+            record = limits is not None and limits[:1] == (None,)
+            if node.element.kind == "composite" or 0 in (shape[1:] if record else shape):
                 continue
-            if node.is_placeholder:
-                continue
-            record = node.is_record
             if record:
-                records.append(node)
+                self.records.append(node)
             if len(shape) == 1:
                 if node.scale is None:
                     self._plain.add(node.cdf_name)
                 elif not record:
                     self._own[node.uid] = self._add(node.cdf_name, shape[0], node)
-        if records:
-            self._name_record(records)
+        if self.records:
+            self._name_record(self.records)
 
     def place(self, node: DatasetNode) -> tuple[int, ...]:
         """The dimensions of a dataset's axes, as indices into `dims`; none for a placeholder."""
@@ -123,28 +119,9 @@ class DimBook:
             first.append(self._nameless_axis(node, first, size) if found is None else found)
         return tuple(first)
 
-    def plain(self, shape: tuple[int, ...], names: tuple[tuple[str, str | None], ...]) -> tuple[int, ...] | None:
-        """The dimensions of a dataset of fixed axes that nobody touched, if they say all there is to say; else None.
-
-        Found once for each shape with these labels and names: dimensions only ever come to those that are there.
-        None also for a shape that was not met yet; `place` finds it then.
-        """
-        return self._met.get((shape, names))
-
-    def remember(self, node: DatasetNode, dims: tuple[int, ...]) -> None:
-        """Keep what `place` found for the datasets of the same shape, labels and names, if it holds for them."""
-        shape, names = node.shape, node.names
-        if not shape or node.made_axes is not None or node.is_record or len(dims) != len(shape):
-            return
-        if node.element.trailing:
-            # its nameless axes avoid the names of the hidden ones
-            return
-        for (label, _), index in zip(names, dims, strict=True):
-            if self.coordinates[index] is not None or label != self.labels[index]:
-                return
-        # A single axis may not have its dataset's name.
-        if len(shape) > 1 or self.dims[dims[0]].name not in self._plain:
-            self._met[shape, names] = dims
+    def is_of_one(self, name: str) -> bool:
+        """Whether a dataset of one axis, which is no scale, has that name: its dimension has another one."""
+        return name in self._plain
 
     def hidden(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
         """Dimensions that the user does not see: widths of strings, parts of complex numbers."""

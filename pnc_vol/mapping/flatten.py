@@ -26,7 +26,7 @@ from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker
 from pnc_vol.mapping.names import NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.tree import Axis, DatasetNode, Tree
 
 if TYPE_CHECKING:
     from pnc_vol.mapping import composite
@@ -107,13 +107,13 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
     nodes = list(tree.datasets.values())
     _name_variables(nodes, tree)
     book = DimBook(nodes, tree.file_dims.order)
-    lengths = _lengths(tree)
+    lengths = Counter([node.shape[0] for node in book.records if node.shape])
     variables = _variables(nodes, book, tree, numrecs_for(tree, lengths))
-    dims, moved = book.in_order(*tree.file_dims)
+    dims, moved = book.in_order(tree.file_dims.order, tree.file_dims.spare)
     if moved is not None:
         known = {var.dims for var in variables}
         new = {old: tuple(moved[index] for index in old) for old in known}
-        variables = [var._replace(dims=new[var.dims]) for var in variables]
+        variables = [_make(Var, (name, new[dims], attrs, code, at)) for name, dims, attrs, code, at in variables]
     header = Header(version, 0, dims, global_attrs(tree), tuple(variables))
     return Flat(header, tuple(tree.datasets), book, moved, lengths, {}, set())
 
@@ -123,9 +123,16 @@ def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
     taken = set(names)
     taken.discard("")
     fresh = [node for node, name in zip(nodes, names, strict=True) if not name]
-    book = NameBook()
+    book, root = NameBook(), tree.root
     if len(taken) + len(fresh) == len(nodes):
         book.taken = taken
+        # What most names are, said of all at once: those of the root are different.
+        wanted = [node.name for node in fresh if node.parent is root]
+        plain = all(map(str.isidentifier, wanted)) and max(map(len, wanted), default=0) < _SHORT
+        if plain and len(wanted) == len(fresh) and "".join(wanted).isascii() and taken.isdisjoint(wanted):
+            for node, name in zip(fresh, wanted, strict=True):
+                node.cdf_name = name
+            return
     else:
         fresh = []
         for node in nodes:
@@ -134,17 +141,15 @@ def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
                 fresh.append(node)
             else:
                 book.taken.add(name)
-    taken, root = book.taken, tree.root
     for node in fresh:
         name = node.name
         in_root = node.parent is root
-        # What most names are, said without asking `legal_name`.
-        if in_root and is_plain_name(name) and name not in taken:
-            taken.add(name)
+        if in_root and is_plain_name(name) and name not in book.taken:
+            book.taken.add(name)
             node.cdf_name = name
         else:
-            wanted = legal_name(name) if in_root else variable_name(node.path, tree.separator)
-            node.cdf_name = book.take(wanted)
+            wanted_name = legal_name(name) if in_root else variable_name(node.path, tree.separator)
+            node.cdf_name = book.take(wanted_name)
 
 
 def is_plain_name(name: str) -> bool:
@@ -153,68 +158,78 @@ def is_plain_name(name: str) -> bool:
 
 
 def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int) -> list[Var]:
-    """The variables of all datasets; most are numbers in the root with nothing to say of their axes, and told at once.
+    """The variables of all datasets; most are numbers in the root whose dimensions say all of their axes.
 
-    Of those, datasets of one element, shape and names of axes have the same dimensions and type.
+    Datasets of one element and shape whose axes have the same names and scales have the same dimensions and type.
     """
     root = tree.root
-    known: dict[tuple[int, tuple[int, ...], int], tuple[tuple[int, ...], int]] = {}
+    known: dict[Any, tuple[tuple[int, ...], int] | None] = {}
     made: list[Var] = []
     put = made.append
     before: DatasetNode | None = None
-    dims: tuple[int, ...] = ()
-    code = 0
+    kind: tuple[tuple[int, ...], int] | None = None
     for node in nodes:
-        attrs, name, shape = node.attrs, node.cdf_name, node.shape
+        name, axes = node.cdf_name, node.made_axes
         if (
-            not shape
-            or node.maxshape is not None
+            not node.shape
             or node.fillvalue is not None
-            or node.made_axes is not None
             or node.scale is not None
             or node.name != name
             or node.parent is not root
-            or attrs.markers
             or (node.ignored and "track_order" in node.ignored)
         ):
             put(variable_of(node, book, numrecs))
             continue
-        element = node.element
-        if before is None or element is not before.element or shape != before.shape or node.names is not before.names:
-            # Their nodes keep them, so their identity is theirs.
-            key = id(element), shape, id(node.names)
-            found = known.get(key)
-            if found is None:
-                found = _plain_kind(node, book)
-                if found is None:
-                    put(variable_of(node, book, numrecs))
-                    continue
-                known[key] = found
-            before, (dims, code) = node, found
-        raw = attrs.untouched
-        if raw is None:
+        if (
+            before is None
+            or axes is not None
+            or node.element is not before.element
+            or node.shape != before.shape
+            or node.names is not before.names
+            or node.maxshape != before.maxshape
+        ):
+            key = (
+                # Their nodes keep them, so their identity is theirs.
+                (id(node.element), node.shape, node.maxshape, id(node.names))
+                if axes is None
+                else (id(node.element), node.shape, node.maxshape, *map(_axis_kind, axes))
+            )
+            if key not in known:
+                known[key] = _plain_kind(node, book, numrecs)
+            kind, before = known[key], node if axes is None else None
+        if kind is None:
+            put(variable_of(node, book, numrecs))
+            continue
+        raw = node.known_attrs
+        if type(raw) is not tuple:
+            attrs: Any = raw
+            raw = attrs.untouched
             marker: dict[str, Any] = {}
-            raw = named_attrs(attrs, marker)
+            if raw is None or attrs.markers:
+                raw = named_attrs(attrs, marker)
             if marker:
                 # `variable_of` encodes the attributes again, with the marker.
                 put(variable_of(node, book, numrecs))
                 continue
-        put(_make(Var, (name, dims, raw, code, -1)))
+        put(_make(Var, (name, kind[0], raw, kind[1], -1)))
     return made
 
 
-def _plain_kind(node: DatasetNode, book: DimBook) -> tuple[tuple[int, ...], int] | None:
-    """Dimensions and type, if they say all there is to say of a dataset that nobody said more of; else None."""
-    element = node.element
-    if element.kind != "number" or element.nc_type in _AMBIGUOUS or not element.dtype.isnative:
+def _axis_kind(axis: Axis) -> tuple[Any, ...]:
+    """What a header can say of an axis."""
+    return (axis.label, axis.dim_name, axis.only_label, *map(id, axis.scales))
+
+
+def _plain_kind(node: DatasetNode, book: DimBook, numrecs: int) -> tuple[tuple[int, ...], int] | None:
+    """Dimensions and type, if they say all that there is to say of datasets like this one; else None."""
+    element, shape = node.element, node.shape or ()
+    if element.kind != "number" or element.nc_type in _AMBIGUOUS or not element.dtype.isnative or node.is_placeholder:
         return None
-    assert node.shape is not None
-    dims = book.plain(node.shape, node.names)
-    if dims is None:
-        # The first one of its shape.
-        book.remember(node, book.place(node))
-        dims = book.plain(node.shape, node.names)
-    if dims is None or book.dims[dims[-1]].name == COMPLEX_DIM:
+    dims = book.place(node)
+    if book.dims[dims[-1]].name == COMPLEX_DIM or _marker_of(node, dims, book, numrecs):
+        return None
+    if len(shape) == 1 and not node.is_record and book.is_of_one(book.dims[dims[0]].name):
+        # A single axis may not have its dataset's name.
         return None
     return dims, element.nc_type
 
@@ -231,10 +246,16 @@ def variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     if owner is not None:
         _name_samples(node)
     visible = book.place(node)
-    book.remember(node, visible)
     dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
+    marker = _marker_of(node, visible, book, numrecs)
+    attrs = _variable_attrs(node, element, dims, book, marker)
+    return Var(node.cdf_name, dims, attrs, element.nc_type)
+
+
+def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numrecs: int) -> dict[str, Any]:
+    """What the name and the dimensions do not say of a dataset."""
     marker: dict[str, Any] = {}
-    name = node.cdf_name
+    name, owner = node.cdf_name, node.owner
     if owner is not None:
         marker["part"] = owner.path
     elif node.parent is None:
@@ -252,8 +273,7 @@ def variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
         marker["track"] = True
     if owner is None:
         _describe_axes(node, visible, book, marker)
-    attrs = _variable_attrs(node, element, dims, book, marker)
-    return Var(name, dims, attrs, element.nc_type)
+    return marker
 
 
 def _describe_placeholder(node: DatasetNode, marker: dict[str, Any]) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.describe import describe, undescribe
 from pnc_vol.mapping.markers import shown
 from pnc_vol.mapping.names import split_path
@@ -167,4 +166,4 @@ def _entry(tree: Tree, about: Any, group: GroupNode | None, name: str) -> Any:
         node = tree.root if not steps else above.children.get(steps[-1]) if above is not None else None
         return None if node is None else Hard(node)
     dtype = undescribe(value) if kind == "dtype" else None
-    return None if dtype is None else TypeNode(tree, name, group, Attributes(), dtype)
+    return None if dtype is None else TypeNode(tree, name, group, (), dtype)

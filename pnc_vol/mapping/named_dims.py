@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
@@ -50,7 +51,7 @@ def declare(tree: Tree, name: str, size: int | None) -> None:
     if size is not None and size < 1:
         raise DefinitionError(f"dimension {name!r}: its length is {size}; give 1 or more, or None for records")
     dim = Dim(name, size or 0)
-    order, spare = tree.file_dims
+    order, spare = tree.file_dims.order, tree.file_dims.spare
     for known in order:
         if known == dim:
             return
@@ -81,15 +82,39 @@ def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
     DefinitionError
         Too few or too many names, a name that NetCDF does not allow or that has another length. Nothing has changed.
     """
+    tree, shape, record = node.tree, node.shape or (), node.is_record
+    # Programs give the axes of many datasets the same names; those of characters may name one axis more.
+    kind = (names, shape, record) if type(names) is tuple and node.element.kind == "number" else None
+    try:
+        found = tree.file_dims.named.get(kind)
+    except TypeError:
+        kind = found = None
+    if found is None:
+        found = _checked(node, names)
+        if kind is not None:
+            tree.file_dims.named[kind] = found
+    node.names = found
+    if len(shape) == 1 and found[0][1] == node.name and node.parent is tree.root:
+        node.scale = tree.coordinate_scale(node)
+        for other in tree.datasets.values():
+            _attach(other, (node,))
+    children = tree.root.children
+    scales = [_coordinate(children.get(name)) for _, name in found]  # type: ignore[arg-type]
+    if any(scales):
+        _attach(node, [scale for scale in scales if scale is not None])
+
+
+def _checked(node: DatasetNode, names: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    """Label and name of each axis, if all names can be given."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"dims={names!r}: a name for each axis is needed, such as ('time', 'x')")
-    tree, given, shape = node.tree, tuple(names), node.shape or ()
+    given, shape = tuple(names), node.shape or ()
     hidden = node.element.trailing if node.element.is_string else ()
     if len(given) not in (len(shape), len(shape) + len(hidden)):
         more = ", or one more for the length of its strings" if hidden else ""
         raise DefinitionError(f"{node.path}: dims= has {len(given)} names, the dataset has {len(shape)} axes{more}")
     sizes = (0, *shape[1:]) if node.is_record else shape
-    declared = dict(tree.file_dims.order)
+    declared = dict(node.tree.file_dims.order)
     for name, size in zip(given, (*sizes, *hidden), strict=False):
         check_name(name)
         if declared.get(name, size) != size:
@@ -98,18 +123,12 @@ def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
             )
     if len(given) > len(shape):
         node.element = replace(node.element, trailing_names=given[len(shape) :])
-    node.names = tuple((label_of(name, size), name) for name, size in zip(given, sizes, strict=False))
-    if len(shape) == 1 and given[0] == node.name and node.parent is tree.root:
-        node.scale = tree.coordinate_scale(node)
-        for other in tree.datasets.values():
-            _attach(other, (node,))
-    _attach(node, [found for name in given[: len(shape)] if (found := _coordinate(tree, name)) is not None])
+    return tuple((label_of(name, size), name) for name, size in zip(given, sizes, strict=False))
 
 
-def _coordinate(tree: Tree, name: str) -> DatasetNode | None:
-    """The coordinate variable of the dimension of this name."""
-    node = tree.root.children.get(name)
-    if isinstance(node, DatasetNode) and node.scale is not None and len(node.shape or ()) == 1:
+def _coordinate(node: Any) -> DatasetNode | None:
+    """What stands in the root under the name of a dimension, if it is its coordinate variable."""
+    if type(node) is DatasetNode and node.scale is not None and len(node.shape or ()) == 1:
         return node
     return None
 

@@ -10,13 +10,14 @@ of a tuple of attributes with one more is remembered, and so is the table in whi
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.format.model import Attr
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT
 from pnc_vol.mapping.names import MARKERS, legal_name
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Listed",
     "Plain",
     "encode_plain",
+    "is_listed",
     "is_plain",
     "listed",
     "met_before",
@@ -31,10 +33,15 @@ __all__ = [
     "with_new",
 ]
 
-Plain = str | float | int
-"""A text or a number of Python's of which nothing but itself is to be stored."""
+Plain = str | float | int | np.number[Any]
+"""A text or a number, of Python's or numpy's, of which nothing but itself is to be stored."""
 
-PLAIN_TYPES = frozenset((str, float, int))
+_CODES: dict[type, int] = {
+    np.int8: BYTE, np.int16: SHORT, np.int32: INT, np.int64: INT64, np.float32: FLOAT, np.float64: DOUBLE,
+    np.uint8: UBYTE, np.uint16: USHORT, np.uint32: UINT, np.uint64: UINT64,
+}  # fmt: skip
+
+PLAIN_TYPES = frozenset((str, float, int, *_CODES))
 
 _LEAST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -64,24 +71,26 @@ class Listed(NamedTuple):
 
 # By the tuple's identity, which is its own as long as the entry keeps it alive.
 _listed: dict[int, Listed] = {}
+_legal: set[str] = set()
 _more: dict[tuple[int, str, type, Plain], tuple[tuple[Attr, ...], tuple[Attr, ...]]] = {}
 
 
 def is_plain(value: Any) -> bool:
-    """True for a text or number of Python's with which nothing can be wrong.
+    """True for a text or number with which nothing can be wrong.
 
     Examples
     --------
-    >>> is_plain("K"), is_plain(2**63), is_plain(True)
-    (True, False, False)
+    >>> is_plain("K"), is_plain(2**63), is_plain(True), is_plain(np.float32(0.5))
+    (True, False, False, True)
     """
     kind = type(value)
     if kind is str:
         return value.isascii() and "\0" not in value
-    return kind is float or (kind is int and _LEAST <= value <= _LARGEST)
+    return kind is float or kind in _CODES or (kind is int and _LEAST <= value <= _LARGEST)
 
 
 _make = tuple.__new__
+_TURN = -1 if sys.byteorder == "little" else 1
 _DOUBLE, _INT64 = struct.Struct(">d").pack, struct.Struct(">q").pack
 _SCALARS: dict[int, tuple[Callable[[bytes], tuple[Any]], type[np.generic]]] = {
     code: (struct.Struct(letter).unpack, scalar)
@@ -110,7 +119,9 @@ def encode_plain(name: str, value: Plain) -> Attr:
         return _make(Attr, (name, CHAR, len(text), text))
     if kind is float:
         return _make(Attr, (name, DOUBLE, 1, _DOUBLE(value)))
-    return _make(Attr, (name, INT64, 1, _INT64(value)))
+    if kind is int:
+        return _make(Attr, (name, INT64, 1, _INT64(value)))
+    return _make(Attr, (name, _CODES[kind], 1, value.tobytes()[::_TURN]))  # type: ignore[union-attr]
 
 
 def shown_plainly(attr: Attr) -> Any:
@@ -145,19 +156,36 @@ def with_new(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...]
     >>> met_before((), "units", "K") is made, with_new((), "a/b", 1)
     (True, None)
     """
-    if len(raw) >= _FEW or legal_name(name) != name or name in MARKERS:
+    if len(raw) >= _FEW or (name not in _legal and not _is_legal(name)):
         return None
     attr = encode_plain(name, value)
-    if any(one[0] == name for one in raw):
-        made = tuple([attr if one[0] == name else one for one in raw])
+    for one in raw:
+        if one[0] == name:
+            made = tuple([attr if one[0] == name else one for one in raw])
+            break
     else:
         made = (*raw, attr)
     # Zeros are equal whatever their sign.
-    if value != 0 and (type(value) is not str or len(value) <= _SHORT):
+    if len(value) <= _SHORT if type(value) is str else value:
         if len(_more) >= _MOST_KNOWN:
             _more.clear()
         _more[id(raw), name, type(value), value] = raw, made
     return made
+
+
+def _is_legal(name: str) -> bool:
+    """Whether an attribute of that name has it in the file, too; told once for the names that programs use."""
+    if legal_name(name) != name or name in MARKERS:
+        return False
+    if len(_legal) < _MOST_KNOWN:
+        _legal.add(name)
+    return True
+
+
+def is_listed(raw: tuple[Attr, ...]) -> bool:
+    """Whether `listed` remembers these attributes."""
+    found = _listed.get(id(raw))
+    return found is not None and found.raw is raw
 
 
 def listed(raw: tuple[Attr, ...]) -> Listed:

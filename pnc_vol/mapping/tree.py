@@ -13,14 +13,14 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.model import Dim
+from pnc_vol.format.model import Attr, Dim
 from pnc_vol.mapping.attributes import Attributes
-from pnc_vol.mapping.dtypes import Element, element_for
+from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.names import DEEPEST, MARKER
 
 __all__ = ["NAMELESS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Node", "Tree", "walk"]
@@ -51,12 +51,23 @@ _NAMELESS = tuple(NAMELESS[:n] for n in range(65))
 
 @dataclass(slots=True, eq=False, repr=False)
 class Node:
-    """A named object below a group; the root has no parent and the name ``""``."""
+    """A named object below a group; the root has no parent and the name ``""``.
+
+    known_attrs : those of the header as long as nobody asked for `attrs`, since few objects are ever looked at.
+    """
 
     tree: Tree
     name: str
     parent: GroupNode | None
-    attrs: Attributes
+    known_attrs: Attributes | tuple[Attr, ...]
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes."""
+        known = self.known_attrs
+        if type(known) is tuple:
+            known = self.known_attrs = Attributes(known, findings=self.tree.findings)
+        return known  # type: ignore[return-value]
 
     @property
     def path(self) -> str:
@@ -95,11 +106,14 @@ class GroupNode(Node):
             self.order[name] = None
 
 
-class Parts(dict[str, "DatasetNode"]):
-    """The parts of a dataset, by name.
+class _Table(dict[str, Any]):
+    """A table that the datasets without one of their own may have in common."""
 
-    rows : what `file.reads.composite_values` keeps of arrays of varying length.
-    """
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class Parts(_Table):
+    """The parts of a dataset, by name; `rows`: what `file.reads.composite_values` keeps of rows of varying length."""
 
     __slots__ = ("rows",)
 
@@ -111,6 +125,8 @@ class Parts(dict[str, "DatasetNode"]):
 NO_PARTS = Parts()
 """The parts of all datasets that have none; not to be changed."""
 
+_NOTHING: Mapping[str, Any] = _Table()
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class DatasetNode(Node):
@@ -119,14 +135,13 @@ class DatasetNode(Node):
     uid : int, never reused within a tree.
     element : Element, how one element is stored in the file.
     shape : tuple of int, or None for an empty (null) dataset.
-    maxshape : tuple of int or None, or None when it equals `shape`.
+    maxshape : tuple, or None when it equals `shape`.
     fillvalue : bytes, one element as in the file, or None for zeros (HDF5's default).
     names : tuple of (str, str or None), label and `Axis.dim_name` of each axis as long as nobody asked for `axes`.
     scale : str or None, the scale's name (maybe ``""``) when this dataset is a dimension scale.
     cdf_name : str, name of the variable once it has one.
     ignored : storage options of HDF5 that have no effect here and are remembered (chunks, compression...).
-    parts : Parts, the variables of a dataset that takes several (`mapping.composite`); they are in `Tree.datasets`, and
-        in no group. Empty for most.
+    parts : Parts, the variables of a dataset that takes several (`mapping.composite`), which no group has; mostly none.
     """
 
     uid: int
@@ -137,8 +152,8 @@ class DatasetNode(Node):
     names: tuple[tuple[str, str | None], ...] = ()
     scale: str | None = None
     cdf_name: str = ""
-    ignored: dict[str, Any] = field(default_factory=dict)
-    parts: Parts = field(default_factory=lambda: NO_PARTS)
+    ignored: Mapping[str, Any] = _NOTHING
+    parts: Parts = NO_PARTS
     made_axes: list[Axis] | None = None
 
     @property
@@ -149,14 +164,10 @@ class DatasetNode(Node):
 
     @property
     def axes(self) -> list[Axis]:
-        """The axes; made when they are first asked for, since few are ever looked at."""
+        """The axes; made when they are first asked for."""
         if self.made_axes is None:
             self.made_axes = [Axis(label, [], name) for label, name in self.names]
         return self.made_axes
-
-    @axes.setter
-    def axes(self, axes: list[Axis]) -> None:
-        self.made_axes = axes
 
     def put_part(self, name: str, part: DatasetNode) -> None:
         """Make a dataset, whose `parent` this one is, a part."""
@@ -190,11 +201,13 @@ class Changes(NamedTuple):
     added: list[DatasetNode]
 
 
-class FileDims(NamedTuple):
-    """Dimensions that keep their order: read from a header or declared; `spare` ones stay if no variable uses them."""
+@dataclass(slots=True, eq=False, repr=False)
+class FileDims:
+    """Dimensions that keep their order, read or declared, `spare` ones without variables; what `named_dims` found."""
 
     order: tuple[Dim, ...] = ()
     spare: frozenset[str] = frozenset()
+    named: dict[Any, Any] = field(default_factory=dict)
 
 
 class Tree:
@@ -202,7 +215,7 @@ class Tree:
 
     def __init__(self, *, separator: str = "_") -> None:
         self.separator = separator
-        self.root = GroupNode(self, "", None, Attributes())
+        self.root = GroupNode(self, "", None, ())
         self.datasets: dict[int, DatasetNode] = {}
         self.version = 0
         self.changed: Changes | None = None
@@ -237,15 +250,6 @@ class Tree:
         if self.changed is not None:
             self.changed.attributes.add(node)
 
-    def _touch_new(self, node: DatasetNode) -> None:
-        """Say that there is a new dataset, and that nothing else changed; one in the root names no group."""
-        self.history.append(node)
-        self.version += 1
-        if self.changed is not None and node.parent is self.root and self.root.order is None:
-            self.changed.added.append(node)
-        else:
-            self.changed = self.all_groups = None
-
     def touch_records(self, node: DatasetNode, before: int) -> None:
         """Say that a dataset got another number of records, `before` it had, and that nothing else changed."""
         self.version += 1
@@ -263,7 +267,7 @@ class Tree:
             depth, above = depth + 1, above.parent
         if depth >= DEEPEST:
             raise DefinitionError(f"group {name[:60]!r}: a path has at most {DEEPEST} steps; use a flatter tree")
-        node = GroupNode(self, name, parent, Attributes())
+        node = GroupNode(self, name, parent, ())
         parent.children[name] = node
         parent.note(name)
         self.touch()
@@ -290,38 +294,35 @@ class Tree:
             self._add_parts(node)
         return node
 
-    def add_plain(self, parent: GroupNode, name: str, element: Element, shape: tuple[int, ...]) -> DatasetNode:
-        """As `add_dataset` for numbers of a fixed shape, in fewer steps."""
-        uid = self.next_uid
-        node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, None, None, _NAMELESS[len(shape)])
-        self.next_uid = uid + 1
-        self.datasets[uid] = parent.children[name] = node
-        parent.note(name)
-        self._touch_new(node)
+    def add_plain(
+        self, parent: GroupNode, name: str, element: Element, shape: Shape, maxshape: Limits = None
+    ) -> DatasetNode:
+        """As `add_dataset` for numbers, in fewer steps."""
+        node = parent.children[name] = self._new(parent, name, element, shape, maxshape, None)
+        if parent.order is not None:
+            parent.note(name)
         return node
 
     def _new(
         self, parent: Any, name: str, element: Element, shape: Shape | None, maxshape: Limits, fillvalue: bytes | None
     ) -> DatasetNode:
+        """A new dataset; nothing else changes in the header if it is in the root, where it names no group."""
         uid, names = self.next_uid, _NAMELESS[len(shape or ())]
-        node = DatasetNode(self, name, parent, Attributes(), uid, element, shape, maxshape, fillvalue, names)
-        self.next_uid += 1
-        self.datasets[uid] = node
-        self._touch_new(node)
+        node = DatasetNode(self, name, parent, (), uid, element, shape, maxshape, fillvalue, names)
+        self.next_uid, self.datasets[uid] = uid + 1, node
+        self.history.append(node)
+        self.version += 1
+        if self.changed is not None and parent is self.root and parent.order is None:
+            self.changed.added.append(node)
+        else:
+            self.changed = self.all_groups = None
         return node
 
     def _add_parts(self, node: DatasetNode) -> None:
         # Compounds are rare: what takes them apart is not loaded with the package.
-        from pnc_vol.mapping.composite import parts_of, ragged_base
+        from pnc_vol.mapping.composite import add_parts
 
-        assert node.shape is not None
-        for name, dtype, inner in parts_of(node.element.dtype):
-            limits = None if node.maxshape is None else (*node.maxshape, *inner)
-            part = self.add_part(node, name, element_for(dtype), (*node.shape, *inner), limits)
-            part.axes[: len(node.axes)] = node.axes
-        base = ragged_base(node.element.dtype)
-        if base is not None:
-            self.add_part(node, "values", element_for(base), (0,))
+        add_parts(node)
 
     def add_part(
         self, owner: DatasetNode, name: str, element: Element, shape: Shape, maxshape: Limits = None
@@ -357,10 +358,7 @@ class Tree:
             self.touch()
 
     def remove(self, node: GroupNode | DatasetNode) -> None:
-        """Take `node`, and all below it, out of the tree; scales are detached where it was attached.
-
-        If there are `links`, `mapping.links.remove` keeps what has another name elsewhere.
-        """
+        """Take `node`, and all below it, out of the tree, also as a scale; of `links` knows `mapping.links.remove`."""
         assert node.parent is not None
         gone = {found.uid for found in walk(node) if isinstance(found, DatasetNode)}
         del node.parent.children[node.name]

@@ -150,7 +150,7 @@ class _Reader:
             # The entry of a dataset that is not made is in the way as it is.
             child = dict.get(group.children, step)
             if child is None:
-                child = group.children[step] = GroupNode(self.tree, step, group, Attributes())
+                child = group.children[step] = GroupNode(self.tree, step, group, ())
                 if not depth:
                     self.names.taken.add(step)
             elif not isinstance(child, GroupNode):
@@ -224,11 +224,12 @@ class _Reader:
         if plan is None:
             plan = self.plans[key] = self._plan(var, marker)
         element, visible, names, shape, maxshape = plan
+        attributes: Attributes | tuple[Attr, ...]
         if special:
             attributes = shown_attrs(var, element, marker, self.findings)
             fill = fill_of(var, element, marker, self.findings)
         else:
-            attributes = Attributes(attrs, findings=self.findings)
+            attributes = attrs
         scale = "" if len(names) == 1 and names[0][1] == name else None
         # by position: this runs once for each variable of the file
         node = DatasetNode(tree, "", None, attributes, uid, element, shape, maxshape, fill, names, scale, name)

@@ -19,7 +19,6 @@ from threading import Lock
 from typing import Any, TypeVar, cast
 
 from pnc_vol.format.model import Var
-from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
 
@@ -116,10 +115,9 @@ class Unread:
     def _made(self, uid: int, plan: Plan) -> DatasetNode:
         element, visible, names, shape, maxshape = plan
         var = self.variables[uid]
-        name, tree = var[0], self.tree
-        attributes = Attributes(var[2], NO_MARKERS, NO_MARKERS, tree.findings)
+        name = var[0]
         node = DatasetNode(
-            tree, name, self.root, attributes, uid, element, shape, maxshape, None, names, None, name
+            self.tree, name, self.root, var[2], uid, element, shape, maxshape, None, names, None, name
         )  # fmt: skip
         if self.coordinates:
             attach_scales(node, visible, self.coordinates)

@@ -335,7 +335,7 @@ def test_values_that_many_objects_share_are_shown_by_each_as_its_marker_says() -
     marked = Attributes(raw, {"a": {"type": "string"}})
     assert marked.plain("a") is None
     assert marked.plain("n") == 0.0
-    other.put("a", "m")
+    other.put_plainly("a", "m")
     assert (plain.plain("a"), other.plain("a"), other.plain("n")) == ("K", "m", 0.0)
     del other["a"]
     assert other.plain("a") is None

@@ -10,8 +10,7 @@ Rules
    equal runs at equal distances, which numpy copies from the mapped file as one array (`_read_rows`).
 3. All else goes through `read_numbers`, which makes one pass over the memory of the result: a pass costs as much as
    the read of a cached file.
-4. Small posted reads are read together, some MiB at a time: a call costs more than the copy out of its memory.
-5. What is small follows from the driver's declared cost of a call, and where a run lies from the layout's `Place`.
+4. What is small follows from the driver's declared cost of a call, and where a run lies from the layout's `Place`.
 """
 
 from __future__ import annotations
@@ -24,10 +23,9 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.capabilities import CALL_COST
-from pnc_vol.extents.blocks import groups, rounds
-from pnc_vol.extents.model import MOST_AXES, Extents, Int64, one_extent
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.model import MOST_AXES, Extents, one_extent
 from pnc_vol.extents.one_run import FewRuns, few_runs
-from pnc_vol.file.requests import PostedRead, complete_with
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.late import late
@@ -41,17 +39,7 @@ else:
     # for sets of subfiles
     gathered = late("pnc_vol.file.reads.gathered")
 
-__all__ = [
-    "Facts",
-    "complete_one",
-    "complete_runs",
-    "facts_of",
-    "iget_run",
-    "read_in_place",
-    "read_run",
-    "read_simply",
-    "worth_alone",
-]
+__all__ = ["Facts", "facts_of", "iget_run", "read_numbers", "read_run", "read_simply"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -62,12 +50,6 @@ _MAPPED, _MAPPED_PIECES = 16 << 20, 4 << 20
 
 _SHARED = 4 << 20
 """Bytes of the result from which on two threads look at a file; see `hyperslabs`."""
-
-_GROUP = 8 << 20
-"""Bytes of posted reads that are read together."""
-
-_ALONE = 64
-"""Bytes of a posted read from which on it is worth calls of its own, in costs of a call (`Capabilities.call_cost`)."""
 
 
 class Facts(NamedTuple):
@@ -89,21 +71,24 @@ class Facts(NamedTuple):
     file_dtype: np.dtype[Any]
 
 
+_make: Any = tuple.__new__
+
+
 def facts_of(session: Session, node: DatasetNode) -> Facts | None:
     """The facts of a variable that the header in the file has; None if it is no such variable, or no plain numbers."""
     placed = session.disk.layout
-    known = placed.facts
-    found = known.get(node.uid)
-    if found is None and node.uid not in known:
-        element = node.element
-        at = placed.places.get(node.uid) if node.uid in placed.header_uids and not node.is_placeholder else None
-        if len(node.shape or ()) > MOST_AXES:
-            # no array has so many: `fetch` says so, if it comes to that
-            at = None
-        if at is not None and element.kind == "number" and at.itemsize == element.itemsize:
-            swaps = at.itemsize > 1 and element.dtype != element.file_dtype
-            found = Facts(at, at.itemsize, at.inner > 0, element.dtype, swaps, element.file_dtype)
-        known[node.uid] = found
+    known, uid = placed.facts, node.uid
+    found = known.get(uid)
+    if found is None and uid not in known:
+        element, shape = node.element, node.shape or ()
+        # No array has more axes: `fetch` says so, if it comes to that.
+        if element.kind == "number" and uid in placed.header_uids and len(shape) <= MOST_AXES:
+            at = None if 0 in shape and node.is_placeholder else placed.place_of(uid)
+            dtype, file_dtype = element.dtype, element.file_dtype
+            if at is not None and at.itemsize == file_dtype.itemsize and node.shape is not None:
+                swaps = at.itemsize > 1 and dtype != file_dtype
+                found = _make(Facts, (at, at.itemsize, at.inner > 0, dtype, swaps, file_dtype))
+        known[uid] = found
     return found
 
 
@@ -280,116 +265,3 @@ def iget_run(session: Session, node: DatasetNode, args: Any, out: Any = None) ->
     if out is not None:
         as_out(out, found[2], element.dtype)
     return session.posted.post_read(session, found[1] * element.file_dtype.itemsize, out, node, found)
-
-
-def worth_alone(driver: Driver) -> int:
-    """Bytes of a posted read from which on it is read by itself, where it belongs."""
-    return _ALONE * driver.capabilities.call_cost
-
-
-def read_in_place(session: Session, posted: PostedRead) -> bool:
-    """Fill the array of a large posted read without memory between file and array; False if that cannot be done.
-
-    What stands in the array if the file turns out to be short is written over afterwards.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    node, out, driver = posted.node, posted.array, session.disk.driver
-    cost = driver.capabilities.call_cost
-    if not out.flags.c_contiguous:
-        return False
-    facts = facts_of(session, node)
-    if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.posted.queue.has(node.uid):
-        return False
-    found = posted.found
-    if len(found.start) * cost > out.nbytes:
-        # shorter runs are better read together with those of other reads
-        return False
-    if facts.grows and int(found.start.max()) >= session.disk.layout.elements_stored(node, facts.at):
-        return False
-    if not read_numbers(driver, facts, facts.at.extents(found), out.reshape(-1)):
-        return False
-    posted.become("done")
-    return True
-
-
-def complete_one(session: Session, posted: PostedRead) -> bool:
-    """Read what one posted read asks for as ``ds[...]`` does; False if that is to be done in another way.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    node, run = posted.node, posted.run
-    facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
-    if facts is None or run is None or session.posted.queue.has(node.uid):
-        return False
-    got = read_run(session, node, facts, run[0], run[1], (run[1],))
-    if got is None:
-        return False
-    complete_with([posted], got, [0])
-    return True
-
-
-def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
-    """Fill the arrays of those reads that are one run each of numbers in the file; return the others.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    left: list[PostedRead] = []
-    by_variable: dict[int, list[PostedRead]] = {}
-    uid, mine = -1, left
-    for posted in reads:
-        if posted.node.uid != uid:
-            uid = posted.node.uid
-            mine = by_variable.setdefault(uid, [])
-        mine.append(posted)
-    for uid, mine in by_variable.items():
-        facts = facts_of(session, mine[0].node)
-        if facts is None or session.posted.queue.has(uid):
-            left += mine
-            continue
-        found = [(posted.wanted if type(posted.wanted) is tuple else posted.run) or _NO_RUN for posted in mine]
-        starts = np.array([one[0] for one in found], np.int64)
-        counts = np.array([one[1] for one in found], np.int64)
-        offsets = facts.at.offsets_of_runs(starts, counts)
-        offsets[(counts == 0) | (starts >= session.disk.layout.elements_stored(mine[0].node, facts.at))] = -1
-        able = offsets >= 0
-        if not able.all():
-            left += [posted for posted, can in zip(mine, able.tolist(), strict=True) if not can]
-            mine = [posted for posted, can in zip(mine, able.tolist(), strict=True) if can]
-            offsets, counts = offsets[able], counts[able]
-        left += _in_groups(session, facts, mine, offsets, counts)
-    return left
-
-
-_NO_RUN = (-1, 0)
-
-
-def _in_groups(
-    session: Session, facts: Facts, reads: list[PostedRead], offsets: Int64, counts: Int64
-) -> list[PostedRead]:
-    """Read some MiB at a time and hand them out; return the reads that the file does not hold whole."""
-    driver, nbytes = session.disk.driver, counts * facts.itemsize
-    ends = np.cumsum(nbytes)
-    left: list[PostedRead] = []
-    for first, last in groups(ends - nbytes, ends, max(_GROUP, block_of(driver))):
-        group, mine = reads[first:last], slice(first, last)
-        place = ends[mine] - nbytes[mine] - int(ends[first] - nbytes[first])
-        total = int(nbytes[mine].sum())
-        memory = np.empty(total, np.uint8)
-        if driver.read(Extents(offsets[mine], nbytes[mine], place), memory) < total:
-            left += group
-            continue
-        values = memory.view(facts.dtype)
-        if facts.swaps:
-            values.byteswap(inplace=True)
-        complete_with(group, values, (place // facts.itemsize).tolist())
-    return left

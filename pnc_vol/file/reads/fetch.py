@@ -29,14 +29,8 @@ from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import within
 from pnc_vol.file.post import whole_extents
-from pnc_vol.file.reads.contiguous import (
-    complete_one,
-    complete_runs,
-    facts_of,
-    read_in_place,
-    read_run,
-    worth_alone,
-)
+from pnc_vol.file.reads.completing import complete_one, complete_runs, read_in_place, worth_alone
+from pnc_vol.file.reads.contiguous import facts_of, read_run
 from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width

@@ -1,0 +1,220 @@
+"""Files of many variables: what is done for each of them is little, whatever the others are."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pnc_vol
+from pnc_vol.errors import DefinitionError
+from pnc_vol.mapping import flatten
+from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.flatten import to_header
+from pnc_vol.mapping.named_dims import declare, name_axes
+from pnc_vol.mapping.tree import Tree
+
+ROW = np.arange(10, dtype="f4")
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """Python functions that an act calls, without itself."""
+    calls = -1
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def with_climate(f: Any, count: int) -> None:
+    """Record variables with named axes, of which some have coordinate variables, as climate models write them."""
+    for name, n in (("time", None), ("lev", 3), ("x", 5)):
+        f.create_dimension(name, n)
+    f.create_dataset("time", (1,), "f8", maxshape=(None,), dims=("time",))
+    f.create_dataset("lev", (3,), "f8", dims=("lev",))
+    for i in range(count):
+        ds = f.create_dataset(f"v{i}", (1, 3, 5), "f8", maxshape=(None, 3, 5), dims=("time", "lev", "x"))
+        ds.attrs["units"] = "K"
+        ds.attrs["long_name"] = f"variable {i}"
+        ds.attrs["missing"] = np.float32(1e20)
+
+
+# ------------------------------------------------------------------------------------------- definitions
+
+
+def test_the_calls_of_a_definition() -> None:
+    with pnc_vol.File("definitions.nc", "w", driver="memory") as f:
+        f.create_dataset("a", data=ROW)
+        assert calls_of(lambda: f.create_dataset("b", data=ROW)) <= 14
+        f.create_dataset("c", (10,), "f4")
+        assert calls_of(lambda: f.create_dataset("d", (10,), "f4")) <= 9
+        assert calls_of(lambda: f.create_dataset("e", (10,), np.dtype("f4"))) <= 11
+
+
+def test_the_calls_of_a_definition_with_named_axes_and_records() -> None:
+    with pnc_vol.File("named.nc", "w", driver="memory") as f:
+        with_climate(f, 1)
+        options: Any = {"maxshape": (None, 3, 5), "dims": ("time", "lev", "x")}
+        # of these the axes with scales take twelve
+        assert calls_of(lambda: f.create_dataset("w", (1, 3, 5), "f8", **options)) <= 24
+
+
+@pytest.mark.parametrize("value", ["a text that no other variable has", 7, 0.5, np.float32(2.5), np.int16(3)])
+def test_the_calls_of_an_attribute(value: Any) -> None:
+    with pnc_vol.File("attribute.nc", "w", driver="memory") as f:
+        x, y = f.create_dataset("x", data=ROW), f.create_dataset("y", data=ROW)
+        x.attrs["a"] = value
+        if type(value) is str:
+            value = value[:-1]
+        assert calls_of(lambda: y.attrs.__setitem__("a", value)) <= 16
+        assert type(y.attrs["a"]) is type(x.attrs["a"])
+        assert y.attrs["a"] == value
+
+
+def test_the_calls_of_a_header_for_each_variable(tmp_path: pathlib.Path) -> None:
+    found = []
+    for count in (50, 150):
+        with pnc_vol.File(tmp_path / "climate.nc", "w") as f:
+            with_climate(f, count)
+            found.append(calls_of(f.flush))
+    assert (found[1] - found[0]) / 100 <= 18
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kinds=st.lists(
+        st.tuples(
+            st.sampled_from([("time",), ("time", "x"), ("lev",), ("x",), ("x", "lev"), ("y", "y"), ()]),
+            st.sampled_from(["f8", "f4", "i1", "S3", "c8", ">i4"]),
+            st.booleans(),
+            st.sampled_from(["", "label", "attribute", "scale", "array", "fill", "track"]),
+        ),
+        max_size=8,
+    ),
+    numbers=st.lists(st.sampled_from(["lev", "dim_5", "x"]), max_size=2, unique=True),
+)
+def test_variables_alike_are_told_as_each_by_itself(kinds: list[Any], numbers: list[str]) -> None:
+    lengths = {"time": 2, "x": 5, "lev": 3, "y": 4}
+    with pnc_vol.File("alike.nc", "w", driver="memory") as f:
+        for name in numbers:
+            f.create_dataset(name, (lengths.get(name, 5),), "f8", dims=(name,) if name != "dim_5" else None)
+        for i, (dims, dtype, named, more) in enumerate(kinds):
+            shape = tuple(lengths[dim] for dim in dims)
+            options: dict[str, Any] = {"fillvalue": b"x" if dtype == "S3" else 1} if more == "fill" else {}
+            options |= {"track_order": True} if more == "track" else {}
+            if dims[:1] == ("time",):
+                options["maxshape"] = (None, *shape[1:])
+            ds = f.create_dataset(f"v{i}", shape, dtype, **options, **({"dims": dims} if named else {}))
+            if more == "label" and dims:
+                ds.dims[0].label = "a label"
+            elif more == "attribute":
+                ds.attrs["units"] = "K"
+            elif more == "array":
+                ds.attrs["table"] = [[1, 2], [3, 4]]
+            elif more == "scale" and dims == ("x",) and "x" in numbers:
+                ds.dims[0].attach_scale(f["x"])
+        tree = f.id.node.tree
+        together = to_header(tree).header
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(flatten, "_plain_kind", lambda *_: None)
+            assert to_header(tree).header == together
+
+
+def test_names_of_axes_are_judged_by_the_dimensions_of_their_time() -> None:
+    tree = Tree()
+
+    def new(name: str) -> Any:
+        return tree.add_dataset(tree.root, name, element=element_for("f4"), shape=(3,))
+
+    for name in ("a", "b"):
+        name_axes(new(name), ("x",))
+    declare(tree, "x", 4)
+    with pytest.raises(DefinitionError, match="has length 4"):
+        name_axes(new("c"), ("x",))
+    with pytest.raises(TypeError, match="a name for each axis"):
+        name_axes(new("d"), (["x"],))  # type: ignore[arg-type]
+
+
+def test_data_with_records_and_names_of_axes(tmp_path: pathlib.Path) -> None:
+    values = np.arange(12.0).reshape(4, 3)
+    with pnc_vol.File(tmp_path / "records.nc", "w") as f:
+        for name in ("a", "b"):
+            f.create_dataset(name, data=values, maxshape=(None, 3), dims=("time", "x"))
+    with pnc_vol.File(tmp_path / "records.nc") as f:
+        assert all((f[name][:] == values).all() and f[name].dims[0].label == "time" for name in ("a", "b"))
+
+
+# ------------------------------------------------------------------------------------------------- reads
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    made = tmp_path / "many.nc"
+    with pnc_vol.File(made, "w") as f:
+        for i in range(300):
+            f.create_dataset(f"v{i}", data=ROW + i)
+        f.create_dataset("d", data=np.arange(4.0))
+        f.create_dataset("r", data=np.arange(6).reshape(3, 2), maxshape=(None, 2))
+    return made
+
+
+def test_a_first_read_makes_what_it_needs_and_no_more(path: pathlib.Path) -> None:
+    with pnc_vol.File(path) as f:
+        f["v1"][:]
+        assert calls_of(lambda: f["v2"]) <= 9
+        ds = f["v3"]
+        assert calls_of(lambda: ds[:]) <= 11
+        assert calls_of(lambda: ds[:]) <= 8
+        layout, datasets = f.id.handle.session.disk.layout, f.id.node.tree.datasets
+        # neither places nor nodes of the others, nor attributes of those that were read
+        assert layout._maps is None
+        assert sum(not isinstance(entry, tuple) for entry in map(dict(dict.items(datasets)).get, range(300))) <= 4
+        assert ds.id.node.known_attrs == ()
+
+
+def test_posted_reads_of_many_variables_are_one_read(path: pathlib.Path) -> None:
+    def counted(f: Any, count: int) -> tuple[int, int]:
+        out = np.zeros((count, 10), "f4")
+        requests = [f[f"v{i}"].iget(slice(None), out[i]) for i in range(count)]
+        others = [f["d"].iget(slice(None)), f["r"].iget(1), f["r"].iget(2)]
+        before = f.id.handle.session.disk.driver.statistics()["posix.read_calls"]
+        calls = calls_of(f.flush)
+        assert (out == ROW + np.arange(count)[:, None]).all()
+        assert others[0].array.tolist() == [0, 1, 2, 3]
+        assert [other.array.tolist() for other in others[1:]] == [[2, 3], [4, 5]]
+        assert all(request.status == "done" for request in requests)
+        return calls, f.id.handle.session.disk.driver.statistics()["posix.read_calls"] - before
+
+    with pnc_vol.File(path) as f:
+        counted(f, 300)
+        few, many = counted(f, 100), counted(f, 300)
+    # one read for each of the three types, which may be two calls
+    assert many[1] <= few[1] <= 6
+    assert (many[0] - few[0]) / 200 <= 8
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_posted_reads_of_what_is_not_there_are_told_apart(tmp_path: pathlib.Path, count: int) -> None:
+    with pnc_vol.File(tmp_path / "apart.nc", "w") as f:
+        x = f.create_dataset("x", (count, 2), "f4", maxshape=(None, 2), fillvalue=7)
+        x[: count - 1] = 1
+        f.flush()
+        f.create_dataset("y", data=np.arange(3, dtype="f4"))
+        x[0] = 5
+        requests = [x.iget(i) for i in range(count)] + [f["y"].iget(slice(1, 3))]
+        f.flush()
+        found = [request.array.tolist() for request in requests]
+    assert found == [[5, 5], *[[1, 1]] * (count - 2), [7, 7], [1, 2]]
