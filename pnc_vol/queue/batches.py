@@ -35,6 +35,10 @@ class Batch(Protocol):
         """The store that keeps the bytes and is told which of its batches are left; None if none needs to know."""
 
     @property
+    def rows_in(self) -> object:
+        """The spill file that its rows are in; None if they are in memory."""
+
+    @property
     def drains(self) -> bool:
         """Whether a queue that is full may write it before the flush."""
 
@@ -101,6 +105,7 @@ class RowsOf:
     """Rows by variable, in memory: what most batches are made of."""
 
     store: object = None
+    rows_in: object = None
     drains = True
     streamed = False
     size = 0

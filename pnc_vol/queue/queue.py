@@ -174,13 +174,18 @@ class Queue:
             There is no room for it; the queue is as it was.
         """
         self.close_batch()
-        moved, memory = self.memory.batches, self.memory
-        if moved:
-            if self.spill_file is None:
-                self.spill_file = spilling.SpillFile(self._open_spill)
-            spilled = self.spill_file.take(moved, memory.arena[: memory.position])
-            instead = {id(batch): other for batch, other in zip(moved, spilled, strict=True)}
-            self.replace([instead.get(id(batch), batch) for batch in self.backlog.closed])
+        memory, closed = self.memory, self.backlog.closed
+        # A log has its bytes in files of its own, but not its rows, which alone may fill the memory.
+        logged = [b for b in closed if b.store is not None and b.store is not memory and b.rows_in is None]
+        if not memory.batches and not logged:
+            return
+        if self.spill_file is None:
+            self.spill_file = spilling.SpillFile(self._open_spill)
+        moved = [*memory.batches, *logged]
+        spilled = self.spill_file.take(memory.batches, memory.arena[: memory.position]) if memory.batches else []
+        spilled += self.spill_file.take_rows(logged)
+        instead = {id(batch): other for batch, other in zip(moved, spilled, strict=True)}
+        self.replace([instead.get(id(batch), batch) for batch in closed])
 
     @property
     def spilled_bytes(self) -> int:
@@ -219,7 +224,7 @@ class Queue:
         for store in self.stores:
             rows += store.retain([batch for batch in closed if batch.store is store])
         if self.spill_file is not None:
-            self.spill_file.retain([batch for batch in closed if batch.store is self.spill_file])
+            self.spill_file.retain([batch for batch in closed if batch.rows_in is self.spill_file])
         backlog.rows = rows
 
     def weight(self) -> tuple[int, int]:

@@ -4,7 +4,8 @@ Knows: batches, one driver. Does not know: variables' places, headers, ranks, wh
 
 Rules
 -----
-1. What goes there is data and rows of whole batches, when memory is full and their places in the file are not agreed.
+1. What goes there is data and rows of whole batches, when memory is full and their places in the file are not agreed;
+   of batches whose bytes are in a log, the rows alone.
 2. A drain does not write it: reading it back takes the memory that the drain is to make.
 3. The file is private, has no name, and is opened when it is first needed.
 """
@@ -22,7 +23,7 @@ from pnc_vol.extents.model import Extents, Int64, one_extent
 from pnc_vol.queue.batches import Batch, RowsOf, changed
 from pnc_vol.queue.rows import COLUMNS, Listed, Rows
 
-__all__ = ["SpillFile", "SpilledBatch"]
+__all__ = ["SpillFile", "SpilledBatch", "SpilledRows"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -67,21 +68,33 @@ class SpillFile:
         end = -(-(base + data.nbytes) // 8) * 8
         spilled: list[Batch] = []
         for batch in batches:
-            where = {}
-            for uid in batch.uids():
-                where[uid] = (end, 0)
-                for item in batch.items(uid):
-                    rows = np.ascontiguousarray(item.rows() if isinstance(item, Listed) else item)
-                    driver.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
-                    where[uid] = (where[uid][0], where[uid][1] + len(rows))
-                    end += rows.nbytes
-            spilled.append(SpilledBatch(self, driver, base, data.nbytes, where))
+            where, end = _write_rows(driver, batch, end)
+            spilled.append(SpilledBatch(self, driver, where, {}, base, data.nbytes))
+        self.nbytes += end - base
+        self._end = end
+        return spilled
+
+    def take_rows(self, batches: Sequence[Batch]) -> list[Batch]:
+        """The same batches, with their rows in the file; their bytes stay where they are.
+
+        Raises
+        ------
+        OSError
+            As `take`.
+        """
+        if self._driver is None:
+            self._driver = self._open_file()
+        base = end = -(-self._end // 8) * 8
+        spilled: list[Batch] = []
+        for batch in batches:
+            where, end = _write_rows(self._driver, batch, end)
+            spilled.append(SpilledRows(self, self._driver, where, {}, batch.keep({})))
         self.nbytes += end - base
         self._end = end
         return spilled
 
     def retain(self, left: Sequence[Batch]) -> None:
-        """Of its batches only these are left: without any the file is emptied."""
+        """Of the batches that have rows in it only these are left: without any the file is emptied."""
         if not left and self._end and self._driver is not None:
             self._end = 0
             self._driver.resize(0)
@@ -95,10 +108,23 @@ class SpillFile:
             self._driver = None
 
 
-class SpilledBatch(RowsOf):
-    """Bytes and rows that were moved to the spill file.
+def _write_rows(driver: Driver, batch: Batch, end: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Write the rows of a batch from byte `end` on; (offset, rows) of each variable, and the new end."""
+    where = {}
+    for uid in batch.uids():
+        begin, count = end, 0
+        for item in batch.items(uid):
+            rows = np.ascontiguousarray(item.rows() if isinstance(item, Listed) else item)
+            driver.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
+            end += rows.nbytes
+            count += len(rows)
+        where[uid] = (begin, count)
+    return where, end
 
-    base : int, bytes from the start of the spill file to the batch.
+
+class _InFile(RowsOf):
+    """Rows that were moved to the spill file.
+
     where : mapping of uid to (offset, rows) of its rows in the spill file.
     rows : mapping of uid to rows, of variables of which some requests are done: these are in memory.
     """
@@ -106,19 +132,11 @@ class SpilledBatch(RowsOf):
     drains = False
 
     def __init__(
-        self,
-        store: SpillFile,
-        spill: Driver,
-        base: int,
-        nbytes: int,
-        where: Mapping[int, tuple[int, int]],
-        rows: Mapping[int, Rows] | None = None,
+        self, file: SpillFile, driver: Driver, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]
     ) -> None:
-        super().__init__(rows or {})
-        self.store: SpillFile = store
-        self.spill = spill
-        self.base = base
-        self.size = nbytes
+        super().__init__(rows)
+        self.rows_in: SpillFile = file
+        self.driver = driver
         self.where = where
 
     def uids(self) -> list[int]:
@@ -129,23 +147,78 @@ class SpilledBatch(RowsOf):
             return super().rows(uid)
         offset, count = self.where[uid]
         found = np.empty((count, COLUMNS), np.int64)
-        self.spill.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
+        self.driver.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
         return found
 
     def sizes(self, uid: int) -> list[int]:
         return [self.where[uid][1]] if uid in self.where else super().sizes(uid)
 
-    def keep(self, rows: Mapping[int, Rows]) -> SpilledBatch:
-        return SpilledBatch(self.store, self.spill, self.base, self.size, {}, rows)
+    def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
+        """The same bytes, with these rows in the file and those in memory."""
+        raise NotImplementedError
 
-    def change(self, rows: Mapping[int, Rows]) -> SpilledBatch:
-        where = {uid: found for uid, found in self.where.items() if uid not in rows}
-        return SpilledBatch(self.store, self.spill, self.base, self.size, where, changed(self._rows, rows))
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        return self.with_rows({}, rows)
+
+    def change(self, rows: Mapping[int, Rows]) -> Batch:
+        return self.with_rows({u: found for u, found in self.where.items() if u not in rows}, changed(self._rows, rows))
+
+
+class SpilledRows(_InFile):
+    """Rows in the spill file, of bytes that another store keeps.
+
+    kept : Batch, the bytes.
+    """
+
+    def __init__(
+        self,
+        file: SpillFile,
+        driver: Driver,
+        where: Mapping[int, tuple[int, int]],
+        rows: Mapping[int, Rows],
+        kept: Batch,
+    ) -> None:
+        super().__init__(file, driver, where, rows)
+        self.kept = kept
+        self.store, self.size = kept.store, kept.size
+
+    def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
+        return SpilledRows(self.rows_in, self.driver, where, rows, self.kept) if where else self.kept.keep(rows)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        self.spill.read(Extents(address + self.base, nbytes, target_place), target)
+        self.kept.copy(uid, target, target_place, address, nbytes)
+
+    def load(self, room: Bytes) -> Bytes:
+        return self.kept.keep({uid: self.rows(uid) for uid in self.uids()}).load(room)
+
+
+class SpilledBatch(_InFile):
+    """Bytes and rows that were moved to the spill file.
+
+    base : int, bytes from the start of the spill file to the batch.
+    """
+
+    def __init__(
+        self,
+        file: SpillFile,
+        driver: Driver,
+        where: Mapping[int, tuple[int, int]],
+        rows: Mapping[int, Rows],
+        base: int,
+        nbytes: int,
+    ) -> None:
+        super().__init__(file, driver, where, rows)
+        self.store: SpillFile = file
+        self.base = base
+        self.size = nbytes
+
+    def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
+        return SpilledBatch(self.rows_in, self.driver, where, rows, self.base, self.size)
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.driver.read(Extents(address + self.base, nbytes, target_place), target)
 
     def load(self, room: Bytes) -> Bytes:
         whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
-        self.spill.read(one_extent(self.base, self.size), whole)
+        self.driver.read(one_extent(self.base, self.size), whole)
         return whole

@@ -186,7 +186,7 @@ class Store:
             Rows of these that are in memory.
         """
         self.batches = list(left)
-        return sum(sum(batch.sizes(uid)) for batch in left for uid in batch.uids())
+        return sum(sum(batch.sizes(uid)) for batch in left if batch.rows_in is None for uid in batch.uids())
 
     def weight(self) -> tuple[int, int]:
         """Of its closed batches: runs that are not in rows, and bytes. It is asked when the open batch was closed."""

@@ -5,6 +5,7 @@
 ``strings``         a job that posts strings, longer and longer, and is killed
 ``grown``           without a log: one rank posts a longer string than those that a dataset was made with
 ``again``           the file is made anew, and what another job had posted to the former one is not in it
+``rows``            more posts to a log than the rows of fit into memory, before the file can take any of them
 ``replay``          the logs that were left, by these ranks
 ==================  ===========================================================================================
 """
@@ -84,6 +85,21 @@ elif case == "grown":
             t[0] = "longer than what was longer"
         f.flush()
         assert t.asstr()[:].tolist() == ["longer than what was longer", "longer than hello"]
+elif case == "rows":
+    n = 2000
+    options = {"driver": "mpio", "comm": comm, "burst_buf": True, "buffer_size": 64 << 10}
+    # No rank may write before another one's data.
+    with h5py.File(path, "w", ordered=True, **options) as f:
+        x = f.create_dataset("x", (2 * n * comm.size,), "f8")
+        for i in range(n):
+            x[2 * (i * comm.size + comm.rank)] = i
+            x[2 * (i * comm.size + comm.rank)] += 1
+        assert f.statistics()["bytes_spilled"] > 0, "rows went to the spill file"
+        f.flush()
+        model = np.repeat(np.arange(n) + 1, comm.size)
+        assert (x[::2] == model).all()
+        assert not x[1::2].any()
+        x[comm.rank] = -1
 elif case == "again":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -46,6 +46,13 @@ def test_a_string_that_grows_on_one_rank(tmp_path: Path) -> None:
     run_mpi(2, PROGRAM, "grown", tmp_path)
 
 
+def test_posts_whose_rows_fill_the_memory_before_the_file_can_take_them(tmp_path: Path) -> None:
+    """An AssertionError came of it: the bytes were in the log, and nothing took the rows out of memory."""
+    run_mpi(2, PROGRAM, "rows", tmp_path)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:6].tolist() == [-1, -1, 1, 0, 2, 0]
+
+
 def test_the_logs_of_a_replaced_file_are_refused_on_ranks(tmp_path: Path) -> None:
     run_mpi(2, PROGRAM, "strings", tmp_path, check=False)
     folders = list(tmp_path.glob("pncbb-*"))
