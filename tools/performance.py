@@ -5,7 +5,8 @@
     python tools/performance.py write FOLDER              # the tables of the page, from both
 
 Each table of the page stands between ``<!-- measured: NAME -->`` and ``<!-- end -->``; what is between them is
-replaced, the text around them is not. Runs that were not measured leave their table as it is.
+replaced, the text around them is not. Runs that were not measured leave their table as it is. The pictures of the page
+are drawn, too, which needs matplotlib.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pnc_vol.bench.measure import US, Result
+from pnc_vol.bench.table import plot
+
 PAGE = Path(__file__).parent.parent / "docs/explain/performance.md"
 STATES = ("quiet", "loaded")
-US = "pnc_vol"
+PICTURES = {"io", "reads"}
 # limits of the machine, and pnc_vol in other settings: no libraries to be behind of
 NO_PEERS = {US, "pnc_vol posix", "os.pwrite", "queue in memory"}
 
@@ -45,6 +49,11 @@ RUNS = {
     "e3sm-F-16": ["e3sm", "--case", "F", "-n", "16", "--quick"],
     "create": ["create", "-n", "4", "--quick"],
 }
+
+
+# Of works in steps, what counts is the whole.
+WHOLE = {name: {"open to close", "flush"} for name in RUNS if name.startswith("e3sm")}
+WHOLE |= {"flash": {"whole program"}, "create": {"end to end"}}
 
 
 class Goal(NamedTuple):
@@ -159,6 +168,8 @@ def behind(measured: Measured) -> list[str]:
     rows = []
     for name, works in measured.runs.items():
         for work, results in works.items():
+            if work not in WHOLE.get(name, {work}):
+                continue
             faster = {}
             for peer in dict.fromkeys(peer for r in results for peer in r["seconds"]):
                 found = ratios(results, peer)
@@ -174,22 +185,41 @@ def behind(measured: Measured) -> list[str]:
 
 def goals(measured: Measured) -> list[str]:
     """Each goal, and whether it is met in the states in which it was measured."""
-    lines = ["| goal: at most | measured, quiet / loaded | met |", "|---|---|---|"]
+    lines = ["| work | goal, at most | measured, quiet / loaded | met |", "|---|---|---|---|"]
     for goal in GOALS:
         for work, results in measured.runs.get(goal.run, {}).items():
-            found = [1 / ratio for ratio in ratios(results, goal.peer, first=goal.first)] if goal.work in work else []
-            if goal.peer == US:  # the log beside the queue in memory
+            if goal.work not in work:
+                continue
+            found = [1 / ratio for ratio in ratios(results, goal.peer, first=goal.first)]
+            if goal.peer == US:  # a log beside the queue in memory
                 found = ratios(results, "log on tmpfs")
             if found:
                 met = [f <= goal.most for f in found]
                 verdict = "yes" if all(met) else "in one of two" if any(met) else "no"
-                what = f"`{goal.run}`: {work}{', first round' if goal.first else ''}"
                 peer = "a post to memory" if goal.peer == US else goal.peer
                 lines.append(
-                    f"| {what}: {goal.most:.3g} x {peer} | {' / '.join(f'{f:.2f}' for f in found)} | {verdict} |"
+                    f"| `{goal.run}`: {work}{', first round' if goal.first else ''} | {goal.most:.3g} x {peer} | "
+                    f"{' / '.join(f'{f:.2f}' for f in found)} | {verdict} |"
                 )
-                break
+            break
     return lines
+
+
+def memory(works: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Peak memory over the start of the works that write, in MiB, on the quiet machine."""
+    firsts = {work: results[0]["memory"] for work, results in works.items() if "write" in work}
+    peers = list(dict.fromkeys(peer for found in firsts.values() for peer in found))
+    lines = [f"| MiB | {' | '.join(peers)} |", "|---" * (len(peers) + 1) + "|"]
+    for work, found in firsts.items():
+        cells = (f"{found[peer] / (1 << 20):.0f}" if peer in found else "-" for peer in peers)
+        lines.append(f"| {work} | {' | '.join(cells)} |")
+    return lines
+
+
+def picture(works: dict[str, list[dict[str, Any]]], name: str) -> None:
+    """The quiet run as a picture beside the page."""
+    results = [Result(work, found[0]["seconds"]) for work, found in works.items()]
+    plot(results, str(PAGE.parent / f"performance-{name}.png"), f"python -m pnc_vol.bench {name}")
 
 
 def write(folder: Path) -> None:
@@ -197,6 +227,10 @@ def write(folder: Path) -> None:
     measured = Measured(folder)
     blocks = {"behind": behind(measured), "goals": goals(measured)}
     blocks |= {name: table(works) for name, works in measured.runs.items()}
+    if "io" in measured.runs:
+        blocks["memory"] = memory(measured.runs["io"])
+    for name in PICTURES & measured.runs.keys():
+        picture(measured.runs[name], name)
 
     def replaced(match: re.Match[str]) -> str:
         lines = blocks.get(match[1])

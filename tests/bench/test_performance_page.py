@@ -1,0 +1,49 @@
+"""``tools/performance.py``: what was measured comes into the tables of a page, between its marks."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "tools/performance.py"
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("performance", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
+    for state, ours in (("quiet", 2.0), ("loaded", 3.0)):
+        (tmp_path / state).mkdir()
+        results = [
+            {"work": "2 x an attribute and a flush", "seconds": {"pnc_vol": [ours], "h5py": [1.0], "scipy": []}},
+            {"work": "fast", "seconds": {"pnc_vol": [ours], "h5py": [5.0, 6.0, 40.0], "os.pwrite": [0.1]}},
+        ]
+        (tmp_path / state / "small.json").write_text(json.dumps({"results": results}))
+    return module
+
+
+def test_tables_are_replaced_and_text_is_kept(script: ModuleType, tmp_path: Path) -> None:
+    marks = [f"<!-- measured: {name} -->\nold\n<!-- end -->\n" for name in ("small", "behind", "goals", "reads")]
+    script.PAGE.write_text("before\n" + "between\n".join(marks) + "after\n")
+    script.write(tmp_path)
+    page = script.PAGE.read_text()
+    assert page.startswith("before\n")
+    assert page.count("between\n") == 3
+    assert page.endswith("<!-- measured: reads -->\nold\n<!-- end -->\nafter\n"), "it was not measured"
+    assert page.count("old") == 1
+    lines = page.splitlines()
+    # seconds and ratios of both states; bold where a library is faster, which the machine is not
+    assert "| 2 x an attribute and a flush | 2 / 3 | **0.50 / 0.33** | - |" in lines
+    assert "| fast | 2 / 3 | 3.00 / 2.00 | 0.05 / 0.03 |" in lines
+    # the list of what is slower has the factor the other way round
+    assert "| `small`: 2 x an attribute and a flush | 2 / 3 | h5py 2 / 3 |" in lines
+    assert not any(line.startswith("| `small`: fast") for line in lines)
+    assert "| `small`: 2 x an attribute and a flush | 1 x h5py | 2.00 / 3.00 | no |" in lines
