@@ -70,7 +70,7 @@ class Root(Driver):
             if not self.writable:
                 self._may_write()
             calls = self._write(extents, memory, collective)
-        nbytes = int(extents.length[0]) if len(extents.length) == 1 else extents.nbytes
+        nbytes = extents.nbytes
         counts = self._counts
         with self._use.lock:
             counts["write_calls"] += calls

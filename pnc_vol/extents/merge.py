@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from numpy import count_nonzero
 
 from pnc_vol.extents.model import Extents, Int64, spread
 
@@ -47,11 +48,14 @@ def _joined(extents: Extents) -> Extents:
         return extents
     ahead = length[:-1]
     joined = offset[:-1] + ahead == offset[1:]
-    if not joined.any():
+    if not count_nonzero(joined):
         return extents
     joined &= place[:-1] + ahead == place[1:]
-    if not joined.any():
+    number = count_nonzero(joined)
+    if not number:
         return extents
+    if number == joined.size:
+        return Extents(offset[:1], np.add.reduce(length, keepdims=True), place[:1])
     heads = np.concatenate(([0], (~joined).nonzero()[0] + 1))
     return Extents(offset[heads], np.add.reduceat(length, heads), place[heads])
 
@@ -78,12 +82,15 @@ def last_wins(extents: Extents, *, sorted_hint: bool = False) -> Extents:
     posted = _without_empty(extents)
     if posted.offset.size < 2:
         return posted
+    if count_nonzero(posted.offset[1:] == (posted.offset + posted.length)[:-1]) == posted.offset.size - 1:
+        # One stretch of the file, as records of variables that are written together: sorted and disjoint.
+        return _joined(posted)
     ranks: Int64 | None = None
     made = posted
-    if not sorted_hint and bool((posted.offset[1:] < posted.offset[:-1]).any()):
+    if not sorted_hint and count_nonzero(posted.offset[1:] < posted.offset[:-1]):
         ranks = _stable_order(posted.offset)
         made = _taken(posted, ranks)
-    if not _overlaps(made).any():
+    if not count_nonzero(_overlaps(made)):
         return _joined(made)
     if ranks is None:
         ranks = np.arange(made.offset.size, dtype=np.int64)
@@ -120,9 +127,9 @@ def _overlaps(extents: Extents) -> npt.NDArray[np.bool_]:
 
 
 def _without_empty(extents: Extents) -> Extents:
-    if bool((extents.length > 0).all()):
+    if count_nonzero(extents.length) == extents.length.size:
         return extents
-    return _taken(extents, (extents.length > 0).nonzero()[0])
+    return _taken(extents, extents.length.nonzero()[0])
 
 
 def _stable_order(offset: Int64) -> Int64:

@@ -151,11 +151,16 @@ def place_many(
     >>> place_many(one * 100, one * 8, np.array([0, 2]), one * 24, one * 3, one)[0].tolist()
     [124, 132]
     """
-    nbytes = length * itemsize
-    offset = start * itemsize
     records = inner.nonzero()[0]
-    if records.size:
-        record, within = np.divmod(start[records], inner[records])
-        offset[records] = record * record_size[records] + within * itemsize[records]
+    if records.size == inner.size:
+        # all have records: nothing is picked out
+        record, offset = np.divmod(start, inner)
+        offset *= itemsize
+        offset += record * record_size
+    else:
+        offset = start * itemsize
+        if records.size:
+            record, within = np.divmod(start[records], inner[records])
+            offset[records] = record * record_size[records] + within * itemsize[records]
     offset += begin
-    return offset, nbytes
+    return offset, length * itemsize

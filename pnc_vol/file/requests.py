@@ -204,14 +204,16 @@ class Posted:
         start, nelems, result, number, step = found
         if not nelems:
             return 0
-        if type(values) is not _ARRAY or values.dtype != element.dtype or values.shape != result:
+        dtype = element.dtype
+        # the same object, mostly: to compare types takes as long as to look for the run
+        if type(values) is not _ARRAY or (values.dtype is not dtype and values.dtype != dtype) or values.shape != result:
             if len(result) > MOST_AXES:
                 return 0
-            values = own_type(values, element.dtype, result, nelems * number)
+            values = own_type(values, dtype, result, nelems * number)
             if values is None:
                 return 0
-        record = node.maxshape is not None and node.is_record
-        if record and number == 1:
+        if node.maxshape is not None and number == 1 and type(args) is not int and node.is_record:
+            # What a number selects is one record, or an element of one.
             inner = math.prod(shape[1:])
             if start // inner != (start + nelems - 1) // inner:
                 # Whole records; runs of equal length, as a block has.

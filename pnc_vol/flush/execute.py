@@ -303,7 +303,7 @@ class _Work:
             else:
                 self.result.requests += plan.requests
                 self.result.extents += len(plan.extents.offset)
-                self.result.nbytes += int(plan.extents.length.sum())
+                self.result.nbytes += plan.extents.nbytes
         return failed
 
     def by_itself(self, batch: Batch, plan: Plan) -> None:

@@ -96,12 +96,13 @@ class Plan(NamedTuple):
         rows = tables.rows
         if tables.counts is not None:
             where = np.repeat(where, tables.counts, axis=0)
-        if (rows[:, 4] != where[:, 1]).any():
-            return None
         begin, itemsize, inner, record_size = where.T
-        offset, nbytes = place_many(begin, itemsize, inner, record_size, rows[:, 1], rows[:, 2])
-        extents = Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3]))
-        return cls(last_wins(extents), len(rows), len(tables.uids), int(nbytes.sum()))
+        _, start, length, address, width = rows.T
+        if np.count_nonzero(width != itemsize):
+            return None
+        offset, nbytes = place_many(begin, itemsize, inner, record_size, start, length)
+        posted = Extents(offset, nbytes, np.ascontiguousarray(address))
+        return cls(last_wins(posted), len(rows), len(tables.uids), posted.nbytes)
 
     def __str__(self) -> str:
         count = len(self.extents.offset)

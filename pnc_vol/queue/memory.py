@@ -122,11 +122,15 @@ class MemoryStore(Store):
     ) -> bool:
         # The path of most posts: the values as bytes, and one row. What is the same for all posts of a stretch is
         # looked at when it begins, and its values are turned round and copied to the arena together.
-        backlog, nbytes = self.backlog, values.nbytes
-        table = backlog.tables.get(node.uid)
+        backlog, nbytes, uid = self.backlog, values.nbytes, node.uid
         left = self._left - nbytes - ROW_COST * number
-        if left < 0 or nbytes > _SMALL or table is None or values.dtype is not self._dtype:
+        if left < 0 or nbytes > _SMALL or values.dtype is not self._dtype:
             return self._begin_stretch(node, request, values, start, number, step)
+        table = backlog.tables.get(uid)
+        if table is None:
+            if uid in backlog.lists.open:
+                return self._begin_stretch(node, request, values, start, number, step)
+            table = backlog.tables[uid] = array("q")
         address = self.position
         self._staged.append(values.tobytes())
         self._left, self.position = left, address + nbytes
