@@ -7,6 +7,8 @@ Rules
 1. `close` waits for verbs that other threads are in: a descriptor that is closed under a write may by then belong to
    another file.
 2. After a `sync` failed, every later one fails: the system reports pages that it could not write only once.
+3. How far the file surely goes is known from what was written (`grow`), as long as it was never cut: a write and a cut
+   of two threads may end in either order.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class Root(Driver):
         self.writable = writable
         self._use = _Use(self)
         self._sync_failure: OSError | None = None
+        self._reach: int | None = 0
+        """Where the last piece of a write ended, the farthest of all; None once the file was given a size."""
         self._counts = dict.fromkeys(("read_calls", "read_bytes", "write_calls", "write_bytes", "syncs"), 0)
 
     @property
@@ -71,10 +75,14 @@ class Root(Driver):
                 self._may_write()
             calls = self._write(extents, memory, collective)
         nbytes = extents.nbytes
+        # what ranks write together another one may still have to bring to the file
+        end = int(extents.offset[-1]) + int(extents.length[-1]) if nbytes and not collective else 0
         counts = self._counts
         with self._use.lock:
             counts["write_calls"] += calls
             counts["write_bytes"] += nbytes
+            if self._reach is not None and end > self._reach and extents.length[-1]:
+                self._reach = end
 
     def size(self) -> int:
         with self._use:
@@ -85,7 +93,14 @@ class Root(Driver):
             self._may_write()
             if nbytes < 0:
                 raise ValueError(f"A file cannot have {nbytes} bytes")
+            with self._use.lock:
+                self._reach = None
             self._resize(nbytes)
+
+    def grow(self, nbytes: int) -> None:
+        # Asked at each new record, mostly of a file that the record has just made longer.
+        if self._reach is None or self._reach < nbytes:
+            super().grow(nbytes)
 
     def sync(self) -> None:
         with self._use:

@@ -187,17 +187,17 @@ class Definitions:
         check_limits(new.header)
         more = len(new.uids) > len(old.uids)
         if known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars:
-            region, size = layout.region.first, header_size(new.header)
-            # Without variables the file ends with its header, which may not become shorter like this.
-            fits = size >= header_size(old.header) if region is None else size <= region
-            begins = layout.begins_behind(new.header) if more and fits else []
             if new.header.derived is old.header.derived:
                 placed = there.with_numrecs(new.header.numrecs)
-            elif fits and begins is not None:
+            else:
+                region, size = layout.region.first, header_size(new.header)
+                # Without variables the file ends with its header, which may not become shorter like this.
+                fits = size >= header_size(old.header) if region is None else size <= region
+                begins = layout.begins_behind(new.header) if more and fits else []
+                if not fits or begins is None:
+                    return new
                 exact = there.derived is old.header.derived
                 placed = placed_as(there, new.header, own, begins=begins, exact=exact)
-            else:
-                return new
             self.with_begins, self.same_places = (new, placed), placed
         return new
 

@@ -66,20 +66,17 @@ def fill(
     if same and not lost and not grown:
         # Nothing is new.
         return {}
-    # The same variables lie where they lay: what is new of them is records.
-    asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys() if same else target.uids
-    if not same and not lost:
-        asked = target.added_to(placed) or target.uids
-    if (
-        target.unwritten.reads_zero
-        and not target.unwritten.stale_gaps
-        and not lost
-        and not any(
-            target.record_uids.values() if same else [tree.datasets[uid].fillvalue is not None for uid in asked]
-        )
-    ):
-        # All that was not written reads as zero, as it should.
-        return {}
+    zeros_left = target.unwritten.reads_zero and not target.unwritten.stale_gaps and not lost
+    if same:
+        # The same variables lie where they lay: what is new of them is records.
+        if zeros_left and not any(target.record_uids.values()):
+            # All that was not written reads as zero, as it should.
+            return {}
+        asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
+    else:
+        asked = (target.added_to(placed) if not lost else None) or target.uids
+        if zeros_left and not any([tree.datasets[uid].fillvalue is not None for uid in asked]):
+            return {}
     tasks: list[Callable[[], None]] = []
     for uid in sorted(asked) if same else asked:
         node = tree.datasets[uid]

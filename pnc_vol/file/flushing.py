@@ -65,6 +65,8 @@ _ALONE = nullcontext()
 class _Phases:
     """The seconds of each phase of a flush."""
 
+    __slots__ = ("clock", "counts", "seconds")
+
     def __init__(self, counts: dict[str, float]) -> None:
         self.counts, self.clock = counts, time.perf_counter()
         self.seconds: dict[str, float] = {}
@@ -72,9 +74,13 @@ class _Phases:
     def end(self, phase: str) -> None:
         """A phase ends here, and the next one begins."""
         now = time.perf_counter()
-        self.seconds[phase] = now - self.clock
-        self.counts[f"seconds_{phase}"] += now - self.clock
+        spent = self.seconds[phase] = now - self.clock
+        self.counts[_COUNTED[phase]] += spent
         self.clock = now
+
+
+_COUNTED = {phase: f"seconds_{phase}" for phase in ("agree", "layout", "fill", "data", "header")}
+"""What the seconds of each phase are called in the statistics."""
 
 
 def flush(
@@ -284,7 +290,8 @@ def _accept(session: Session, flat: Flat, agreed: Agreement) -> Flat:
             defs.note_drain()
         flat = defs.flatten(layout, common=False)
     layout.records = agreed.records
-    layout.unwritten = layout.unwritten._replace(reads_zero=layout.unwritten.reads_zero and not agreed.unknown_bytes)
+    if agreed.unknown_bytes:
+        layout.unwritten = layout.unwritten._replace(reads_zero=False)
     return flat
 
 
@@ -314,13 +321,14 @@ def _use_layout(
         if shorter or not placed.maps.keys() <= set(target.uids):
             disk.note_longer()
     copy: Copy | None = None
-    if target is not placed or lost:
+    stays = target.same_places(placed) and disk.uids is target.uids
+    if lost or not stays:
         copy = copied(comm, defs.tree, disk, session.options, target, lost)
     phases.end("layout")
-    later: LostRecords = {}
+    now, later = lost, {}
     if lost and copy is None and disk.at_stake:
         later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
-    now = {uid: cut for uid, cut in lost.items() if uid not in later}
+        now = {uid: cut for uid, cut in lost.items() if uid not in later}
     whole = session.posted.written_whole
     write_fill = partial(fill, comm, defs.tree, placed, target, lost=now, written_whole=whole)
     unfilled: LeftToPosts = {}
@@ -385,7 +393,7 @@ def _report(session: Session, seconds: dict[str, float], done: Executed) -> None
     told = FlushReport(
         session.disk.path, requests, done.requests, done.extents, done.nbytes, done.rounds, transport, seconds
     )
-    posted.note_flush(told._asdict())
+    posted.note_flush(told)
     if "logging" in sys.modules:
         # asked here, too: a call would take time in every small flush
         tell(

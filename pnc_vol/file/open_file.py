@@ -263,9 +263,10 @@ class OpenFile(Session):
 
     def statistics(self) -> dict[str, Any]:
         """Counts of what this file did since it was opened, by name."""
+        last = self.posted.last_flush
         told = {
             "bytes_spilled": self.posted.queue.spilled_bytes,
             "driver": self.disk.driver.statistics(),
-            "last_flush": self.posted.last_flush,
+            "last_flush": None if last is None else last._asdict(),
         }
         return {**self.counts, **self.transport.statistics(), **self.comm.traffic.told(), **told}

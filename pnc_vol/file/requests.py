@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +141,7 @@ class Posted:
     at_once : bool, writes are carried out when they are posted: MPI's atomic mode.
     written_whole : set of int
         The uids of variables of which whoever posts is going to write every element, so that none is filled.
-    last_flush : dict or None, the last `FlushReport`, by name.
+    last_flush : FlushReport or None, of the last flush that did something.
     progress : callable or None, what the flush under way tells how far it is; see `File.flush`.
     """
 
@@ -174,7 +174,7 @@ class Posted:
         self.kept: set[int] = set()
         self.at_once = False
         self.written_whole: set[int] = set()
-        self.last_flush: dict[str, Any] | None = None
+        self.last_flush: NamedTuple | None = None
         self.progress: Callable[[int, int], None] | None = None
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
@@ -323,7 +323,7 @@ class Posted:
         del self.writes[number]
         self.failed.pop(number, None)
 
-    def note_flush(self, report: dict[str, Any]) -> None:
+    def note_flush(self, report: NamedTuple) -> None:
         """A flush was done; keep the report of it."""
         self.last_flush = report
         self.first_number = self.next_number

@@ -160,8 +160,9 @@ class Planner:
     def plans(self, batch: Batch) -> Iterator[Plan]:
         """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
         tables = _in_one(batch)
-        if tables is not None and self.affine and self.maps.keys() >= set(tables.uids):
-            plan = Plan.at_once(cast(Places, self.maps).table(tables.uids), tables)
+        if tables is not None and self.affine:
+            where = cast(Places, self.maps).table(tables.uids)
+            plan = None if where is None else Plan.at_once(where, tables)
             if plan is not None:
                 yield plan
                 return

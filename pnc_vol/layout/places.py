@@ -150,11 +150,13 @@ class Places(dict[int, Place]):
 
     _asked: tuple[list[int], Int64] | None = None
 
-    def table(self, uids: list[int]) -> Int64:
-        """`table_of` the places of some variables; not to be changed."""
+    def table(self, uids: list[int]) -> Int64 | None:
+        """`table_of` the places of some variables, not to be changed; None if one of them has no place."""
         asked = self._asked
         if asked is not None and asked[0] == uids:
             return asked[1]
+        if not self.keys() >= set(uids):
+            return None
         made = np.fromiter(chain.from_iterable(map(self.__getitem__, uids)), np.int64, 4 * len(uids)).reshape(-1, 4)
         self._asked = list(uids), made
         return made

@@ -67,6 +67,10 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
         if found is None:
             return None
         lengths, numrecs, told = found
+        if not (told or changed.attributes or changed.added):
+            # Records alone: no variable is looked at.
+            header = header.with_numrecs(numrecs)
+            return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.numbers, flat.names), {}
         nodes |= told
     if len(nodes) > max(_MANY, len(flat.uids) // 4):
         return None
@@ -161,20 +165,25 @@ def _resized(
     None if it is that of any other dataset that changes, because the file has more or fewer records.
     """
     lengths, old = dict(flat.lengths), flat.header.numrecs
-    counted = [(node, before) for node, before in resized.items() if not node.is_placeholder]
-    for _, before in counted:
-        lengths[before] -= 1
+    # Those that are written together have the same two numbers: all else is done once for all of them.
+    alike: dict[tuple[int, int], list[DatasetNode]] = {}
+    told: dict[int, DatasetNode] = {}
+    for node, before in resized.items():
+        shape = node.shape
+        if node.is_placeholder or shape is None:
+            told[node.uid] = node
+        else:
+            alike.setdefault((before, shape[0]), []).append(node)
+    for (before, _), nodes in alike.items():
+        lengths[before] -= len(nodes)
     others = {n for n, count in lengths.items() if count}
-    for node, _ in counted:
-        assert node.shape is not None
-        lengths[node.shape[0]] = lengths.get(node.shape[0], 0) + 1
+    for (_, now), nodes in alike.items():
+        lengths[now] = lengths.get(now, 0) + len(nodes)
     lengths = {n: count for n, count in lengths.items() if count}
     numrecs = numrecs_for(tree, lengths)
     if numrecs != old and (old in others or numrecs in others):
         return None
-    told = {
-        node.uid: node
-        for node, before in resized.items()
-        if node.is_placeholder or before != old or (node.shape or (0,))[0] != numrecs
-    }
+    for (before, now), nodes in alike.items():
+        if before != old or now != numrecs:
+            told.update([(node.uid, node) for node in nodes])
     return lengths, numrecs, told

@@ -187,10 +187,11 @@ class DatasetNode(Node):
     @property
     def is_placeholder(self) -> bool:
         """True if the variable holds no element: a null dataset, or a shape with a 0 in a fixed axis."""
-        if self.shape is None or self.element.kind == "composite":
+        shape, limits = self.shape, self.maxshape
+        if shape is None or self.element.kind == "composite":
             return True
-        fixed = self.shape[1:] if self.is_record else self.shape
-        return 0 in fixed
+        # as `is_record`, without a call: asked of each dataset that grew, at each flush
+        return 0 in (shape[1:] if limits and limits[0] is None else shape)
 
 
 class Changes(NamedTuple):
