@@ -96,7 +96,8 @@ class AttributeManager(MutableMappingHDF5):
         if type(value) in PLAIN_TYPES and type(name) is str and name not in SCALE_NAMES:
             session = oid.check_for_name()
             node = oid.node
-            if oid.handle.writable and session.defs.version == 5 and not _ordered(node):
+            # one that is replaced may have to become the last: that is not plain
+            if oid.handle.writable and session.defs.version == 5 and (not _ordered(node) or name not in node.attrs):
                 with session.lock:
                     # What most attributes are: nothing is wrong with the name nor the value.
                     if node.attrs.put_plainly(name, value):

@@ -136,7 +136,7 @@ def write_new(
     mode : int or None, its permissions; None: what the process's mask leaves of 0666.
     """
     try:
-        fd = system.open(path, _NEW, 0o666 if mode is None else 0o600)
+        fd = system.open(path, _NEW, 0o666 if mode is None else mode)
     except FileNotFoundError:
         folder = os.path.dirname(path) or "."
         raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r}; create it first", path) from None
@@ -147,7 +147,9 @@ def write_new(
         raise PermissionError(error.errno, text, path) from None
     try:
         try:
-            if mode is not None:
+            made = system.fstat(fd)
+            if mode is not None and made.st_mode & 0o7777 != mode:
+                # the process's mask has taken something away
                 system.fchmod(fd, mode)
             if content:
                 write_all(system, fd, memoryview(content), 0)
@@ -155,8 +157,7 @@ def write_new(
                 system.fsync(fd)
             if held is not None:
                 held.lock(fd)
-                return held.keep(fd)
-            made = system.fstat(fd)
+                return held.keep(fd, (made.st_dev, made.st_ino))
         except BaseException:
             system.close(fd)
             raise

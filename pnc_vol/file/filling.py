@@ -75,7 +75,8 @@ def fill(
         asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
     else:
         asked = (target.added_to(placed) if not lost else None) or target.uids
-        if zeros_left and not any([tree.datasets[uid].fillvalue is not None for uid in asked]):
+        fills = [tree.datasets[uid].fillvalue is not None for uid in asked]
+        if zeros_left and not any(fills):
             return {}
     tasks: list[Callable[[], None]] = []
     for uid in sorted(asked) if same else asked:

@@ -65,8 +65,6 @@ _ALONE = nullcontext()
 class _Phases:
     """The seconds of each phase of a flush."""
 
-    __slots__ = ("clock", "counts", "seconds")
-
     def __init__(self, counts: dict[str, float]) -> None:
         self.counts, self.clock = counts, time.perf_counter()
         self.seconds: dict[str, float] = {}
@@ -75,12 +73,8 @@ class _Phases:
         """A phase ends here, and the next one begins."""
         now = time.perf_counter()
         spent = self.seconds[phase] = now - self.clock
-        self.counts[_COUNTED[phase]] += spent
+        self.counts[f"seconds_{phase}"] += spent
         self.clock = now
-
-
-_COUNTED = {phase: f"seconds_{phase}" for phase in ("agree", "layout", "fill", "data", "header")}
-"""What the seconds of each phase are called in the statistics."""
 
 
 def flush(

@@ -206,7 +206,11 @@ class Posted:
             return 0
         dtype = element.dtype
         # the same object, mostly: to compare types takes as long as to look for the run
-        if type(values) is not _ARRAY or (values.dtype is not dtype and values.dtype != dtype) or values.shape != result:
+        if (
+            type(values) is not _ARRAY
+            or (values.dtype is not dtype and values.dtype != dtype)
+            or values.shape != result
+        ):
             if len(result) > MOST_AXES:
                 return 0
             values = own_type(values, dtype, result, nelems * number)

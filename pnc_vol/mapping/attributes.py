@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -268,9 +269,10 @@ class Attributes(MutableMapping[str, Attribute]):
     @property
     def untouched(self) -> tuple[Attr, ...] | None:
         """As the header has them if nothing is to be encoded, because that was done when they were put; else None."""
-        if self._raw is None and self._plain:
-            # The table stays: the next attribute is put to it.
-            self._raw = tuple(self._entries.values())  # type: ignore[union-attr, arg-type]
+        table, before = self._entries, self.grown_from or ()
+        if self._raw is None and self._plain and table is not None:
+            # The table, which is slower than tuples, is not gone through; it stays: the next attribute is put to it.
+            self._raw = before + tuple([*islice(reversed(table.values()), len(table) - len(before))][::-1])
         return self._raw
 
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
@@ -310,7 +312,8 @@ class Attributes(MutableMapping[str, Attribute]):
         """The table, to be changed under this name."""
         table = self._table()
         if self._raw is not None:
-            self.grown_from = self._raw
+            # of two of one name the table has one
+            self.grown_from = self._raw if len(table) == len(self._raw) else None
             if not self._own:
                 table = self._entries = dict(table)
             self._own, self._plain = True, not self.markers and not self._renamed

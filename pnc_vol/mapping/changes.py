@@ -17,7 +17,7 @@ from pnc_vol.format.edits import with_attributes, with_variables
 from pnc_vol.format.model import Attr, Dim, Var
 from pnc_vol.mapping.attribute_owners import global_attrs
 from pnc_vol.mapping.attributes import Attributes
-from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, variable_of
+from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, type_says_all, variable_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["changed"]
@@ -83,16 +83,20 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
         i = flat.numbers.get(uid)
         if i is None:
             return None
-        before = _beginning(node.attrs, flat.untouched.get(uid))
-        var, old = variable_of(node, flat.book, numrecs), header.vars[i]
-        dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
-        if (var.name, dims, var.type) != (old.name, old.dims, old.type):
-            return None
+        before, old = _beginning(node.attrs, flat.untouched.get(uid)), header.vars[i]
+        attrs = None
+        if before and type_says_all(node.element, old.dims, header.dims) and node not in changed.resized:
+            attrs = _only_grown(node, old, before)
+        if attrs is None:
+            var = variable_of(node, flat.book, numrecs)
+            dims, attrs = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims), var.attrs
+            if (var.name, dims, var.type) != (old.name, old.dims, old.type):
+                return None
         if node.owner is None and node.attrs.untouched is not None:
             untouched[uid] = node.attrs.untouched
             grown[i] = before
-        if len(var.attrs) != len(old.attrs) or var.attrs != old.attrs:
-            made[i] = var.attrs
+        if len(attrs) != len(old.attrs) or attrs != old.attrs:
+            made[i] = attrs
     if grouped:
         before = _beginning(tree.root.attrs, flat.untouched.get(-1))
         own = global_attrs(tree)
@@ -150,6 +154,17 @@ def _added(
     if flat.moved is not None:
         found = [var._replace(dims=tuple(flat.moved[index] for index in var.dims)) for var in found]
     return (*header.dims, *new), tuple(found)
+
+
+def _only_grown(node: DatasetNode, old: Var, before: int) -> tuple[Attr, ...] | None:
+    """The attributes of a variable to which others were added behind the first `before`; None if more may change.
+
+    What follows them in the header is a marker, which no attribute of its own changes.
+    """
+    attrs = node.attrs.untouched
+    if attrs is None or node.attrs.markers or node.fillvalue is not None or node.owner is not None:
+        return None
+    return attrs + old.attrs[before:]
 
 
 def _beginning(attributes: Attributes, before: tuple[Attr, ...] | None) -> int:

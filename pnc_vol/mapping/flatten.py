@@ -13,11 +13,11 @@ Rules
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
 from pnc_vol.late import late
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
@@ -34,7 +34,7 @@ else:
     # compounds and arrays of varying length are rare
     composite = late("pnc_vol.mapping.composite")
 
-__all__ = ["Flat", "is_plain_name", "numrecs_for", "numrecs_of", "to_header", "variable_of"]
+__all__ = ["Flat", "is_plain_name", "numrecs_for", "numrecs_of", "to_header", "type_says_all", "variable_of"]
 
 SAMPLE_DIMENSION, SAMPLES = "sample_dimension", "sample"
 """CF's attribute of contiguous ragged arrays, and the end of the names of their dimensions."""
@@ -332,12 +332,7 @@ def _variable_attrs(
         # What `derive` says of a string without asking it: most variables with a marker are strings.
         if (element.kind == "vlen_string") != (element.encoding == "utf-8"):
             marker["type"] = element.kind
-    elif (
-        element.kind != "number"
-        or code in _AMBIGUOUS
-        or not element.dtype.isnative
-        or (code in (FLOAT, DOUBLE) and dims and book.dims[dims[-1]].name == COMPLEX_DIM)
-    ):
+    elif not type_says_all(element, dims, book.dims):
         seen = [book.dims[index] for index in dims if book.dims[index].size]
         sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
         marker |= element_marker(element, derive(code, sizes, names, written))
@@ -346,6 +341,17 @@ def _variable_attrs(
     if marker:
         written += (dump_marker(marker, node.tree.marker),)
     return written
+
+
+def type_says_all(element: Element, dims: tuple[int, ...], known: Sequence[Dim]) -> bool:
+    """Whether a variable's type and its dimensions, of those that are `known`, say all of its elements.
+
+    No attribute changes that.
+    """
+    code = element.nc_type
+    if element.kind != "number" or code in _AMBIGUOUS or not element.dtype.isnative:
+        return False
+    return not (code in (FLOAT, DOUBLE) and dims and known[dims[-1]].name == COMPLEX_DIM)
 
 
 def _name_samples(node: DatasetNode) -> None:
