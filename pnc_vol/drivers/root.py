@@ -42,8 +42,6 @@ class Root(Driver):
         self.writable = writable
         self._use = _Use(self)
         self._sync_failure: OSError | None = None
-        self._reach: int | None = 0
-        """Where the last piece of a write ended, the farthest of all; None once the file was given a size."""
         self._counts = dict.fromkeys(("read_calls", "read_bytes", "write_calls", "write_bytes", "syncs"), 0)
 
     @property
@@ -74,15 +72,16 @@ class Root(Driver):
             if not self.writable:
                 self._may_write()
             calls = self._write(extents, memory, collective)
-        nbytes = extents.nbytes
+        length = extents.length
+        nbytes = int(length[0]) if len(length) == 1 else extents.nbytes
         # what ranks write together another one may still have to bring to the file
-        end = int(extents.offset[-1]) + int(extents.length[-1]) if nbytes and not collective else 0
-        counts = self._counts
-        with self._use.lock:
+        end = int(extents.offset[-1] + length[-1]) if nbytes and length[-1] and not collective else 0
+        counts, use = self._counts, self._use
+        with use.lock:
             counts["write_calls"] += calls
             counts["write_bytes"] += nbytes
-            if self._reach is not None and end > self._reach and extents.length[-1]:
-                self._reach = end
+            if use.reach is not None and end > use.reach:
+                use.reach = end
 
     def size(self) -> int:
         with self._use:
@@ -94,12 +93,13 @@ class Root(Driver):
             if nbytes < 0:
                 raise ValueError(f"A file cannot have {nbytes} bytes")
             with self._use.lock:
-                self._reach = None
+                self._use.reach = None
             self._resize(nbytes)
 
     def grow(self, nbytes: int) -> None:
         # Asked at each new record, mostly of a file that the record has just made longer.
-        if self._reach is None or self._reach < nbytes:
+        reach = self._use.reach
+        if reach is None or reach < nbytes:
             super().grow(nbytes)
 
     def sync(self) -> None:
@@ -158,14 +158,19 @@ class Root(Driver):
 
 
 class _Use:
-    """Inside of it, a driver is open and stays so."""
+    """Inside of it, a driver is open and stays so.
 
-    __slots__ = ("_driver", "closed", "idle", "inside", "lock")
+    reach : int or None
+        Where the last piece of a write ended, the farthest of all; None once the file was given a size.
+    """
+
+    __slots__ = ("_driver", "closed", "idle", "inside", "lock", "reach")
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self.inside = 0
         self.closed = False
+        self.reach: int | None = 0
         self.lock = threading.Lock()
         # made by a `close` that has to wait
         self.idle: threading.Condition | None = None

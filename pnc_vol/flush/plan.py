@@ -95,12 +95,12 @@ class Plan(NamedTuple):
         """
         rows = tables.rows
         if len(rows) == 1:
-            _, start, length, address, width = rows[0].tolist()
+            _, first, count, memory, size = rows[0].tolist()
             at = Place(*where[0].tolist())
-            offset, nbytes = at.offset_of_run(start, length), length * width
-            if width == at.itemsize and length and offset >= 0:
+            begins = at.offset_of_run(first, count)
+            if size == at.itemsize and count and begins >= 0:
                 # one post, as programs flush after each: by plain integers, in a fraction of the time
-                return cls(one_extent(offset, nbytes, address), 1, 1, nbytes)
+                return cls(one_extent(begins, count * size, memory), 1, 1, count * size)
         if tables.counts is not None:
             where = np.repeat(where, tables.counts, axis=0)
         begin, itemsize, inner, record_size = where.T

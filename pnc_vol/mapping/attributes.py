@@ -271,8 +271,9 @@ class Attributes(MutableMapping[str, Attribute]):
         """As the header has them if nothing is to be encoded, because that was done when they were put; else None."""
         table, before = self._entries, self.grown_from or ()
         if self._raw is None and self._plain and table is not None:
-            # The table, which is slower than tuples, is not gone through; it stays: the next attribute is put to it.
-            self._raw = before + tuple([*islice(reversed(table.values()), len(table) - len(before))][::-1])
+            # The table, slower than a tuple, is not gone through; it stays: the next attribute is put to it.
+            new = [*islice(reversed(table.values()), len(table) - len(before))][::-1]
+            self._raw = before + tuple(new)  # type: ignore[arg-type]
         return self._raw
 
     def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:

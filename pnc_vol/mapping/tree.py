@@ -190,7 +190,6 @@ class DatasetNode(Node):
         shape, limits = self.shape, self.maxshape
         if shape is None or self.element.kind == "composite":
             return True
-        # as `is_record`, without a call: asked of each dataset that grew, at each flush
         return 0 in (shape[1:] if limits and limits[0] is None else shape)
 
 
