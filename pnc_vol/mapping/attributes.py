@@ -271,7 +271,7 @@ class Attributes(MutableMapping[str, Attribute]):
         """As the header has them if nothing is to be encoded, because that was done when they were put; else None."""
         table, before = self._entries, self.grown_from or ()
         if self._raw is None and self._plain and table is not None:
-            # The table, slower than a tuple, is not gone through; it stays: the next attribute is put to it.
+            # The table is not gone through, and stays: the next attribute is put to it.
             new = [*islice(reversed(table.values()), len(table) - len(before))][::-1]
             self._raw = before + tuple(new)  # type: ignore[arg-type]
         return self._raw
@@ -313,8 +313,7 @@ class Attributes(MutableMapping[str, Attribute]):
         """The table, to be changed under this name."""
         table = self._table()
         if self._raw is not None:
-            # of two of one name the table has one
-            self.grown_from = self._raw if len(table) == len(self._raw) else None
+            self.grown_from = self._raw if len(table) == len(self._raw) else None  # of two of one name it has one
             if not self._own:
                 table = self._entries = dict(table)
             self._own, self._plain = True, not self.markers and not self._renamed
