@@ -169,7 +169,11 @@ def _only_grown(node: DatasetNode, old: Var, before: int) -> tuple[Attr, ...] | 
 
 def _beginning(attributes: Attributes, before: tuple[Attr, ...] | None) -> int:
     """How many attributes are surely as they were in the header before, from the first one on."""
-    return len(before) if before is not None and attributes.grown_from is before else 0
+    if before is None or attributes.grown_from is before:
+        return len(before or ())
+    # Of a few it is seen by a look at them: most are the same objects.
+    now, n = attributes.untouched, len(before)
+    return n if n <= _MANY and now is not None and now[:n] == before else 0
 
 
 def _resized(

@@ -43,8 +43,8 @@ def torn(path: pathlib.Path, stop_at: int, cut: int | None = None, new: bytes = 
     return pathlib.Path(journal_path(str(path)))
 
 
-# fchmod, the journal, the header, unlink of the journal
-JOURNAL, HEADER, DONE = 2, 3, 4
+# the journal, the header, unlink of the journal
+JOURNAL, HEADER, DONE = 1, 2, 3
 
 
 @pytest.mark.parametrize("cut", [1, 100, 512, 1024, 1248])
@@ -175,6 +175,18 @@ def test_who_may_read_the_file_may_read_its_journal(path: pathlib.Path) -> None:
     assert stat.S_IMODE(journal.stat().st_mode) == 0o644
     path.chmod(0o600)
     assert stat.S_IMODE(torn(path, HEADER, 100).stat().st_mode) == 0o600
+
+
+def test_what_the_mask_takes_from_a_journal_is_given_back(path: pathlib.Path) -> None:
+    path.write_bytes(OLD)
+    path.chmod(0o664)
+    before = os.umask(0o077)
+    try:
+        # the mode is one call more
+        journal = torn(path, HEADER + 1, 100)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o664
 
 
 # -------------------------------------------------------------------------------------- whole files

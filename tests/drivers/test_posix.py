@@ -55,6 +55,31 @@ def test_pieces_that_touch_are_one_call(path: str) -> None:
         driver.close()
 
 
+def test_a_file_whose_end_was_written_is_not_asked_for_its_size(path: str) -> None:
+    system = TraceSystem()
+    driver = opened(path, system)
+    memory = np.ones(64, np.uint8)
+    driver.write(extents_of((0, 8, 0), (92, 8, 8)), memory)
+    # pieces in any order: the last one alone is looked at, which is never too far
+    driver.write(extents_of((60, 4, 0), (10, 4, 8)), memory)
+    # what is empty is not written
+    driver.write(extents_of((0, 4, 0), (500, 0, 8)), memory)
+    driver.grow(100)
+    assert not moved(system, "fstat")
+    driver.grow(101)
+    driver.grow(101)
+    assert moved(system, "fstat") == 1
+    assert driver.size() == 101
+    driver.resize(50)
+    driver.grow(101)
+    assert driver.size() == 101
+    driver.resize(200)
+    driver.write(extents_of((250, 8, 0)), memory)
+    driver.grow(258)
+    assert driver.size() == 258
+    driver.close()
+
+
 def test_a_vector_is_cut_at_what_the_system_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pnc_vol.full_io.IOV_MAX", 16)
     system = TraceSystem()

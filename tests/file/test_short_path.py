@@ -162,6 +162,28 @@ def test_small_posts_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> Non
         assert y[2999, 7] == 2999
 
 
+def test_the_first_posts_of_variables_after_a_flush_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pnc_vol.File("first.nc", "w", driver="memory") as f:
+        made = [f.create_dataset(f"v{i}", (0, 8), "f8", maxshape=(None, 8)) for i in range(20)]
+        f.flush()
+        copied: list[object] = []
+        real = MemoryStore._arena_of
+
+        def arena_of(store: MemoryStore, element: Any) -> Any:
+            copied.append(element)
+            return real(store, element)
+
+        monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
+        for i in range(3):
+            for n, x in enumerate(made):
+                x.resize(i + 1, axis=0)
+                x[i] = np.full(8, n + i)
+            copied.clear()
+            f.flush()
+            assert len(copied) <= 2
+        assert [x[2].tolist() for x in made] == [[n + 2.0] * 8 for n in range(20)]
+
+
 def test_variables_in_either_byte_order_share_a_stretch() -> None:
     with pnc_vol.File("orders.nc", "w", driver="memory") as f:
         made = {dtype: f.create_dataset(dtype, (40,), dtype) for dtype in (">i8", "<i8", ">f8", "<f8")}
