@@ -25,14 +25,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
-from pnc_vol.extents.model import one_extent
 from pnc_vol.format.edits import Parts
 from pnc_vol.late import late
 from pnc_vol.system import System, exists
@@ -280,7 +277,7 @@ class Location:
             # A write that is done or not, as that of the number of records, needs no journal.
             kept = not is_atomic(parts) and self._keep_journal(old, new, parts, sync)
             for at, _, end in parts:
-                write_bytes(driver, at, new[at:end])
+                driver.write_one(new[at:end], at)
             if kept:
                 self._drop_journal(sync)
         except OSError as error:
@@ -365,7 +362,7 @@ class Location:
             The journal is kept, for the next attempt or the next open.
         """
         if self._torn is not None:
-            write_bytes(driver, 0, self._torn)
+            driver.write_one(self._torn, 0)
             self._torn = None
             if self._sync is not None:
                 try:
@@ -374,11 +371,6 @@ class Location:
                     # Nobody knows what of it is on stable storage; there the journal may be needed.
                     return
             forget_journal(self.system, self.path)
-
-
-def write_bytes(driver: Driver, offset: int, data: bytes) -> None:
-    """Write `data` at `offset`, on this rank alone."""
-    driver.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
 
 
 class _named:

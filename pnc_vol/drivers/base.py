@@ -190,6 +190,10 @@ class Driver(Holds, abc.ABC):
             The operating system's error; which extents were written is then not known.
         """
 
+    def write_one(self, data: bytes, offset: int) -> None:
+        """Write these bytes to one place of the file: `write` in fewer steps."""
+        self.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
+
     @abc.abstractmethod
     def size(self) -> int:
         """Bytes of the file."""
@@ -335,6 +339,12 @@ class Wrapper(PassesOn, Driver):
         if type(self).read is Wrapper.read:
             return self.inner.read_one(array, offset)
         return super().read_one(array, offset)
+
+    def write_one(self, data: bytes, offset: int) -> None:
+        if type(self).write is Wrapper.write:
+            self.inner.write_one(data, offset)
+        else:
+            super().write_one(data, offset)
 
     def order(self) -> None:
         self.inner.order()

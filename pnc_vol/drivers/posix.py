@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["PosixDriver"]
 
 SMALL = 64 << 10
-"""Bytes of a read during which other threads may wait, since it takes no longer than to let them in."""
+"""Bytes of a read or a write during which other threads may wait, since it takes no longer than to let them in."""
 
 
 class PosixDriver(Root):
@@ -124,6 +124,21 @@ class PosixDriver(Root):
                     return nbytes
         # What went wrong goes wrong again, and is told. A system that stands in for the real one is given bytes.
         return super().read_one(array, offset)
+
+    def write_one(self, data: bytes, offset: int) -> None:
+        nbytes = len(data)
+        if 0 < nbytes <= SMALL and self.writable and self._file.system is REAL:
+            # As `read_one`; what could not be written whole is written again, and told.
+            use = self._use
+            with use.lock:
+                try:
+                    whole = not use.closed and REAL.pwrite(self._file.fd, data, offset) == nbytes
+                except OSError:
+                    whole = False
+                if whole:
+                    self._note_written(1, nbytes, offset + nbytes)
+                    return
+        super().write_one(data, offset)
 
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         return put_extents(extents, memory, self._file.put)

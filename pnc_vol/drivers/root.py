@@ -76,12 +76,16 @@ class Root(Driver):
         nbytes = int(length[0]) if len(length) == 1 else extents.nbytes
         # what ranks write together another one may still have to bring to the file
         end = int(extents.offset[-1] + length[-1]) if nbytes and length[-1] and not collective else 0
+        with self._use.lock:
+            self._note_written(calls, nbytes, end)
+
+    def _note_written(self, calls: int, nbytes: int, end: int) -> None:
+        """Count a write, with the lock of `_use` held; the file has `end` bytes at least."""
         counts, use = self._counts, self._use
-        with use.lock:
-            counts["write_calls"] += calls
-            counts["write_bytes"] += nbytes
-            if use.reach is not None and end > use.reach:
-                use.reach = end
+        counts["write_calls"] += calls
+        counts["write_bytes"] += nbytes
+        if use.reach is not None and end > use.reach:
+            use.reach = end
 
     def size(self) -> int:
         with self._use:

@@ -20,7 +20,7 @@ from functools import partial
 
 from pnc_vol.comm import Comm, trouble_of
 from pnc_vol.disk.journal import is_atomic
-from pnc_vol.disk.publish import Location, write_bytes
+from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
@@ -87,7 +87,7 @@ def write_header(
         if count_alone:
             if comm.rank == 0 and new.numrecs != disk.header.numrecs:
                 disk.driver.grow(disk.layout.data_end(new))
-                write_bytes(disk.driver, 4, numrecs_bytes(new))
+                disk.driver.write_one(numrecs_bytes(new), 4)
         elif not old or new is not disk.header:
             encoded, parts = encode_again(disk.header, old, new)
         if encoded is not old or unnamed:
@@ -145,10 +145,10 @@ def _put(
         driver.grow(disk.layout.data_end(new))
     if location is None:
         for at, _, end in parts:
-            write_bytes(driver, at, encoded[at:end])
+            driver.write_one(encoded[at:end], at)
     elif held and not is_atomic(parts):
         # The journal would be completed before the data are there; it is written when the header follows.
-        write_bytes(driver, 0, encoded)
+        driver.write_one(encoded, 0)
     else:
         # After a failed fsync nothing is promised, and the driver refuses another one.
         lasting = (durable or disk.lasting) and disk.sync_error is None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.comm import Comm, on_root, ranks_text, said_by
 from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
-from pnc_vol.disk.publish import Location, write_bytes
+from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import stack_capabilities
@@ -239,7 +239,7 @@ def _opened(
     if created:
         if location is None:
             driver.resize(0)
-            write_bytes(driver, 0, first)
+            driver.write_one(first, 0)
     elif comm.rank == 0:
         if findings or tree.findings or (layout.self_contained and found.size < end):
             _warn(path or "", header, found.size if layout.self_contained else end, findings, tree)

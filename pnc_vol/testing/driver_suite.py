@@ -316,6 +316,10 @@ class DriverSuite:
             assert seen == [b"\xff" * 4], "look() sees what was written a moment ago"
         assert driver.read_one(found[:1], 5) == 4
         assert found[0] == -1
+        driver.write_one(b"four", 9)
+        driver.write_one(b"end", 3 * end)
+        assert self.content(driver)[5:13] == b"\xff" * 4 + b"four"
+        assert self.content(driver)[end:] == bytes(2 * end) + b"end"
 
     def test_order_and_end_flush_keep_what_was_written(self, driver: Driver, path: str) -> None:
         for step in range(3):
