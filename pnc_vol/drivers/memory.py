@@ -111,6 +111,7 @@ class MemoryDriver(Root):
             return False
         with self._use, self._use.lock:
             self._bytes, self._nbytes = copy._bytes, copy._nbytes
+            self._use.reach = copy._use.reach
         copy.close()
         return True
 

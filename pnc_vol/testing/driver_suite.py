@@ -344,6 +344,10 @@ class DriverSuite:
         if driver.replace_with(copy):
             driver.end_flush()
             assert self.content(driver) == b"new"
+            # what is there now is shorter than what was
+            driver.grow(7)
+            driver.end_flush()
+            assert self.content(driver) == b"new" + bytes(4)
         else:
             assert self.content(driver) == bytes([5] * 8)
             assert self.content(copy) == b"new"
