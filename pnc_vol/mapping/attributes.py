@@ -26,14 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
-from pnc_vol.mapping.attribute_encoding import (
-    as_array,
-    as_stored,
-    from_attr,
-    frozen,
-    texts,
-    to_attr,
-)
+from pnc_vol.mapping.attribute_encoding import as_array, as_stored, from_attr, frozen, texts, to_attr
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.names import MARKERS, legal_name
 from pnc_vol.mapping.plain_attributes import (
