@@ -134,7 +134,9 @@ class Program:
     def define(self) -> None:
         """A dataset, of fixed length or not."""
         common = self.common
-        shape = tuple(int(common.choice([1, 3, 8, 33, 100])) for _ in range(common.integers(1, 4)))
+        # Small: a coherent cache locks each run of elements, and waits for those of other ranks.
+        axes = int(common.integers(1, 4))
+        shape = tuple(int(n) for n in common.choice([1, 3, 8, 33, 100][: 6 - axes], axes))
         name = f"{common.choice(['', 'g/', 'g/h/'])}v{len(self.model)}"
         maxshape = (None, *shape[1:]) if common.random() < 0.4 else None
         self.file.create_dataset(name, shape, str(common.choice(TYPES)), maxshape=maxshape)
