@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Dataset", "dataset_of"]
 
+_new = object.__new__
+
 Shape = tuple[int, ...]
 
 
@@ -374,7 +376,7 @@ def _new_shape(shape: Shape, size: Any, axis: int | None) -> Shape:
 
 def dataset_of(handle: Handle, node: DatasetNode) -> Dataset:
     """The dataset of a node, made in few steps: most objects are used once."""
-    made, oid = Dataset.__new__(Dataset), DatasetID.__new__(DatasetID)
+    made, oid = _new(Dataset), _new(DatasetID)
     made._id = oid
     oid.handle, oid.node = handle, node
     return made

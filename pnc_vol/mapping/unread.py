@@ -32,7 +32,6 @@ Plan = tuple[
 K = TypeVar("K")
 V = TypeVar("V")
 _get: Any = dict.get
-_put: Any = dict.__setitem__
 
 
 class _Made(dict[K, V]):
@@ -114,15 +113,11 @@ class Unread:
 
     def _made(self, uid: int, plan: Plan) -> DatasetNode:
         element, visible, names, shape, maxshape = plan
-        var = self.variables[uid]
-        name = var[0]
-        node = DatasetNode(
-            self.tree, name, self.root, var[2], uid, element, shape, maxshape, None, names, None, name
-        )  # fmt: skip
+        name, _, attrs, _, _ = self.variables[uid]
+        node = DatasetNode(self.tree, name, self.root, attrs, uid, element, shape, maxshape, None, names, None, name)
         if self.coordinates:
             attach_scales(node, visible, self.coordinates)
-        _put(self.datasets, uid, node)
-        _put(self.children, name, node)
+        self.datasets[uid] = self.children[name] = node
         self.left -= 1
         if not self.left:
             self._use(_Made)

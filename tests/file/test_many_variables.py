@@ -19,6 +19,8 @@ from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.flatten import to_header
 from pnc_vol.mapping.named_dims import declare, name_axes
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.queue.backlog import ROW_COST
+from pnc_vol.queue.memory import MemoryStore
 
 ROW = np.arange(10, dtype="f4")
 
@@ -218,3 +220,33 @@ def test_posted_reads_of_what_is_not_there_are_told_apart(tmp_path: pathlib.Path
         f.flush()
         found = [request.array.tolist() for request in requests]
     assert found == [[5, 5], *[[1, 1]] * (count - 2), [7, 7], [1, 2]]
+
+
+# ------------------------------------------------------------------------------------------------ writes
+
+
+def test_first_posts_to_many_variables_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pnc_vol.File("first.nc", "w", driver="memory") as f:
+        sets = [f.create_dataset(f"v{i}", (10,), "f4") for i in range(300)]
+        copied: list[object] = []
+        real = MemoryStore._arena_of
+
+        def arena_of(store: MemoryStore, element: Any) -> Any:
+            copied.append(element)
+            return real(store, element)
+
+        monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
+        for i, ds in enumerate(sets):
+            ds[:] = ROW + i
+        f.flush()
+        # 64 KiB with their rows at a time
+        assert len(copied) <= 300 * (40 + ROW_COST) // (64 << 10) + 3
+        assert all((ds[:] == ROW + i).all() for i, ds in enumerate(sets))
+        # a list of runs is in the way of rows of its variable
+        wide = f.create_dataset("wide", (4096,), "f4")
+        wide.iput_many(np.arange(0, 4096, 2)[:, None], np.ones((2048, 1), int), np.ones(2048, "f4"))
+        sets[0][:] = ROW
+        wide[:10] = ROW
+        f.flush()
+        assert wide[:12].tolist() == [*range(10), 1, 0]
+        assert (sets[0][:] == ROW).all()
