@@ -8,8 +8,8 @@ Rules
 2. Only the valid prefix is used: records count up to the first one that is short, has a wrong CRC, or breaks the
    sequence. Valid records after such a one mean damage, and are reported.
 3. The file's random id goes into each CRC, so that a record that an earlier use of the file left behind is never valid.
-4. A format may have a slot of 64 bytes behind its header, which the writer changes in place; no CRC covers it, and
-   what it says is believed only as far as something else agrees. The version of a file tells whether it has one.
+4. A file may have a slot behind its header, which the writer changes in place; no CRC covers it, and what it says is
+   believed only as far as something else agrees. The version of a file tells whether it has one, and how large it is.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ RECORD_BYTES = SLOT_BYTES = 64
 RECORD_BODY = Struct("<HHIQQQQQQI")
 CRC = Struct("<I")
 _HEADER = Struct("<8sII16s16sIIII")
-_PLAIN, _WITH_SLOT = 1, 2
-"""Versions of a file."""
+_PLAIN, _WITH_SLOT, _WITH_LARGE_SLOT = 1, 2, 3
+"""Versions of a file: without a slot, with one of 64 bytes, with one as large as the format says."""
 
 _MOST_PATH = 1 << 16
 _CHUNK = 8 << 20
@@ -78,8 +78,8 @@ class RecordFormat:
         The kinds of records, 1 to 65535, and their names.
     fields : tuple of seven str
         What a record says: an unsigned integer of 32 bits, five of 64 bits, one of 32 bits.
-    slot : bool
-        Whether a slot follows the header of a new file.
+    slot : int
+        Bytes of the largest slot that a file may have, a multiple of 64; 0 if none has one.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class RecordFormat:
     magic: bytes
     kinds: Mapping[int, str]
     fields: tuple[str, str, str, str, str, str, str]
-    slot: bool = False
+    slot: int = 0
     dtype: np.dtype[np.void] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class RecordLog(NamedTuple):
     torn_bytes : int, bytes after it that are not just reserved.
     tear : str, what is wrong with the first record that does not count; "" if nothing is.
     later : int, valid records that follow such a one: more than the end is damaged.
-    slot : bytes[64], or b"" in a file that has none.
+    slot : bytes, a multiple of 64; b"" in a file that has none.
     """
 
     header: RecordHeader
@@ -152,8 +152,8 @@ class RecordLog(NamedTuple):
 # ------------------------------------------------------------------------------------------ writing
 
 
-def encode_header(form: RecordFormat, header: RecordHeader) -> bytes:
-    """The bytes of a header, a multiple of 64, and of an empty slot if the format has one.
+def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> bytes:
+    """The bytes of a header, a multiple of 64, and of an empty slot of 0 or 64 bytes, or as many as the format says.
 
     Raises
     ------
@@ -173,11 +173,16 @@ def encode_header(form: RecordFormat, header: RecordHeader) -> bytes:
     if not 0 <= header.rank < header.num_ranks < 2**31 or len(path) > _MOST_PATH:
         raise LogError(f"rank {header.rank} of {header.num_ranks}, path of {len(path)} bytes", field="rank")
     size = -(-(_HEADER.size + len(path) + 4) // RECORD_BYTES) * RECORD_BYTES
-    version, slot = (_WITH_SLOT, bytes(SLOT_BYTES)) if form.slot else (_PLAIN, b"")
+    version = next(number for number, nbytes in _slots(form).items() if nbytes == slot)
     ids = header.log_id, header.file, header.rank, header.num_ranks
-    told = _HEADER.pack(form.magic, version, size + len(slot), *ids, len(path), RECORD_BYTES)
+    told = _HEADER.pack(form.magic, version, size + slot, *ids, len(path), RECORD_BYTES)
     head = (told + path).ljust(size - 4, b"\0")
-    return head + CRC.pack(crc32(head)) + slot
+    return head + CRC.pack(crc32(head)) + bytes(slot)
+
+
+def _slots(form: RecordFormat) -> dict[int, int]:
+    """Bytes of the slot in a file of each version that a format may have."""
+    return {_PLAIN: 0, _WITH_SLOT: SLOT_BYTES, _WITH_LARGE_SLOT: form.slot} if form.slot else {_PLAIN: 0}
 
 
 def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int) -> bytes:
@@ -208,6 +213,7 @@ class RecordWriter:
     append : callable
         Puts bytes at the end of the file: all of them, or an error and none.
     file, rank, num_ranks, path : see `RecordHeader`
+    slot : int, see `encode_header`
 
     Attributes
     ----------
@@ -235,13 +241,21 @@ class RecordWriter:
     __slots__ = ("append", "begin", "log_id", "seed", "sequence")
 
     def __init__(
-        self, form: RecordFormat, append: Callable[[bytes], None], *, file: bytes, rank: int, num_ranks: int, path: str
+        self,
+        form: RecordFormat,
+        append: Callable[[bytes], None],
+        *,
+        file: bytes,
+        rank: int,
+        num_ranks: int,
+        path: str,
+        slot: int = 0,
     ) -> None:
         self.append = append
         self.log_id = os.urandom(16)
         self.seed = crc32(self.log_id)
         self.sequence = 0
-        head = encode_header(form, RecordHeader(self.log_id, file, rank, num_ranks, path))
+        head = encode_header(form, RecordHeader(self.log_id, file, rank, num_ranks, path), slot)
         self.begin = len(head)
         append(head)
 
@@ -309,12 +323,8 @@ def decode_records(form: RecordFormat, data: Bytes) -> RecordLog:
     if torn:
         places = range(n * RECORD_BYTES, whole.size * RECORD_BYTES, RECORD_BYTES)
         later = sum(crc32(view[at : at + RECORD_BYTES], seed) == _RESIDUE for at in places)
-    slot = bytes(data[begin - SLOT_BYTES : begin]) if _version(data) == _WITH_SLOT else b""
+    slot = bytes(data[begin - _slots(form)[_HEADER.unpack_from(data)[1]] : begin])
     return RecordLog(header, begin, whole[:n], torn, tear, later, slot)
-
-
-def _version(data: Bytes) -> int:
-    return int(_HEADER.unpack_from(data)[1])
 
 
 def _right_crcs(records: memoryview, count: int, seed: int) -> int:
@@ -349,10 +359,11 @@ def decode_header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
         raise LogError(f"a {name} of {len(data)} bytes ends inside its header", offset=len(data), field="header")
     fields: tuple[Any, ...] = _HEADER.unpack_from(data)
     magic, version, size, log_id, file, rank, ranks, length, record = fields
-    slot = SLOT_BYTES if version == _WITH_SLOT else 0
+    slots = _slots(form)
+    slot = slots.get(version, 0)
     for offset, what, value, right in (
         (0, "magic", magic, magic == form.magic),
-        (8, "version", version, version == _PLAIN or (version == _WITH_SLOT and form.slot)),
+        (8, "version", version, version in slots),
         (12, "header_bytes", size, 2 * RECORD_BYTES + slot <= size <= len(data) and size % RECORD_BYTES == 0),
         (48, "rank", rank, rank < ranks),
         (56, "path_len", length, length <= size - slot - _HEADER.size - 4),

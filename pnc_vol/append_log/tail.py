@@ -16,6 +16,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.full_io import write_all
 from pnc_vol.system import PAGE, System
@@ -30,6 +31,9 @@ __all__ = [
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Numbers of the errors that mean: no room."""
+
+_KEPT = 16
+"""Windows of the largest size that are kept: opening one again takes a call for each page that is stored to."""
 
 LARGE = 2 << 10
 """Bytes from which on data is written by a call, if not told otherwise."""
@@ -84,10 +88,12 @@ class Tail:
         How the file is shared with other ranks; offsets are those of this rank's own bytes.
     large : int
         Bytes from which on data is written by a call; if it is more than usual, the pages of a window are made when it
-        is opened, which takes a third of the time of making them one by one.
+        is opened, which takes a third of the time of making them one by one, and windows are kept while the file is.
     """
 
-    __slots__ = ("_size", "begin", "end", "fd", "large", "limit", "most", "share", "system", "window")
+    __slots__ = (
+        "_kept", "_reserved", "_size", "begin", "end", "fd", "large", "limit", "most", "share", "system", "window",
+    )  # fmt: skip
 
     def __init__(self, system: System, fd: int, most: int, share: Share | None = None, *, large: int = LARGE) -> None:
         self.system = system
@@ -98,6 +104,8 @@ class Tail:
         self.end = 0
         self.begin = self.limit = 0
         self._size = PAGE // 4
+        self._reserved = 0
+        self._kept: list[tuple[Any, int, int]] = []
         self.window: Any = None
 
     def append(self, data: memoryview | bytes) -> None:
@@ -112,13 +120,65 @@ class Tail:
         after = end + len(data)
         if len(data) >= self.large or (self.share is not None and self.share.cuts(end, after)):
             # A call costs less than touching new pages of the window.
-            self._write(data, end)
-            self.end = after
+            self.extend(data)
             return
         if after > self.limit:
             self._move(end, len(data))
         self.window[end - self.begin : after - self.begin] = data
         self.end = after
+
+    def append_head(self, data: bytes) -> None:
+        """Put bytes at the end that may end in many zeros: nothing is reserved for these, see `provide`.
+
+        Raises
+        ------
+        OSError
+            The end is where it was.
+        """
+        # What is changed in place first is in the pages that are written.
+        used = data[: -(-(len(data.rstrip(b"\0")) + SLOT_BYTES) // PAGE) * PAGE]
+        if len(used) == len(data) or self.share is not None:
+            self.append(data)
+            return
+        # The file is as long as it says before it says so.
+        self.system.fallocate(self.fd, self.end + len(data), PAGE)
+        write_all(self.system, self.fd, memoryview(used), self.end)
+        self.end += len(data)
+        self._reserved = self.end + PAGE
+
+    def provide(self, offset: int, nbytes: int) -> None:
+        """Make sure that there is room for bytes that were left out.
+
+        Raises
+        ------
+        OSError
+            There is none.
+        """
+        self.system.fallocate(self.fd, offset, nbytes)
+
+    def reserve(self, nbytes: int) -> None:
+        """Make sure that there is room for some bytes at the end of a file that is not shared; no window is opened.
+
+        Raises
+        ------
+        OSError
+            There is none.
+        """
+        if self.end + nbytes > max(self.limit, self._reserved):
+            size = max(nbytes, min(4 * self._size, self.most))
+            self.system.fallocate(self.fd, self.end, size)
+            self._reserved, self._size = self.end + size, size
+
+    def extend(self, data: memoryview | bytes) -> None:
+        """Put bytes at the end by a call, however few.
+
+        Raises
+        ------
+        OSError
+            The end is where it was.
+        """
+        self._write(data, self.end)
+        self.end += len(data)
 
     def _write(self, data: memoryview | bytes, end: int) -> None:
         done = 0
@@ -136,7 +196,14 @@ class Tail:
         return [(offset, nbytes)] if self.share is None else self.share.pieces(offset, nbytes)
 
     def _move(self, end: int, nbytes: int) -> None:
-        """Open the window at `end`, four times as large as the last one if there is room."""
+        """Open the window at `end`, four times as large as the last one if there is room, or one that was kept."""
+        for window, begin, limit in self._kept:
+            if begin <= end and end + nbytes <= limit:
+                # Somebody may have cut the file meanwhile.
+                self.system.fallocate(self.fd, begin, limit - begin)
+                self._let_go()
+                self.window, self.begin, self.limit = window, begin, limit
+                return
         base = end // PAGE * PAGE
         need = -(-(end + nbytes - base) // PAGE) * PAGE
         (at, size), *_ = self.pieces(base, max(need, min(4 * self._size, self.most)))
@@ -149,8 +216,10 @@ class Tail:
                     raise
                 size = max(need, size // 4 // PAGE * PAGE)
         moved = self.system.mmap(self.fd, size, at, populate=self.large > LARGE)
-        self.give_up_window()
+        self._let_go()
         self.window, self.begin, self.limit, self._size = moved, base, base + size, size
+        if size == self.most and self.large > LARGE and self.share is None and len(self._kept) < _KEPT:
+            self._kept.append((moved, self.begin, self.limit))
 
     def cut(self, end: int, *, keep: int = 0) -> None:
         """Let the file end at `end`; in a shared file the bytes behind it are just not counted any more.
@@ -163,9 +232,13 @@ class Tail:
         """
         if self.share is None:
             self._size = max(min(self.end - end, self.most) // 4, PAGE // 4)
-            self.give_up_window()
+            self._let_go()
+            for kept in [kept for kept in self._kept if kept[2] > keep]:
+                kept[0].close()
+                self._kept.remove(kept)
             if self.end > keep:
                 self.system.ftruncate(self.fd, max(keep, end))
+            self._reserved = min(self._reserved, max(keep, end))
         elif end < self.begin:
             self.give_up_window()
         self.end = end
@@ -178,8 +251,14 @@ class Tail:
             self.end = end
 
     def give_up_window(self) -> None:
-        """Let go of the window; the next append opens one."""
-        if self.window is not None:
+        """Let go of all windows; the next append opens one."""
+        self._let_go()
+        while self._kept:
+            self._kept.pop()[0].close()
+
+    def _let_go(self) -> None:
+        """Let go of the window, if it is not one of those that are kept."""
+        if self.window is not None and all(self.window is not window for window, _, _ in self._kept):
             self.window.close()
         self.window, self.begin, self.limit = None, 0, 0
 

@@ -9,12 +9,14 @@ Rules
 3. The entries behind the last commit are the open group. The slot of the file has the CRCs of their bytes, in one word
    that is stored when an entry and its values are there; so a kill loses none of them (`recovery.open_group`). A group
    is closed by its commit before any other record, at a flush, and when it is large.
+4. A group of small posts is in the slot itself (`recent_posts`), and goes to the logs before its commit is written.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
 from typing import Any, Protocol
@@ -23,12 +25,14 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.records import RECORD_BYTES, RecordFormat, RecordWriter
+from pnc_vol.append_log.records import RECORD_BYTES, SLOT_BYTES, RecordFormat, RecordWriter
+from pnc_vol.extents.model import Int64
 from pnc_vol.log.encoding import FIRST_DATA
+from pnc_vol.log.recent_posts import POSTS_BYTES, RecentPosts, SplitPosts
 
 __all__ = [
-    "COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "GROUP", "GROUP_BYTES", "OPEN_GROUP", "SUFFIX", "TOMBSTONE", "WHOLE",
-    "CommitLog", "OpenGroup",
+    "COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "GROUP", "GROUP_BYTES", "IN_LOGS", "IN_SLOT", "OPEN_GROUP", "SUFFIX",
+    "TOMBSTONE", "WHOLE", "CommitLog", "OpenGroup",
 ]  # fmt: skip
 
 SUFFIX = ".commit"
@@ -40,7 +44,7 @@ COMMIT_LOG = RecordFormat(
     b"PncVolBB",
     {COMMIT: "commit", TOMBSTONE: "tombstone", FILL: "fill", FLUSHED: "flushed"},
     ("meta_crc", "request", "epoch", "meta_end", "data_end", "number", "data_crc"),
-    slot=True,
+    slot=SLOT_BYTES + POSTS_BYTES,
 )
 """Commit: the bytes of both logs up to ``meta_end`` and ``data_end`` are whole; ``number`` entries, the first of them
 of ``request``; the CRCs are of the bytes since the commit before it, or since the begin of the logs.
@@ -59,9 +63,12 @@ WHOLE = 2**64 - 1
 GROUP, GROUP_BYTES = 1024, 1 << 20
 """Entries of a group at most, and bytes of their values, unless one alone has more: what one wrong bit may cost."""
 
-OPEN_GROUP = Struct("<QQQQ32x")
-"""The slot: the CRCs of the entries and of the values of the open group, added without carry; the request of its first
-entry, 0 if no group is open; the epoch; and the records before the group."""
+OPEN_GROUP = Struct("<QQQQQ24x")
+"""The slot: the CRC of the open group; the request of its first entry, 0 if no group is open; the epoch; the records
+before the group; and where it is, `IN_LOGS` or `IN_SLOT`. Of a group in the logs the CRCs of the entries and of the
+values are added without carry."""
+
+IN_LOGS, IN_SLOT = 0, 1
 
 _SIZE = Struct("=q")
 
@@ -70,6 +77,16 @@ class _Tail(Protocol):
     end: int
 
     def append(self, data: bytes) -> None: ...
+
+    def append_head(self, data: bytes) -> None: ...
+
+    def extend(self, data: Any) -> None: ...
+
+    def provide(self, offset: int, nbytes: int) -> None: ...
+
+    def reserve(self, nbytes: int) -> None: ...
+
+    def take_back(self, end: int) -> None: ...
 
 
 class _Files(Protocol):
@@ -96,6 +113,7 @@ class OpenGroup:
     ----------
     slot : memoryview of uint64
         The slot in the file, to be set before the first post; see `OPEN_GROUP`.
+    posts : RecentPosts, those of the group that are in the slot.
     committed : int, entries that commits cover; those behind them are the open group.
     meta_crc, data_crc : int, of the entries and values of the group.
     data_begin : int, where the values begin.
@@ -103,15 +121,22 @@ class OpenGroup:
         Up to where in both logs posts may go to the group without a further look.
     """
 
-    __slots__ = ("committed", "data_begin", "data_crc", "meta_crc", "quick_data", "quick_meta", "slot")
+    __slots__ = ("committed", "data_begin", "data_crc", "meta_crc", "posts", "quick_data", "quick_meta", "slot")
 
     def __init__(self) -> None:
         self.slot: Any = None
+        self.posts = RecentPosts()
         self.committed = self.meta_crc = self.data_crc = self.quick_meta = self.quick_data = 0
         self.data_begin = FIRST_DATA
 
+    def use(self, slot: Any, room: Any) -> None:
+        """Take the slot: what tells of the group, and the room for posts."""
+        self.slot = self.posts.slot = slot
+        self.posts.room = room
+
     def drop(self, committed: int, data_begin: int) -> None:
         """Nothing is in the group."""
+        self.posts.forget()
         self.slot[1] = self.quick_meta = self.meta_crc = self.data_crc = 0
         self.committed, self.data_begin = committed, data_begin
 
@@ -125,19 +150,25 @@ class CommitLog(RecordWriter):
     file : bytes[16], identity of the file when the log is begun (`disk.identity`); a replay refuses another file.
     rank, num_ranks : int, of the job.
     path : str, the file that the log is for.
+    slot : int, bytes of the slot: with or without room for posts.
 
     Attributes
     ----------
     group : OpenGroup
+    post_rows : callable
+        To be set before posts go to the slot: makes rows of those that leave it, and of their requests.
     requests : array of int
         The request of each entry.
     epoch, fills : int, flushes so far, and fills since the last one.
     """
 
-    __slots__ = ("_ends", "_files", "epoch", "fills", "first_entry", "group", "requests")
+    __slots__ = ("_ends", "_files", "epoch", "fills", "first_entry", "group", "post_rows", "requests")
 
-    def __init__(self, files: _Files, file: bytes, rank: int, num_ranks: int, path: str) -> None:
-        super().__init__(COMMIT_LOG, files.commit.append, file=file, rank=rank, num_ranks=num_ranks, path=path)
+    def __init__(self, files: _Files, file: bytes, rank: int, num_ranks: int, path: str, slot: int) -> None:
+        tail = files.commit
+        super().__init__(COMMIT_LOG, tail.append_head, file=file, rank=rank, num_ranks=num_ranks, path=path, slot=slot)
+        self.append = tail.append
+        self.post_rows: Callable[[SplitPosts, Int64], None]
         self._files = files
         self.group = OpenGroup()
         self.epoch = self.fills = 0
@@ -163,18 +194,45 @@ class CommitLog(RecordWriter):
         """Take an entry that was appended, with its values, into the open group; it is posted from then on."""
         group = self.group
         if not self.open:
-            group.slot[0] = 0
-            group.slot[2], group.slot[3] = self.epoch, self.sequence
-            group.slot[1] = request
-        # As `LogStore.put_run` does it.
+            self._open_group(request, IN_LOGS)
+        # As `ShortPosts` does it.
         group.meta_crc = crc32(entry, group.meta_crc)
         group.data_crc = crc32(values, group.data_crc)
         group.slot[0] = group.meta_crc ^ group.data_crc
         self.requests.append(request)
         self._files.counters[1] = len(self.requests)
 
+    def _open_group(self, request: int, where: int) -> None:
+        slot = self.group.slot
+        slot[0] = 0
+        slot[2], slot[3], slot[4] = self.epoch, self.sequence, where
+        slot[1] = request
+
+    def open_posts(self, request: int, limit: int) -> None:
+        """Begin a group in the slot.
+
+        Parameters
+        ----------
+        request : int, of the first post.
+        limit : int, bytes that the posts may take.
+
+        Raises
+        ------
+        OSError
+            There is no room for them in the logs.
+        """
+        self.close_group()
+        files, posts = self._files, self.group.posts
+        if not posts.provided:
+            files.commit.provide(self.begin - len(posts.room), len(posts.room))
+            posts.provided = True
+        files.data.reserve(limit)
+        files.meta.reserve(limit)
+        self._open_group(request, IN_SLOT)
+        posts.data_end, posts.limit = files.data.end, limit
+
     def close_group(self) -> None:
-        """Write the commit of the open group, if there is one.
+        """Write the commit of the open group, if there is one; posts in the slot go to the logs before.
 
         Raises
         ------
@@ -182,9 +240,26 @@ class CommitLog(RecordWriter):
             There is no room; the group is open still.
         """
         if number := self.open:
-            group, ends = self.group, (self._files.meta.end, self._files.data.end)
+            group, files = self.group, self._files
             request = self.requests[group.committed]
-            super().add(COMMIT, group.meta_crc, request, self.epoch, *ends, number, group.data_crc)
+            before, posts = (files.meta.end, files.data.end), None
+            try:
+                if group.posts.end:
+                    posts = group.posts.split()
+                    files.data.extend(posts.values.data)
+                    files.meta.extend(posts.entries.data)
+                    group.meta_crc, group.data_crc = crc32(posts.entries.data), crc32(posts.values.data)
+                ends = files.meta.end, files.data.end
+                super().add(COMMIT, group.meta_crc, request, self.epoch, *ends, number, group.data_crc)
+            except OSError:
+                if posts is not None:
+                    files.meta.take_back(before[0])
+                    files.data.take_back(before[1])
+                raise
+            if posts is not None:
+                self.post_rows(posts, np.array(self.requests[group.committed :], np.int64))
+            self.drop_group()
+        elif self.group.posts.limit:
             self.drop_group()
 
     def close_group_if_possible(self) -> None:
@@ -218,6 +293,8 @@ class CommitLog(RecordWriter):
             There is no room; no record was added.
         """
         found = []
+        if self.group.posts.end:
+            self.close_group()
         for request in sorted(requests):
             # Requests only grow along the entries.
             at = bisect_left(self.requests, request)

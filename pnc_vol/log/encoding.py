@@ -213,7 +213,7 @@ def _vara_packer(ndims: int) -> Callable[..., bytes]:
     return Struct(f"{NATIVE}q4i2q{2 * ndims}q").pack
 
 
-def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[Callable[..., bytes], bytes]:
+def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[bytes, Callable[..., bytes], bytes]:
     """What makes the ``vara`` entries of one row of a variable, or of some elements of one that has one dimension.
 
     Parameters
@@ -222,13 +222,14 @@ def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[Callable[..
 
     Returns
     -------
+    head : bytes[24], what is in front of data_off.
     pack : callable of data_off, data_len, the first index, and what follows it.
         What follows it is a number of elements if there is one dimension, else `row`.
     row : bytes
 
     Examples
     --------
-    >>> pack, row = row_packer(9, 0, (6,))
+    >>> _, pack, row = row_packer(9, 0, (6,))
     >>> pack(8, 48, 3, row) == encode_vara(9, 0, (3, 0), (1, 6), 8, 48)
     True
     """
@@ -236,7 +237,7 @@ def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[Callable[..
     n = len(rest)
     head = Struct(f"{NATIVE}q4i").pack(56 + 16 * n, VARA, itype, varid, 1 + n)
     row = Struct(f"{NATIVE}{2 * n + 1}q").pack(*(0,) * n, 1, *rest)
-    return partial(Struct(f"{NATIVE}24s3q{f'{len(row)}s' if n else 'q'}").pack, head), row
+    return head, partial(Struct(f"{NATIVE}24s3q{f'{len(row)}s' if n else 'q'}").pack, head), row
 
 
 def encode_vara(

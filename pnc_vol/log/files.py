@@ -51,7 +51,9 @@ class LogFiles:
     counters : memoryview of int64[2]
         ``max_ndims`` and ``num_entries`` in the header of the metadata log.
     slot : memoryview of uint64[8]
-        The slot of the commit log.
+        The first 64 bytes of the slot of the commit log.
+    posts : memoryview of bytes
+        The others, if it has more.
     """
 
     def __init__(self, system: System, base: str, share: Share | None = None) -> None:
@@ -63,6 +65,7 @@ class LogFiles:
         self._pages: list[Any] = []
         self.counters: Any = None
         self.slot: Any = None
+        self.posts: Any = None
         try:
             for suffix in SUFFIXES:
                 shared = share if suffix in (".meta", ".data") else None
@@ -83,15 +86,20 @@ class LogFiles:
             self.system.close(self._lock)
             self._lock = -1
 
-    def map_heads(self, records: int) -> None:
-        """Map what is changed in place of the two headers, which were written; the records begin at `records`."""
+    def map_heads(self, records: int, slot: int) -> None:
+        """Map what is changed in place of the two headers, which were written.
+
+        records : int, where the records begin.
+        slot : int, bytes of the slot in front of them.
+        """
         ((first_page, _),) = self.meta.pieces(0, PAGE)
         self.counters = self._map(self.meta, first_page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
-        page, at = divmod(records - SLOT_BYTES, PAGE)
-        self.slot = self._map(self.commit, page * PAGE)[at : at + SLOT_BYTES].cast("Q")
+        page, at = divmod(records - slot, PAGE)
+        mapped = self._map(self.commit, page * PAGE, -(-(at + slot) // PAGE) * PAGE)[at : at + slot]
+        self.slot, self.posts = mapped[:SLOT_BYTES].cast("Q"), mapped[SLOT_BYTES:]
 
-    def _map(self, tail: Tail, offset: int) -> memoryview:
-        self._pages.append(self.system.mmap(tail.fd, PAGE, offset))
+    def _map(self, tail: Tail, offset: int, nbytes: int = PAGE) -> memoryview:
+        self._pages.append(self.system.mmap(tail.fd, nbytes, offset))
         return memoryview(self._pages[-1])
 
     @property
@@ -157,7 +165,7 @@ class LogFiles:
         """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`."""
         _OPEN.discard(self)
         if self._pages:
-            self.counters = self.slot = None
+            self.counters = self.slot = self.posts = None
             self._pages.clear()
         for suffix, tail in reversed(self._tails.items()):
             if delete:

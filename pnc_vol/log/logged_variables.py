@@ -16,6 +16,7 @@ from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import as_subarrays
 from pnc_vol.format.convert import Overflow, swap_in_place, to_file
 from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of, row_packer
+from pnc_vol.log.recent_posts import Packers
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
@@ -27,8 +28,8 @@ class LoggedVariable:
     """What was logged of a dataset, and how its values and entries are spelled."""
 
     __slots__ = (
-        "element", "entry_size", "inner", "itemsize", "itype", "native", "node", "pack", "path", "plain", "row",
-        "shape", "unit", "version",
+        "element", "entry_size", "inner", "itemsize", "itype", "native", "node", "pack", "path", "plain", "posts",
+        "row_size", "shape", "unit", "version",
     )  # fmt: skip
 
     def __init__(self, node: DatasetNode) -> None:
@@ -39,12 +40,14 @@ class LoggedVariable:
         self.itype, self.unit = itype_of(number), number.itemsize
         self.native = node.element.file_dtype.newbyteorder("=")
         self.itemsize = self.native.itemsize
-        # The rest is what `LogStore.put_run` needs for each post.
+        # The rest is what `ShortPosts` needs for each post.
         self.plain = self.native.kind in "iuf" and node.element.dtype == self.native
         rest = (node.shape or ())[1:]
         self.inner = math.prod(rest) if rest else 0
-        self.pack, self.row = row_packer(self.itype, node.uid, rest)
+        self.row_size = self.inner or 1
+        head, self.pack, row = row_packer(self.itype, node.uid, rest)
         self.entry_size = 56 + 16 * len(rest)
+        self.posts = Packers(head, row if rest else b"", self.inner, self.itemsize)
 
     def outdate(self) -> None:
         """Let the next post define the dataset again."""

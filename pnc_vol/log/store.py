@@ -22,12 +22,12 @@ import os
 import sys
 from contextlib import suppress
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import forget_folder
+from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import FULL
 from pnc_vol.errors import LogError
@@ -38,16 +38,17 @@ from pnc_vol.log.batch import LogBatch, log_batches
 from pnc_vol.log.commit_log import GROUP, GROUP_BYTES, CommitLog
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
-from pnc_vol.log.encoding import DATA_MAGIC, LEAST_ENTRY, LogHeader, encode_header
-from pnc_vol.log.files import SMALL, LogFiles
+from pnc_vol.log.encoding import DATA_MAGIC, LogHeader, encode_header
+from pnc_vol.log.files import LogFiles
 from pnc_vol.log.folders import note_of
 from pnc_vol.log.integrity import find_damage
 from pnc_vol.log.logged_variables import LoggedVariable
+from pnc_vol.log.recent_posts import POSTS_BYTES
+from pnc_vol.log.short_posts import ShortPosts
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import pack_row
 from pnc_vol.queue.stores import Capabilities, Store
 from pnc_vol.system import System, exists
 from pnc_vol.warn import warn_outside
@@ -108,7 +109,6 @@ class LogStore(Store):
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.files = LogFiles(options.system, base, share)
         self.definitions = DefinitionWriter(options.system, self.files.defs, file)
-        self._data, self._meta = self.files.data, self.files.meta
         try:
             self._begin(file)
         except BaseException:
@@ -119,12 +119,15 @@ class LogStore(Store):
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
-        self.commits = CommitLog(files, file.identity, header.rank_id, header.num_ranks, header.path)
+        slot = SLOT_BYTES + (POSTS_BYTES if self.group > 1 and not self.options.burst_buf_capacity else 0)
+        self.commits = CommitLog(files, file.identity, header.rank_id, header.num_ranks, header.path, slot)
         if file.temporary:
             files.defs.append(encode_work(os.path.basename(file.work)))
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
-        files.map_heads(self.commits.begin)
-        self.commits.group.slot = files.slot
+        files.map_heads(self.commits.begin, slot)
+        self.commits.group.use(files.slot, files.posts)
+        self.short = ShortPosts(self.backlog, files, self.commits, self.definitions)
+        self.put_run = self.short.put_run  # type: ignore[method-assign]
         if self.options.burst_buf_sync != "none":
             files.sync()
             files.sync_names()
@@ -173,10 +176,12 @@ class LogStore(Store):
         count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
         if (backlog.rows + count) * ROW_COST > backlog.budget or files.nbytes + nbytes > self.capacity:
             return False
-        payload, commits, at = known.payload(values, on_overflow), self.commits, files.data.end
-        if commits.open >= self.group or at + nbytes > commits.group.data_begin + GROUP_BYTES:
+        payload, commits = known.payload(values, on_overflow), self.commits
+        if not self.short.interrupt():
+            return False
+        if commits.open >= self.group or files.data.end + nbytes > commits.group.data_begin + GROUP_BYTES:
             commits.close_group_if_possible()
-        before = self._state()
+        before, at = self._state(), files.data.end
         try:
             if fresh:
                 self._define(node, known)
@@ -194,54 +199,13 @@ class LogStore(Store):
                 return False
             error.filename = error.filename or files.base
             raise
-        self._allow_quick()
+        self.short.allow(self.group - commits.open if self.group > 1 and not self.options.burst_buf_capacity else 0)
         if one is not None:
             backlog.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
             assert found is not None
             backlog.post_runs(uid, request, found, at, known.itemsize)
         return True
-
-    def put_run(self, node: DatasetNode, request: int, values: Any, start: int) -> bool:
-        # As `put`, in the same order, for one row of numbers, or a run of a dataset with one axis. What does not fit,
-        # is new, or fails, is left to `put`, with the ends of the files where they were.
-        backlog = self.backlog
-        known, table = self.definitions.known.get(node.uid), backlog.tables.get(node.uid)
-        if known is None or table is None or (known.version != node.tree.version and not known.holds(node)):
-            return False
-        data, meta, commits, group = self._data, self._meta, self.commits, self.commits.group
-        at, meta_at, count, nbytes = data.end, meta.end, values.size, values.nbytes
-        data_end, meta_end = at + nbytes, meta_at + known.entry_size
-        if data_end > group.quick_data or meta_end > group.quick_meta or nbytes >= SMALL or not known.plain:
-            return False
-        if inner := known.inner:
-            first, within = divmod(start, inner)
-            if within or count != inner:
-                return False
-            entry = known.pack(at, nbytes, first, known.row)
-        else:
-            entry = known.pack(at, nbytes, start, count)
-        raw = values.tobytes()
-        data.window[at - data.begin : data_end - data.begin] = raw
-        meta.window[meta_at - meta.begin : meta_end - meta.begin] = entry
-        group.meta_crc = crc = crc32(entry, group.meta_crc)
-        group.data_crc = data_crc = crc32(raw, group.data_crc)
-        group.slot[0] = crc ^ data_crc
-        data.end, meta.end = data_end, meta_end
-        commits.requests.append(request)
-        self.files.counters[1] = len(commits.requests)
-        table.frombytes(pack_row(request, start, count, at, known.itemsize))
-        backlog.rows += 1
-        return True
-
-    def _allow_quick(self) -> None:
-        """Let `put_run` fill the open group, as far as it has windows and nothing else is to be looked at."""
-        backlog, commits, data = self.backlog, self.commits, self.files.data
-        entries = min(self.group - commits.open, backlog.budget // ROW_COST - backlog.rows)
-        if self.group > 1 and not self.options.burst_buf_capacity:
-            group = commits.group
-            group.quick_meta = min(self.files.meta.limit, self.files.meta.end + entries * LEAST_ENTRY)
-            group.quick_data = min(data.limit, group.data_begin + GROUP_BYTES)
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
         """Log what replay must know of a dataset."""
@@ -250,16 +214,17 @@ class LogStore(Store):
 
     def _state(self) -> tuple[int, int, int, int]:
         """Where the files end, and the number of entries: what `_take_back` goes back to."""
-        return self.files.commit.end, self._meta.end, self._data.end, len(self.commits.requests)
+        return self.files.commit.end, self.files.meta.end, self.files.data.end, len(self.commits.requests)
 
     def _take_back(self, *state: int) -> None:
         """Forget a post that could not be logged whole."""
-        for tail, end in zip((self.files.commit, self._meta, self._data), state, strict=False):
+        for tail, end in zip((self.files.commit, self.files.meta, self.files.data), state, strict=False):
             if tail.end != end:
                 tail.take_back(end)
         self.commits.take_back(state[0], state[3])
 
     def cancel(self, requests: set[int]) -> None:
+        self.short.make_rows()
         # Of a log that is damaged nothing is replayed unasked.
         if not self.broken and self.commits.cancel(requests, self.files.data.end) and self.each:
             self.files.sync()
@@ -290,6 +255,7 @@ class LogStore(Store):
     def close_batch(self) -> None:
         """Later posts go to a new batch; what is in the log is cut to rounds."""
         backlog = self.backlog
+        self.short.make_rows()
         uids = list(backlog.tables)
         if not uids:
             return
@@ -302,6 +268,7 @@ class LogStore(Store):
         backlog.clear_tables()
 
     def open_batch(self, uid: int) -> Batch:
+        self.short.make_rows()
         return LogBatch(self, {}, self._read, 0, 0, self.definitions.units)
 
     def _read(self, target: npt.NDArray[np.uint8], offset: int) -> None:
@@ -375,10 +342,11 @@ class LogStore(Store):
         for tail, end in (*others, commit):
             if tail.end != end:
                 # Values that an earlier use left count nowhere: commits and the open group have the CRCs of theirs.
-                tail.cut(end, keep=KEPT if tail is self._data else 0)
+                tail.cut(end, keep=KEPT if tail is self.files.data else 0)
         self._forget()
 
     def _forget(self) -> None:
+        self.short.recent.clear()
         self.commits.forget()
         self.definitions.forget()
 

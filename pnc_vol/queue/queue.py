@@ -356,8 +356,8 @@ class Queue:
                 rows = item.rows() if isinstance(item, Listed) else item
                 lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
         if uid in backlog.tables:
-            rows = backlog.open_rows(uid)
             batch = store.open_batch(uid)
+            rows = backlog.open_rows(uid)
             if before_request <= int(rows[-1, 0]):
                 lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
                 return

@@ -170,7 +170,10 @@ class Store:
         self.backlog.closed.append(batch)
 
     def open_batch(self, uid: int) -> Batch:
-        """The bytes of a variable's open rows, for reads; its own rows are not asked for."""
+        """The bytes of a variable's open rows, for reads; its own rows are not asked for.
+
+        All rows are in the backlog from then on: a store may have kept some back.
+        """
         raise NotImplementedError
 
     def open_lists(self, uid: int) -> Batch | None:

@@ -37,13 +37,15 @@ from pnc_vol.log.decoding import Log, count_channels, read_log
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.definitions import Definitions, encode_written, read_definitions
 from pnc_vol.log.folders import job_folders, logs_in
-from pnc_vol.recovery.open_group import commit_of_open_group, with_record
+from pnc_vol.recovery.open_group import SlotGroup, commit_of_open_group, group_in_slot, with_record
 from pnc_vol.recovery.scan import Verdict, committed_entries, without_tail
 from pnc_vol.system import System, exists, is_folder
 
 __all__ = ["LogSource", "holds_posts", "metas_of", "named_logs", "sources_of"]
 
 _ANY_LENGTH = 1 << 62
+
+_NOTHING = SlotGroup(b"", 0, _ANY_LENGTH, b"", b"")
 
 _FIRST = 1 << 12
 """Bytes of records of a commit log that are looked at first."""
@@ -155,7 +157,7 @@ def holds_posts(system: System, folder: str) -> bool:
 def _posts(content: Bytes) -> bool:
     """Whether there are valid records of what was posted after the last flush."""
     found = decode_records(COMMIT_LOG, content)
-    if found.slot and OPEN_GROUP.unpack(found.slot)[1]:
+    if found.slot and OPEN_GROUP.unpack_from(found.slot)[1]:
         return True
     kinds = found.records["kind"]
     last = int(np.flatnonzero(kinds == FLUSHED).max(initial=-1))
@@ -229,11 +231,11 @@ class LogSource:
                 # Behind the last commit stands what an earlier use of the blocks left.
                 end = int(self.commit_log.records["meta_end"].max(initial=self.log.header.entry_begin))
                 self.log = read_log(meta[:end], self.data_size)
-            self._open_group, self._damaged = b"", ""
+            self._last, self._damaged = _NOTHING, ""
             if share is None and self.commit_log is not None:
-                self._open_group, self._damaged = commit_of_open_group(self.commit_log, self.log, self.read)
-                if self._open_group:
-                    self.commit_log = with_record(self.commit_log, self._open_group)
+                self._find_open_group(self.commit_log)
+                if self._last.record:
+                    self.commit_log = with_record(self.commit_log, self._last.record)
             told = bytes(self._beside(".defs") or b"").rstrip(b"\0")
             self.defined: Definitions = read_definitions(told)
             self._told_end = len(told) - self.defined.torn_bytes
@@ -242,6 +244,17 @@ class LogSource:
         except BaseException:
             self.close()
             raise
+
+    def _find_open_group(self, commit_log: RecordLog) -> None:
+        found, self._damaged = group_in_slot(commit_log, self.log, self.data_size)
+        if found is not None:
+            # From here on as if they had gone to the logs.
+            self._last = found
+            self.data_size = found.data_begin + len(found.values)
+            self.log = read_log(bytes(self.log.meta[: found.begin]) + found.entries, self.data_size)
+        elif not self._damaged:
+            record, self._damaged = commit_of_open_group(commit_log, self.log, self.read)
+            self._last = _NOTHING._replace(record=record)
 
     @property
     def _own(self) -> str:
@@ -307,11 +320,12 @@ class LogSource:
             raise LogError(f"{self.base}.data was cut while it was replayed", offset=offset, field="data")
 
     def _read(self, view: memoryview, offset: int) -> int:
-        pieces = [(offset, len(view))] if self.share is None else self.share.pieces(offset, len(view))
+        end = min(len(view), max(0, self._last.data_begin - offset))
+        pieces = [(offset, end)] if self.share is None else self.share.pieces(offset, end)
         done = 0
         for at, length in pieces:
             done += read_at(self.system, self._fd, view[done : done + length], at)
-        return done
+        return done if done < end or end == len(view) else done + self._last.fill(view[end:], offset + end)
 
     def judge(self, *, uncounted: bool = False) -> Verdict:
         """Find for `verdict` which entries are to be replayed: those that count and whose datasets the log explains."""
@@ -368,10 +382,10 @@ class LogSource:
         ends = int(last["meta_end"].sum()), int(last["data_end"].sum())
         seed = crc32(self.commit_log.header.log_id)
         record = encode_record(seed, FLUSHED, len(records) + 1, 0, 0, 0, *ends, 0, 0)
-        added = self._open_group
+        added = self._last.record
         write_all(self.system, self._commit, added + record, self.commit_log.end - len(added))
         if self.commit_log.slot:
-            write_all(self.system, self._commit, bytes(SLOT_BYTES), self.commit_log.begin - SLOT_BYTES)
+            write_all(self.system, self._commit, bytes(SLOT_BYTES), self.commit_log.begin - len(self.commit_log.slot))
         self.system.fdatasync(self._commit)
         self._flushed = True
 

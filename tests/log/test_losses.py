@@ -16,6 +16,7 @@ import pytest
 import pnc_vol
 from pnc_vol.disk.identity import ATTRIBUTE
 from pnc_vol.errors import LogRefusedError
+from pnc_vol.log import short_posts
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, HookedSystem
 
@@ -133,13 +134,16 @@ def restore(root: pathlib.Path, tree: Tree, named: dict[str, bytes]) -> None:
         os.setxattr(f"{root}{name}", ATTRIBUTE, identity)
 
 
-def program(f: Any) -> Iterator[int]:
-    """Posts, one after another, and flushes; what is yielded are the posts that a flush has brought to the file."""
+def program(f: Any, small: bool) -> Iterator[int]:
+    """Posts, one after another, and flushes; what is yielded are the posts that a flush has brought to the file.
+
+    small : bool, all are small, and wait in the slot of the commit log.
+    """
     x = f.create_dataset("x", (40,), "i4")
     r = f.create_dataset("r", (0, 300), "f8", maxshape=(None, 300))
     flushed = 0
     for i in range(14):
-        if i % 2:
+        if i % 2 and not small:
             r.resize(i // 2 + 1, axis=0)
             r[i // 2] = i + 1
         else:
@@ -151,16 +155,17 @@ def program(f: Any) -> Iterator[int]:
             yield flushed
 
 
-def posts(path: pathlib.Path) -> int:
+def posts(path: pathlib.Path, small: bool) -> int:
     """How many posts a file holds; they must be the first ones."""
     with pnc_vol.File(path) as f:
         x = f["x"][:] if "x" in f else np.zeros(40, "i4")
         r = f["r"][...] if "r" in f else np.zeros((0, 300))
-    there = [bool(r.shape[0] > i // 2 and r[i // 2, 0]) if i % 2 else bool(x[i]) for i in range(14)]
+    other = [i % 2 == 1 and not small for i in range(14)]
+    there = [bool(r.shape[0] > i // 2 and r[i // 2, 0]) if other[i] else bool(x[i]) for i in range(14)]
     n = there.index(False) if False in there else 14
     wanted_x, wanted_r = np.zeros(40, "i4"), np.zeros_like(r)
     for i in range(n):
-        if i % 2:
+        if other[i]:
             wanted_r[i // 2] = i + 1
         else:
             wanted_x[i] = i + 1
@@ -170,8 +175,11 @@ def posts(path: pathlib.Path) -> int:
 
 
 @pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="the test needs Linux")
-@pytest.mark.parametrize("sync", ["flush", "each"])
-def test_what_is_promised_survives_the_stop_of_a_node(sync: str, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(("sync", "small"), [("flush", False), ("each", False), ("flush", True)])
+def test_what_is_promised_survives_the_stop_of_a_node(
+    sync: str, small: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short_posts, "STRETCH", 1)
     root = tmp_path / "root"
     (root / "logs").mkdir(parents=True)
     system, path = Losing(root), root / "x.nc"
@@ -179,7 +187,7 @@ def test_what_is_promised_survives_the_stop_of_a_node(sync: str, tmp_path: pathl
     promised = []
     f = pnc_vol.File(path, "w", burst_buf=True, burst_buf_sync=sync, system=system, **options)
     made = 0
-    for flushed in program(f):
+    for flushed in program(f, small):
         if len(promised) == 0 or flushed == promised[-1][0]:
             made += 1
         promised.append((flushed, made))
@@ -211,5 +219,5 @@ def test_what_is_promised_survives_the_stop_of_a_node(sync: str, tmp_path: pathl
                 # What no flush and no post has promised may be there in pieces; it is not taken unasked.
                 assert sync == "flush"
                 pnc_vol.replay(path, **options, salvage=True)
-            n = posts(path)
+            n = posts(path, small)
         assert least <= n, f"{n} of {least} posts survived, {done} operations, {way}"

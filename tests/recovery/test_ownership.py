@@ -260,10 +260,11 @@ def test_an_earlier_log_names_no_file(tmp_path: pathlib.Path) -> None:
     (folder,) = folders(path)
     (commit,), (defs,) = folder.glob("*.commit"), folder.glob("*.defs")
     bytes_now = commit.read_bytes()
-    header = decode_records(COMMIT_LOG, bytes_now).header
+    found = decode_records(COMMIT_LOG, bytes_now)
+    header, slot = found.header, len(found.slot)
     assert header.file != UNKNOWN
     # the slot stays
-    old = encode_header(COMMIT_LOG, header._replace(file=UNKNOWN))[:-64]
+    old = encode_header(COMMIT_LOG, header._replace(file=UNKNOWN), slot)[:-slot]
     commit.write_bytes(old + bytes_now[len(old) :])
     lines = defs.read_bytes().rstrip(b"\0").splitlines(keepends=True)
     defs.write_bytes(b"".join(line for line in lines if b'"base"' not in line))

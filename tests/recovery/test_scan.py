@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnc_vol.append_log.records import RecordHeader, decode_records, encode_header, encode_record
+from pnc_vol.append_log.records import SLOT_BYTES, RecordHeader, decode_records, encode_header, encode_record
 from pnc_vol.errors import LogError
 from pnc_vol.log import encoding
 from pnc_vol.log.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, TOMBSTONE, WHOLE
@@ -38,7 +38,9 @@ class Writer:
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        self.commit = bytearray(encode_header(COMMIT_LOG, RecordHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc")))
+        self.commit = bytearray(
+            encode_header(COMMIT_LOG, RecordHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc"), SLOT_BYTES)
+        )
         self.begin = self.at = len(self.meta)
         self.data_at, self.waiting = 8, 0
         self.ends: list[int] = []
@@ -358,7 +360,7 @@ def test_the_commit_log_of_another_log_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("at", "value", "name"),
-    [(0, 0x51, "magic"), (8, 3, "version"), (12, 1, "header_bytes"), (15, 1, "header_bytes"), (48, 9, "rank"),
+    [(0, 0x51, "magic"), (8, 4, "version"), (12, 1, "header_bytes"), (15, 1, "header_bytes"), (48, 9, "rank"),
      (58, 1, "path_len"), (60, 0, "record_bytes"), (20, 0, "crc")],
 )  # fmt: skip
 def test_a_wrong_header_is_told(at: int, value: int, name: str) -> None:
@@ -465,7 +467,7 @@ class Opened(Writer):
         data_end = last.data_off + last.data_len
         word = crc32(self.meta[self.at : self.ends[count - 1]]) ^ crc32(self.data[self.data_at : data_end])
         whole = bytearray(self.commit)
-        at = len(encode_header(COMMIT_LOG, RecordHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc"))) - 64
+        at = len(encode_header(COMMIT_LOG, RecordHeader(self.log_id, bytes(16), 0, 1, "/p/out.nc"), SLOT_BYTES)) - 64
         struct.pack_into("<QQQQ", whole, at, word, 7, self.epoch, (len(whole) - at) // 64 - 1)
         self.commit = whole
         return self.found()

@@ -22,6 +22,7 @@ import numpy as np
 from log_programs import Program, Run, after, complaint, mixed
 
 import pnc_vol
+from pnc_vol.log import short_posts
 
 STEPS = 70
 LARGE = 1 << 26
@@ -74,7 +75,11 @@ def one(folder: pathlib.Path, seed: int) -> None:
     }
     whole = options["buffer_size"] == LARGE and not options["burst_buf_capacity"]
 
+    # Small posts go to the slot of the log at once, or when some came in a row.
+    stretch = int(random.choice([1, 1, 3, 16]))
+
     def write(pipe: int) -> None:
+        short_posts.STRETCH = stretch
         run, program = Run(path, options), Program(seed, cancels=whole)
         for _ in range(STEPS):
             program.step()(run)

@@ -19,6 +19,7 @@ import pnc_vol
 Do = Callable[["Run"], None]
 FIXED = ((7,), (), (300,), (12, 17), (3, 5, 11), (1, 1), (5000,))
 INNER = ((), (3,), (40,), (6, 7))
+NUMBERS = ("f8", "i2", "u1", "i8")
 KINDS = ("f8", "i2", "u1", "i8", "text", "S5", "c16", "bool")
 
 
@@ -117,8 +118,10 @@ class Program:
         self.cancels = cancels
         self.random = np.random.default_rng(seed)
         self.state = State()
+        self.rows = 0
         self.ways = (
             [self.write] * 12
+            + [self.row] * 2
             + [self.iput] * 3
             + [self.many] * 2
             + [self.create] * 3
@@ -133,6 +136,8 @@ class Program:
         rare = self.random.random()
         if not self.state.held:
             return self.create()
+        if self.rows > 0:
+            return self.row()
         if rare < 0.01:
             return self.reopen()
         return self.ways[draw]()
@@ -261,6 +266,27 @@ class Program:
             return lambda run: run.f[name].__setitem__(index, given if values.shape else given[()])
         self.state.waiting.append((number, name))
         return lambda run: run.requests.__setitem__(number, run.f[name].iput(index, given))
+
+    def row(self) -> Do:
+        """One row of numbers, or some elements of a line: of these several come, one after another."""
+        draw = self.random.integers
+        self.rows = int(draw(1, 12)) if self.rows <= 0 else self.rows - 1
+        fitting = [
+            name
+            for name, held in sorted(self.state.held.items())
+            if held.kind in NUMBERS and held.now().ndim and held.now().size
+        ]
+        if not fitting:
+            self.rows = 0
+            return self.write()
+        name = fitting[int(draw(0, len(fitting)))]
+        held = self.state.held[name]
+        now = held.now()
+        first = int(draw(0, len(now)))
+        index: Any = first if now.ndim > 1 else slice(first, first + 1 + int(draw(0, 9)))
+        values = self.values(now[index].shape, held.kind)
+        self.note(name, held, (index, values))
+        return lambda run: run.f[name].__setitem__(index, values)
 
     def iput(self) -> Do:
         return self.write(posted=True)
