@@ -20,7 +20,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,12 +28,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import OperationError, RankError
+from pnc_vol.late import late
 from pnc_vol.rank_errors import Outcome, Ranks, ranks_text
 from pnc_vol.rank_places import Nodes, cores
 from pnc_vol.rank_traffic import Traffic
 
 if TYPE_CHECKING:
+    import json
+
     from pnc_vol.two_levels import Levels
+else:
+    json = late("json")
 
 __all__ = [
     "Comm",
@@ -207,10 +211,10 @@ class Comm:
         """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
         return Comm()
 
-    def levels(self, node: int, *, writes: bool) -> Levels:
+    def levels(self, node: int | None, *, writes: bool) -> Levels:
         """Communicators for a write of two levels (collective), which the caller gives back.
 
-        node : int, the same on ranks that share memory.
+        node : int, the same on ranks that share memory; None: all do, and no communicator is made.
         writes : bool, this rank sends to and receives from ranks of other nodes.
         """
         raise OperationError("a single process does not write in two levels")

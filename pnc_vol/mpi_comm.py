@@ -73,8 +73,7 @@ class MpiComm(Comm):
     mpi : mpi4py.MPI.Intracomm
     module : the module mpi4py.MPI
     timeout : float or None, seconds to wait in one call.
-    origin : mpi4py.MPI.Intracomm, optional
-        What `mpi` is a copy of: keeps where the ranks are, as programs open many files by one communicator.
+    origin : mpi4py.MPI.Intracomm, optional, what `mpi` is a copy of: keeps where the ranks are for all its files.
     """
 
     def __init__(self, mpi: Any, module: Any, *, timeout: float | None, origin: Any = None) -> None:
@@ -340,8 +339,9 @@ class MpiComm(Comm):
             all_ranks.Free()
         return made
 
-    def levels(self, node: int, *, writes: bool) -> Levels:
-        self.agree("levels")
+    def levels(self, node: int | None, *, writes: bool) -> Levels:
+        if node is not None:
+            self.agree("levels")
         return Levels.split(self._calls, self.traffic, node, writes=writes)
 
     @property

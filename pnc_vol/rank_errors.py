@@ -6,15 +6,20 @@ Knows: exceptions, sets of ranks. Does not know: communicators, files.
 from __future__ import annotations
 
 import builtins
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol import errors
+from pnc_vol.late import late
+from pnc_vol.light_classes import dataclass, field
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = late("json")
 
 __all__ = ["Outcome", "Ranks", "merged", "pack_error", "ranks_text", "unpack_error"]
 

@@ -55,8 +55,10 @@ class Levels:
         self._rounds = 0
 
     @classmethod
-    def split(cls, calls: TimedWait, traffic: Traffic, node: int, *, writes: bool) -> Levels:
-        """Split the communicator of all ranks (collective, without a time limit)."""
+    def split(cls, calls: TimedWait, traffic: Traffic, node: int | None, *, writes: bool) -> Levels:
+        """Split the communicator of all ranks, unless they are on one node (collective, without a time limit)."""
+        if node is None:
+            return cls(calls, calls.mpi, None, traffic)
         rank = calls.mpi.Get_rank()
         writers = calls.mpi.Split(0 if writes else calls.module.UNDEFINED, rank)
         return cls(calls, calls.mpi.Split(node, rank), writers if writes else None, traffic)
@@ -161,7 +163,7 @@ class Levels:
         if self._calls.broken is not None:
             return False
         for one in (self.node, self.writers):
-            if one is not None:
+            if one is not None and one is not self._all:
                 one.Free()
         self.node = self.writers = None
         return True

@@ -15,8 +15,7 @@ import operator
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol import options
 from pnc_vol.drivers.base import Driver
@@ -24,6 +23,7 @@ from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
 from pnc_vol.file.driver_stack import cached
 from pnc_vol.late import late
+from pnc_vol.light_classes import NamedTuple, replace
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, A
     return path, driver, target
 
 
-_ADDRESS = re.compile(r"(\w+::)*[A-Za-z][A-Za-z0-9+.-]+://")
+_ADDRESS = r"(\w+::)*[A-Za-z][A-Za-z0-9+.-]+://"
 
 
 def is_address(path: str) -> bool:
@@ -210,7 +210,7 @@ def is_address(path: str) -> bool:
     >>> is_address("https://host/a.nc"), is_address("folder/file.nc"), is_address("simplecache::s3://b/a.nc")
     (True, False, True)
     """
-    return _ADDRESS.match(path) is not None
+    return "://" in path and re.match(_ADDRESS, path) is not None
 
 
 def _takes_addresses(driver: Any) -> bool:

@@ -17,25 +17,26 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
-from pnc_vol.format.convert import to_file
 from pnc_vol.late import late
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
-from pnc_vol.mapping.encoding import decode, encode, numbers
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import composite
+    from pnc_vol.format import convert
+    from pnc_vol.mapping import composite, encoding
 else:
     composite = late("pnc_vol.mapping.composite")
+    encoding, convert = late("pnc_vol.mapping.encoding"), late("pnc_vol.format.convert")
 
 __all__ = [
     "OURS",
@@ -238,16 +239,16 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
         elif isinstance(data, np.ndarray):
             array = data
         elif element.is_string:
-            array = encode(data, element)
+            array = encoding.encode(data, element)
         elif element.kind in RAW_KINDS:
             array = np.asarray(data, dtype=np.dtype(element.dtype.base.str))
         elif element.kind == "bool":
             array = np.asarray(data, dtype=bool)
         else:
-            array = numbers(data, wanted)
+            array = encoding.numbers(data, wanted)
     if element.kind == "vlen_string":
         # wide enough from the start, so that the first flush needs not lay it out anew
-        array = encode(array, element)
+        array = encoding.encode(array, element)
         element = element.widened(array.dtype.itemsize)
     elif element.kind in RAW_KINDS or element.kind == "composite":
         pass
@@ -331,13 +332,13 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
     elif not element.is_string:
         # a fill value is cast, as h5py does; out of range stays an error
         value = np.asarray(value)
-    coded = encode(value, element)
+    coded = encoding.encode(value, element)
     if coded.size != 1:
         raise DefinitionError(f"fillvalue={value!r}: one value is needed")
     if element.kind == "vlen_string" and coded.dtype.itemsize > element.itemsize:
         element = element.widened(coded.dtype.itemsize)
     raw = np.empty(element.itemsize, np.uint8)
-    to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
+    convert.to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
     if element.kind == "vlen_string":
         # without padding: ranks whose data differ in width must agree on the fill value
         return element, raw.tobytes().rstrip(b"\0") or None
@@ -353,7 +354,7 @@ def fill_value(stored: bytes | None, element: Element) -> Any:
     0
     """
     raw = np.frombuffer((stored or b"").ljust(element.itemsize, b"\0"), np.uint8)
-    return decode(raw, element, (1,))[0]
+    return encoding.decode(raw, element, (1,))[0]
 
 
 def checked_fill(value: Any, element: Element) -> Any:

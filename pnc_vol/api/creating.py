@@ -23,16 +23,16 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
-from pnc_vol.extents.selection import select
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
+    from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping import named_dims
 else:
-    named_dims = late("pnc_vol.mapping.named_dims")
+    named_dims, selection = late("pnc_vol.mapping.named_dims"), late("pnc_vol.extents.selection")
 
 __all__ = ["Creating"]
 
@@ -249,7 +249,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if dims is not None:
                 named_dims.name_axes(node, dims)
             if data is not None and data.size and not session.posted.write_whole(node, data):
-                session.write(node, select(full or (), ()), data)
+                session.write(node, selection.select(full or (), ()), data)
         except Exception:
             session.defs.tree.remove(node)
             raise
@@ -358,7 +358,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 if session.defs.version != 5:
                     session.defs.check_room(node, session.disk)
                 if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
-                    session.write(node, select(plan.shape or (), ()), plan.data)
+                    session.write(node, selection.select(plan.shape or (), ()), plan.data)
             except Exception:
                 # as if it had never been asked for, the groups made on the way included
                 if slot is None:

@@ -14,15 +14,14 @@ Rules
 
 from __future__ import annotations
 
-import copy
 import os
-from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnlyError
+from pnc_vol.light_classes import NamedTuple, dataclass, field
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ class ObjectID:
 
     def close(self) -> None:
         """Release this id: it and the objects that use it become false; the file and the object stay."""
+        import copy
+
         gone = copy.copy(self.node)
         # a node that no group has: as if it had been deleted, for this id alone
         gone.name, gone.parent = "", self.node.tree.root

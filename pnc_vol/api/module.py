@@ -9,7 +9,6 @@ Rules
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import stat
 import sys
@@ -86,6 +85,8 @@ class Config:
         """True if files can be shared by MPI ranks."""
         if "mpi4py" in sys.modules:
             return sys.modules["mpi4py"] is not None
+        import importlib.util  # takes as long as many modules of the package
+
         return importlib.util.find_spec("mpi4py") is not None
 
     @property

@@ -6,7 +6,6 @@ session reads a header.
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +22,15 @@ from pnc_vol.recovery.leftovers import look_after_leftovers
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
+    import json
+
     from pnc_vol import mpi_comm
     from pnc_vol.api import hints
     from pnc_vol.drivers import fileobj, memory
     from pnc_vol.drivers.memory import MemoryDriver
     from pnc_vol.file.open_file import OpenFile
 else:
+    json = late("json")
     # most programs open files by their path, without a hint file
     hints, fileobj, memory = late("pnc_vol.api.hints"), late("pnc_vol.drivers.fileobj"), late("pnc_vol.drivers.memory")
     mpi_comm = late("pnc_vol.mpi_comm")

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from pnc_vol.api.create import refusals
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.selection import Selection, select
+from pnc_vol.late import late
 from pnc_vol.mapping.special import Empty
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
+
+if TYPE_CHECKING:
+    from pnc_vol.extents import selection
+    from pnc_vol.extents.model import Selection
+else:
+    selection = late("pnc_vol.extents.selection")
 
 __all__ = ["Posting", "check_scalar", "source", "target"]
 
@@ -71,7 +77,7 @@ def target(shape: Shape | None, args: Any) -> Selection:
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     """As `select`, with the rarer kinds of index of h5py; text among them raises `for_text`."""
     try:
-        return select(shape, args)
+        return selection.select(shape, args)
     except SelectionTypeError:
         # few programs use such an index: what knows it is not loaded with the package
         from pnc_vol.api.blocks import other_selection

@@ -21,20 +21,15 @@ import os
 import re
 import stat
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from pnc_vol.full_io import read_whole, write_whole
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import System, exists
 
 __all__ = [
-    "CACHES_NOTED",
-    "LOGS_NOTED",
-    "UNNAMED",
     "Found",
-    "cut_name",
     "find_folders",
     "folders_named",
     "forget_folder",
@@ -43,7 +38,6 @@ __all__ = [
     "join_folder",
     "make_folder",
     "name_of_folders",
-    "neighbour",
     "note_folders",
     "noted",
     "noted_folders",
@@ -51,14 +45,8 @@ __all__ = [
     "stem_of",
 ]
 
-LOGS_NOTED, CACHES_NOTED = "pncbb", "pncc"
-"""What the names of notes end with, of the folders of logs and of caches; see `neighbour`."""
-UNNAMED = ".pnctmp"
-"""What the name of a file ends with that has not got its own name yet."""
 _MOST_NOTES = 1 << 20
 _PATIENCE, _NAP = 200, 0.005
-_LONGEST = 240
-"""Bytes of a name that takes a dot and a suffix besides."""
 
 
 def stem_of(path: str) -> str:
@@ -334,26 +322,3 @@ def _write_note(system: System, note: str, folders: list[str], *, durable: bool)
         with suppress(OSError):
             system.unlink(made)
         raise
-
-
-def neighbour(path: str, suffix: str) -> str:
-    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
-
-    Examples
-    --------
-    >>> neighbour("folder/out.nc", "pncj")
-    'folder/.out.nc.pncj'
-    """
-    head, slash, tail = path.rpartition("/")
-    if tail.isascii() and len(tail) <= _LONGEST:
-        return f"{head}{slash}.{tail}.{suffix}"
-    raw = os.fsencode(tail)
-    if len(raw) > _LONGEST:
-        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
-        tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
-    return f"{head}{slash}.{tail}.{suffix}"
-
-
-def cut_name(name: bytes, nbytes: int) -> str:
-    """The start of a name, without half a character at its end."""
-    return name[:nbytes].decode("utf-8", "ignore")

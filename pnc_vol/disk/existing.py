@@ -19,11 +19,11 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from pnc_vol.disk.journal import recover
+from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.signature import Read, kind_by, says_what
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
@@ -33,12 +33,11 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.source import Hints
 from pnc_vol.format.widths import WIDTHS
 from pnc_vol.full_io import read_at
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import System
 
-__all__ = ["ATTEMPTS", "Existing", "header_of", "open_existing", "replaced_too_often", "unchanged"]
+__all__ = ["Existing", "header_of", "open_existing", "replaced_too_often", "unchanged"]
 
-ATTEMPTS = 100
-"""Looks at a file that another process changes, until it is said that it cannot be opened."""
 _AT_ONCE = 10
 """Of these, those without a pause before them."""
 _PAUSE = 0.001

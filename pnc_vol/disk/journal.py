@@ -26,16 +26,21 @@ import os
 import stat
 import struct
 import zlib
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pnc_vol.append_log.private_folders import neighbour
-from pnc_vol.format.decode import MAX_HEADER_BYTES
+from pnc_vol.append_log.neighbours import neighbour
 from pnc_vol.format.edits import Parts
 from pnc_vol.full_io import read_at, write_all
+from pnc_vol.late import late
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.format import decode
+else:
+    decode = late("pnc_vol.format.decode")
 
 __all__ = ["content_of", "forget_journal", "is_atomic", "journal_path", "recover"]
 
@@ -223,7 +228,7 @@ def _distrust(told: os.stat_result, there: os.stat_result) -> str:
         return f"belongs to user {told.st_uid}, not to the owner of the file ({there.st_uid})"
     if told.st_dev != there.st_dev:
         return "is on another file system"
-    if told.st_size > _HEAD.size + 2 * MAX_HEADER_BYTES:
+    if told.st_size > _HEAD.size + 2 * decode.MAX_HEADER_BYTES:
         return f"has {told.st_size} bytes, which is not the size of a journal,"
     return ""
 
@@ -246,7 +251,7 @@ def _read(
         pieces = list(_PIECE.iter_unpack(_first(system, fd, behind)[_HEAD.size :].ljust(count * _PIECE.size, b"\0")))
     else:
         return None
-    if new_nbytes > MAX_HEADER_BYTES:
+    if new_nbytes > decode.MAX_HEADER_BYTES:
         return None
     old_size, new_size = sum(piece[1] for piece in pieces), sum(piece[2] for piece in pieces)
     if behind + old_size + new_size != nbytes or max(at + was for at, was, _ in pieces) > limit:

@@ -10,12 +10,15 @@ import os
 import stat
 from contextlib import suppress
 
-from pnc_vol.append_log.private_folders import cut_name
+from pnc_vol.append_log.neighbours import cut_name
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.full_io import write_all
 from pnc_vol.system import System
 
-__all__ = ["beside", "check_place", "mode_of_new", "name_new", "write_new"]
+__all__ = ["ATTEMPTS", "beside", "check_place", "mode_of_new", "name_new", "write_new"]
+
+ATTEMPTS = 100
+"""Looks at a file that another process changes, until it is said that it cannot be opened."""
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_FILES = (

@@ -21,18 +21,25 @@ import os
 import stat
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Ranks
-from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces
-from pnc_vol.drivers.mmap_guard import GuardedMap
 from pnc_vol.drivers.vectored_io import get_extents
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.full_io import read_at, write_all
+from pnc_vol.late import late
 from pnc_vol.system import REAL, System
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers import byte_copy, mmap_guard
+    from pnc_vol.drivers.byte_copy import Bytes
+    from pnc_vol.drivers.mmap_guard import GuardedMap
+else:
+    byte_copy = late("pnc_vol.drivers.byte_copy")
+    mmap_guard = late("pnc_vol.drivers.mmap_guard")
 
 __all__ = ["Descriptor", "one_node"]
 
@@ -63,8 +70,7 @@ class Descriptor:
         self.named = False
         """Whether `link` stands for the open file, on all ranks."""
         self._path = path
-        # A system that stands in for the real one sees every read.
-        self._window = GuardedMap(system, fd) if system is REAL else None
+        self._window: GuardedMap | None = None
 
     @classmethod
     def of(cls, path: str, ranks: Comm, *, writable: bool, system: System) -> Descriptor | None:
@@ -109,7 +115,7 @@ class Descriptor:
 
     def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
         """Bytes of the extents that were read, and calls."""
-        if self._window is not None and len(extents.length) >= _LEAST:
+        if self.system is REAL and len(extents.length) >= _LEAST:
             longest = int(extents.length.max())
             if longest <= _LONGEST:
                 return self._read_small(extents, memory, longest)
@@ -117,7 +123,7 @@ class Descriptor:
 
     def _read_small(self, extents: Extents, memory: Bytes, longest: int) -> tuple[int, int]:
         """The same for small pieces, copied from the file's own bytes as long as these can be had; see `look`."""
-        check(extents, memory)
+        byte_copy.check(extents, memory)
         step = min(_PIECES_AT_ONCE, _BYTES_AT_ONCE // max(longest, 1))
         for first in range(0, len(extents.offset), step):
             part = Extents(*(column[first : first + step] for column in extents))
@@ -125,17 +131,22 @@ class Descriptor:
             packed = np.empty(part.nbytes, np.uint8)
 
             def use(file: Bytes, part: Extents = part, packed: Bytes = packed) -> None:
-                copy_pieces(packed, before(part.length), file, part.offset, part.length)
+                byte_copy.copy_pieces(packed, before(part.length), file, part.offset, part.length)
 
             if not self.look(int((part.offset + part.length).max()), part.nbytes, use):
                 nbytes, calls = get_extents(Extents(*(column[first:] for column in extents)), memory, self.get)
                 return int(extents.length[:first].sum()) + nbytes, first // step + calls
-            copy_pieces(memory, part.place, packed, before(part.length), part.length)
+            byte_copy.copy_pieces(memory, part.place, packed, before(part.length), part.length)
         return extents.nbytes, -(-len(extents.offset) // step)
 
     def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
         """See `GuardedMap.look`; False where the file is not to be mapped."""
-        return self._window is not None and self._window.look(end, use, nbytes)
+        if self._window is None:
+            if self.system is not REAL:
+                # a system that stands in for the real one sees every read
+                return False
+            self._window = mmap_guard.GuardedMap(self.system, self.fd)
+        return self._window.look(end, use, nbytes)
 
     def size(self) -> int:
         """Bytes of the file."""

@@ -27,12 +27,14 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.drivers.byte_copy import Bytes
 from pnc_vol.system import System
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers.byte_copy import Bytes
 
 __all__ = ["GuardedMap"]
 

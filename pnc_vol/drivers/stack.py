@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from pnc_vol.drivers.base import Driver, OpenContext, Wrapper
 from pnc_vol.drivers.capabilities import Capabilities
-from pnc_vol.drivers.stack_text import NAME, Layer, parse_stack
+from pnc_vol.drivers.stack_text import Layer, parse_stack
+from pnc_vol.light_classes import NamedTuple, replace
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -97,7 +97,7 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
         The name is no such word, or the kind is missing.
     """
     _stacks.clear()
-    if not NAME.fullmatch(name):
+    if not name.replace("-", "_").replace("_", "a").isalnum():
         raise ValueError(f"A driver's name consists of letters, digits, '-' and '_', not {name!r}")
     make: Callable[..., Driver] = factory
     own = getattr(factory, "capabilities", Capabilities())

@@ -16,20 +16,19 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["NAME", "Layer", "parse_stack", "written_layer"]
+from pnc_vol.light_classes import NamedTuple
 
-NAME = re.compile(r"[\w-]+")
-_NAMED = re.compile(r"\s*([\w-]+)\s*(\(\s*)?")
+__all__ = ["Layer", "parse_stack", "written_layer"]
+
+# compiled when they are used: most stacks are one word
+_NAMED = r"\s*([\w-]+)\s*(\(\s*)?"
 # Quoted; or bare: whatever has no comma and no bracket, but for pairs of brackets.
-_OPTION = re.compile(
-    r"""\s*(?P<key>\w+)\s*=\s*
+_OPTION = r"""(?x)\s*(?P<key>\w+)\s*=\s*
     (?: '(?P<single>(?:[^']|'')*)' | "(?P<double>(?:[^"]|"")*)" | (?P<bare>(?!\s*['"]) [^,()]* (?:\([^()]*\)[^,()]*)*) )
-    \s*(?P<end>[,)])""",
-    re.VERBOSE,
-)
-_PLAIN = re.compile(r"[\w./:@+-]*")
+    \s*(?P<end>[,)])"""
+_PLAIN = r"[\w./:@+-]*"
 
 
 class Layer(NamedTuple):
@@ -62,10 +61,12 @@ def parse_stack(spec: str) -> tuple[Layer, ...]:
     >>> [layer.name for layer in parse_stack("trace(file=a.json, limit=10) | posix")]
     ['trace', 'posix']
     """
+    if spec.isidentifier():
+        return (Layer(spec, {}),)
     layers: list[Layer] = []
     at = 0
     while True:
-        found = _NAMED.match(spec, at)
+        found = re.compile(_NAMED).match(spec, at)
         if found is None:
             raise _wrong(spec, at, "a name or name(option=value, ...)")
         at = found.end()
@@ -87,7 +88,7 @@ def _options(spec: str, at: int) -> tuple[int, dict[str, Any]]:
     if spec.startswith(")", at):
         return at + 1, options
     while True:
-        found = _OPTION.match(spec, at)
+        found = re.compile(_OPTION).match(spec, at)
         if found is None or not found["key"].isidentifier():
             raise _wrong(spec, at, "option=value")
         if found["bare"] is not None:
@@ -133,6 +134,6 @@ def _written(value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, str):
         return repr(value)
-    if _PLAIN.fullmatch(value) and _value(value) == value:
+    if re.fullmatch(_PLAIN, value) and _value(value) == value:
         return value
     return "'" + value.replace("'", "''") + "'"

@@ -14,14 +14,21 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.byte_copy import Bytes, check, copy_pieces, in_order
 from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.late import late
+from pnc_vol.light_classes import NamedTuple
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers import byte_copy
+    from pnc_vol.drivers.byte_copy import Bytes
+else:
+    byte_copy = late("pnc_vol.drivers.byte_copy")
 
 __all__ = ["Get", "Put", "get_extents", "put_extents"]
 
@@ -141,7 +148,7 @@ def _one(extents: Extents, memory: Bytes) -> tuple[int, int, int]:
     # By plain integers: four calls of numpy take as long as a small write.
     o, n, p = extents.offset.item(), extents.length.item(), extents.place.item()
     if o < 0 or n < 0 or p < 0 or p + n > memory.nbytes:
-        check(extents, memory)
+        byte_copy.check(extents, memory)
     return o, n, p
 
 
@@ -161,8 +168,8 @@ def put_extents(extents: Extents, memory: Bytes, put: Put) -> int:
     if len(extents.offset) == 1:
         o, n, p = _one(extents, memory)
         return put(memory.data[p : p + n], o) if n else 0
-    check(extents, memory)
-    extents = in_order(extents)
+    byte_copy.check(extents, memory)
+    extents = byte_copy.in_order(extents)
     if not len(extents.offset):
         return 0
     moves = _moves(extents, 0)
@@ -172,7 +179,7 @@ def put_extents(extents: Extents, memory: Bytes, put: Put) -> int:
         result += put(view[p : p + n], o)
     if moves.staged.any():
         for block, stage in _blocks(moves):
-            copy_pieces(stage, block.inside, memory, block.pieces.place, block.pieces.length)
+            byte_copy.copy_pieces(stage, block.inside, memory, block.pieces.place, block.pieces.length)
             view = stage.data
             for o, n, b in zip(*(column.tolist() for column in block.moves), strict=True):
                 result += put(view[b : b + n], o)
@@ -195,8 +202,8 @@ def get_extents(extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP) ->
     if len(extents.offset) == 1:
         o, n, p = _one(extents, memory)
         return (get(memory.data[p : p + n], o), 1) if n else (0, 0)
-    check(extents, memory)
-    extents = in_order(extents)
+    byte_copy.check(extents, memory)
+    extents = byte_copy.in_order(extents)
     if not len(extents.offset):
         return 0, 0
     moves = _moves(extents, gap)
@@ -209,6 +216,6 @@ def get_extents(extents: Extents, memory: Bytes, get: Get, *, gap: int = GAP) ->
             length = block.pieces.length
             if int(got.sum()) < len(stage):
                 length = np.clip(np.repeat(got + block.moves.place, block.many) - block.inside, 0, length)
-            copy_pieces(memory, block.pieces.place, stage, block.inside, length)
+            byte_copy.copy_pieces(memory, block.pieces.place, stage, block.inside, length)
             nbytes, calls = nbytes + int(length.sum()), calls + len(got)
     return nbytes, calls

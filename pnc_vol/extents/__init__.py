@@ -3,7 +3,7 @@
 Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 
 ===============  ===============================================================================================
-`model`          runs of elements and extents of bytes: the two basic lists; counting without a loop
+`model`          selections of elements, runs of elements, extents of bytes; counting without a loop
 `selection`      what stands between the brackets of ``ds[...]``: h5py's indexing
 `one_run`        indices that are one run of elements, or a few, without a selection: what most reads and posts are
 `fancy`          index arrays and boolean arrays; texts of messages about wrong indices

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.extents.model import Selection
 from pnc_vol.extents.place import numbers
-from pnc_vol.extents.selection import Selection
 
 __all__ = ["elements"]
 

@@ -12,12 +12,18 @@ Rules
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnc_vol.extents.fancy import crossed
 from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
-from pnc_vol.extents.selection import Selection
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol.extents import fancy
+    from pnc_vol.extents.model import Selection
+else:
+    fancy = late("pnc_vol.extents.fancy")
 
 __all__ = ["numbers", "place", "place_many", "runs", "split_rows"]
 
@@ -50,7 +56,7 @@ def runs(selection: Selection, *, record: bool) -> Runs:
     if selection.listed is not None:
         return split_rows(selection.listed, inner) if record else selection.listed
     lists = {} if selection.index is None else {selection.axis: selection.index}
-    return crossed(
+    return fancy.crossed(
         selection.shape, selection.start, selection.count, selection.stride, lists, inner if record else None
     )
 

@@ -18,120 +18,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.fancy import crossed, increases, index_array, limits, misfit, regular, shown, true_runs
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.extents.fancy import crossed, increases, index_array, limits, regular, shown, true_runs
+from pnc_vol.extents.model import Int64, Runs, Selection, Shape
 from pnc_vol.extents.subarrays import checked_block, flatten
 
 __all__ = ["Selection", "hyperslab", "listed", "many", "select", "whole"]
-
-Shape = tuple[int, ...]
-
-
-class Selection(NamedTuple):
-    """Some elements of a dataset. Made by `select`, `hyperslab`, `many` and `whole`; never changed.
-
-    One of three kinds: a hyperslab (`index` and `listed` are None), a hyperslab with an increasing index array on
-    one axis, or a list of runs (masks of the whole shape, lists of subarrays, any other index arrays).
-    """
-
-    shape: Shape
-    """Elements of the dataset along each axis."""
-    start: Shape
-    """First index on each axis; 0 on the axis that has an index array; empty for a list of runs."""
-    count: Shape  # type: ignore[assignment]  # the field's word; tuple.count is no loss
-    """Elements along each axis, 1 where an integer was given; ``(nelems,)`` for a list of runs."""
-    stride: Shape
-    """Distance of the elements along each axis, in elements, at least 1."""
-    dropped: int
-    """Bit i is set if axis i was indexed by an integer and is no axis of the result."""
-    result_shape: Shape
-    """The shape of the array that is read or written."""
-    axis: int = -1
-    """The axis that has an index array, or -1."""
-    index: Int64 | None = None  # type: ignore[assignment]
-    """int64[count[axis]], increasing, the elements of that axis."""
-    listed: Runs | None = None
-    """Merged runs without empty ones, in the order of the result."""
-
-    @property
-    def nelems(self) -> int:
-        """Elements in all."""
-        return math.prod(self.result_shape)
-
-    def single_run(self) -> tuple[int, int] | None:
-        """The elements as one contiguous run.
-
-        Returns
-        -------
-        (start, length) or None
-            In elements, counted in C order; ``(0, 0)`` if nothing is selected; None if it takes several runs.
-
-        Examples
-        --------
-        >>> select((4, 6), (slice(1, 3),)).single_run()
-        (6, 12)
-        """
-        shape, starts, counts, strides, _, _, _, index, listed = self
-        if 0 in counts:
-            return (0, 0)
-        if listed is not None:
-            return (int(listed.start[0]), int(listed.length[0])) if listed.start.size == 1 else None
-        if index is not None:
-            return None
-        at = 0
-        length = 1
-        for dim, start, count, stride in zip(shape, starts, counts, strides):  # noqa: B905 (costs as much as the loop)
-            at = at * dim + start
-            if length > 1:
-                if count != dim:
-                    return None
-                length *= count
-            elif count != 1:
-                if stride != 1:
-                    return None
-                length = count
-        return (at, length)
-
-    def broadcast(self, source_shape: Shape) -> Shape:
-        """Shape to give an array of `source_shape` so that numpy broadcasts it to `result_shape`.
-
-        Leading axes of length 1 that the selection lacks are taken off; an array for a list of runs may have
-        any shape of the right size. Wider than h5py in one point: index arrays broadcast as slices do.
-
-        Raises
-        ------
-        SelectionTypeError
-            The array does not fit; it is a `TypeError`, as in h5py.
-
-        Examples
-        --------
-        >>> sel = select((10, 4), (slice(None), 0))
-        >>> np.broadcast_to(np.ones((1, 10)).reshape(sel.broadcast((1, 10))), sel.result_shape).shape
-        (10,)
-        """
-        target = self.result_shape
-        if source_shape == target:
-            return target
-        if self.listed is not None and len(target) == 1:
-            if math.prod(source_shape) == target[0]:
-                return target
-            if source_shape == ():
-                return ()
-        else:
-            extra = max(len(source_shape) - len(target), 0)
-            kept = source_shape[extra:]
-            if all(n == 1 for n in source_shape[:extra]) and all(
-                n in (1, wanted) for n, wanted in zip(reversed(kept), reversed(target), strict=False)
-            ):
-                return kept
-        axes = () if self.listed is not None else [i for i in range(len(self.shape)) if not self.dropped >> i & 1]
-        raise SelectionTypeError(f"Can't broadcast {source_shape} -> {target}: {misfit(axes, target, source_shape)}")
 
 
 # The class's own constructor costs as much as all the rest of a simple index.

@@ -17,21 +17,24 @@ Rules
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
+from pnc_vol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
+    import json
+
     from pnc_vol import mpi_comm
 else:
+    json = late("json")
     mpi_comm = late("pnc_vol.mpi_comm")
 
 __all__ = [

@@ -14,20 +14,26 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from pnc_vol.disk.stored_file import StoredFile
-from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.format.edits import placed_as
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
-from pnc_vol.mapping.changes import changed
+from pnc_vol.light_classes import replace
 from pnc_vol.mapping.flatten import Flat, numrecs_for, numrecs_of, to_header
 from pnc_vol.mapping.tree import Changes, DatasetNode, Tree
+
+if TYPE_CHECKING:
+    from pnc_vol.extents.decomposition import Decomposition
+    from pnc_vol.mapping import changes
+else:
+    changes = late("pnc_vol.mapping.changes")
 
 __all__ = ["Definitions"]
 
@@ -180,7 +186,7 @@ class Definitions:
         or shorter, all variables lie where they lay.
         """
         old, known, there = self.flat, self.with_begins, layout.header
-        found = None if old is None else changed(old, self.tree)
+        found = None if old is None else changes.changed(old, self.tree)
         if old is None or found is None:
             return None
         new, own = found

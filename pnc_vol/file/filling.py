@@ -13,19 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.blocks import rounds, runs_between
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.extents.place import split_rows
-from pnc_vol.extents.subarrays import coalesced, within
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.batches import Batch
+
+if TYPE_CHECKING:
+    from pnc_vol.extents import blocks, subarrays
+else:
+    blocks = late("pnc_vol.extents.blocks")
+    subarrays = late("pnc_vol.extents.subarrays")
 
 __all__ = ["LeftToPosts", "fill", "fill_failed"]
 
@@ -110,7 +116,7 @@ def fill(
         left[uid] = free = _between(_cut(placed.written[uid], *span) if uid in placed.written else _NONE, *span)
         taken = _taken(posted, uid, *span)
         if taken.start.size:
-            free = within(_between(taken, *span), free)[0]
+            free = subarrays.within(_between(taken, *span), free)[0]
         if free.start.size:
             tasks.append(_fill_task(driver, tree.datasets[uid], target.maps[uid], free))
     if tasks:
@@ -129,7 +135,7 @@ def fill_failed(tree: Tree, target: Layout, driver: Driver, left: LeftToPosts, f
         if not free.start.size:
             continue
         first, last = int(free.start[0]), int(free.start[-1] + free.length[-1])
-        taken = within(_taken(failed, uid, first, last), free)[0]
+        taken = subarrays.within(_taken(failed, uid, first, last), free)[0]
         if taken.start.size:
             _fill_task(driver, tree.datasets[uid], target.maps[uid], taken)()
 
@@ -151,7 +157,7 @@ def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
 def _cut(runs: Runs, first: int, last: int) -> Runs:
     """What runs have of the elements from `first` to `last`, as runs in order that do not touch."""
     start = np.maximum(runs.start, first)
-    return coalesced(Runs(start, np.minimum(runs.start + runs.length, last) - start))
+    return subarrays.coalesced(Runs(start, np.minimum(runs.start + runs.length, last) - start))
 
 
 def _between(taken: Runs, first: int, last: int) -> Runs:
@@ -173,9 +179,9 @@ def _fill_task(driver: Driver, node: DatasetNode, at: ElementMap, wanted: Runs) 
         memory = np.frombuffer(pattern * block, np.uint8)
         begins, step = before(wanted.length), at.inner * _ROWS or total
         for low in range(0, total, step):
-            some = runs_between(wanted, begins, ends, low, min(step, total - low))
+            some = blocks.runs_between(wanted, begins, ends, low, min(step, total - low))
             extents = at.extents(split_rows(some, at.inner) if at.inner else some)
-            for part in rounds(extents, block * width):
+            for part in blocks.rounds(extents, block * width):
                 # All elements are alike, so each extent takes the first ones of the memory.
                 driver.write(Extents(part.offset, part.length, np.zeros_like(part.place)), memory)
 

@@ -11,34 +11,43 @@ Rules
 from __future__ import annotations
 
 import errno
-import fnmatch
-import json
 import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often, unchanged
 from pnc_vol.disk.locking import Held, Key
-from pnc_vol.disk.naming import check_place
+from pnc_vol.disk.naming import ATTEMPTS, check_place
 from pnc_vol.disk.publish import Location
-from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.drivers.base import Driver
 from pnc_vol.file.registry import OpenAttempt, refuse_open
-from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode, encoded_empty
 from pnc_vol.format.model import Header
+from pnc_vol.late import late
 from pnc_vol.layout.registry import header_paths, layout_class
-from pnc_vol.layout.subfiles import subfile_path
+from pnc_vol.light_classes import NamedTuple, dataclass
 from pnc_vol.options import Options
 from pnc_vol.system import System, exists
+
+if TYPE_CHECKING:
+    import json
+
+    from pnc_vol.disk import existing as reading
+    from pnc_vol.disk import signature
+    from pnc_vol.disk.existing import Existing
+    from pnc_vol.format.decode import Decoded
+    from pnc_vol.layout import subfiles
+else:
+    json = late("json")
+    signature = late("pnc_vol.disk.signature")
+    subfiles = late("pnc_vol.layout.subfiles")
+    reading = late("pnc_vol.disk.existing")
 
 __all__ = ["Found", "Mine", "find"]
 
 
-_SUBFILE = re.compile(r"(.+)\.\d{4,}", re.DOTALL)
+_SUBFILE = r"(?s)(.+)\.\d{4,}"
 _SHOWN = 4
 """Sets that are named in a message."""
 
@@ -93,7 +102,7 @@ class Found(NamedTuple):
     @property
     def hdf5(self) -> bool:
         """Whether the subfiles that are there are HDF5 files."""
-        return self.header == HDF5_SIGNATURE
+        return self.header == signature.HDF5_SIGNATURE
 
     @property
     def created(self) -> bool:
@@ -129,8 +138,8 @@ def find(
         if root is None and path is not None:
             path, there = _standing(options, asked or path, mode)
             base, first = _set_of(options, asked or path, path, mode, there, mine)
-            if base is not None and path != subfile_path(base, 0):
-                path, there = subfile_path(base, 0), None
+            if base is not None and path != subfiles.subfile_path(base, 0):
+                path, there = subfiles.subfile_path(base, 0), None
                 with suppress(FileNotFoundError):
                     there = options.system.stat(path)
             if claim is not None and path != asked:
@@ -144,7 +153,7 @@ def find(
             return _found_set(base, first, mode, there, token, claim, options, mine)
         way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
-            existing = header_of(root, path or "")
+            existing = reading.header_of(root, path or "")
             mine.decoded = existing.decoded
             return Found("open", token, "", "", existing.size, 0, existing.content)
         real = claim.real if claim is not None and claim.real else options.system.realpath(path or "")
@@ -168,7 +177,7 @@ def find(
             mine.location, mine.key = location, location.key or mine.key
             return Found("create", token, location.path, location.work, len(header), 0, header)
         return Found("create", token, real, real, len(header), 0, header)
-    raise replaced_too_often(path or "")
+    raise reading.replaced_too_often(path or "")
 
 
 def _matched(system: System, path: str) -> str:
@@ -185,10 +194,12 @@ def _matched(system: System, path: str) -> str:
     if not set("*?[") & set(pattern) or exists(system, path):
         return path
     try:
+        import fnmatch
+
         names = fnmatch.filter(system.listdir(folder or "."), pattern)
     except OSError:
         return path
-    bases = sorted({named[1] for named in map(_SUBFILE.fullmatch, names) if named})
+    bases = sorted({named[1] for name in names if (named := re.fullmatch(_SUBFILE, name))})
     if len(bases) > 1:
         shown = ", ".join(map(repr, bases[:_SHOWN])) + (", ..." if len(bases) > _SHOWN else "")
         raise ValueError(f"{path}: the pattern matches subfiles of {len(bases)} sets ({shown}); name one of them")
@@ -233,16 +244,16 @@ def _set_of(
     # as h5py: an empty file, such as `tempfile` makes, is no file yet
     if there is None or (mode != "r" and there.st_size == 0 and path == asked):
         return (asked, b"") if sets else (None, b"")
-    named = _SUBFILE.fullmatch(path)
+    named = re.fullmatch(_SUBFILE, path) if path[-4:].isdigit() else None
     if named is None or (options.layout and not sets):
         return None, b""
     # Few files have such names, and what knows of blobs takes long to load.
     from pnc_vol.layout.blob.described import described, is_blob_set
 
     base = named[1]
-    first = subfile_path(base, 0)
+    first = subfiles.subfile_path(base, 0)
     if _is_hdf5(options, path):
-        return base, HDF5_SIGNATURE
+        return base, signature.HDF5_SIGNATURE
     try:
         found = _header_in(options.system, first)
     except FileNotFoundError:
@@ -250,7 +261,7 @@ def _set_of(
     if is_blob_set(found.decoded.header):
         mine.subfile = found
         return base, found.content
-    if path == first == subfile_path(asked, 0):
+    if path == first == subfiles.subfile_path(asked, 0):
         # The user named a set. What is missing is told; as an ordinary file it would show other values.
         described(found.decoded.header, path)
     return None, b""
@@ -258,7 +269,7 @@ def _set_of(
 
 def _header_in(system: System, path: str) -> Existing:
     """The header of a file, which is closed again."""
-    found = open_existing(system, path, system.realpath(path))
+    found = reading.open_existing(system, path, system.realpath(path))
     system.close(found.fd)
     return found
 
@@ -266,7 +277,9 @@ def _header_in(system: System, path: str) -> Existing:
 def _is_hdf5(options: Options, path: str) -> bool:
     fd = options.system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        return stat.S_ISREG(options.system.fstat(fd).st_mode) and kind_of(options.system, fd) == HDF5
+        return (
+            stat.S_ISREG(options.system.fstat(fd).st_mode) and signature.kind_of(options.system, fd) == signature.HDF5
+        )
     finally:
         options.system.close(fd)
 
@@ -286,7 +299,7 @@ def _found_set(
     with suppress(FileNotFoundError):
         plain = options.system.stat(base)
     if not first:
-        for name, what in ((base, plain), (subfile_path(base, 0), there)):
+        for name, what in ((base, plain), (subfiles.subfile_path(base, 0), there)):
             if what is not None:
                 check_place(what, name, exclusive=mode in ("w-", "x"))
         if plain is None and mode in ("r", "r+"):
@@ -300,12 +313,12 @@ def _found_set(
     if claim is not None and claim.look_after is not None:
         replaced = mode in ("w", "w-", "x")
         for number in range(_subfiles_of(options.system, base) if there is not None else 1):
-            name = subfile_path(base, number)
+            name = subfiles.subfile_path(base, number)
             claim.look_after(name, options.system.realpath(name), options, writable=mode != "r", replaced=replaced)
-        if first and first != HDF5_SIGNATURE:
+        if first and first != signature.HDF5_SIGNATURE:
             # What was recovered may have brought another header.
-            name = subfile_path(base, 0)
-            if mine.subfile is None or not unchanged(options.system, name, mine.subfile):
+            name = subfiles.subfile_path(base, 0)
+            if mine.subfile is None or not reading.unchanged(options.system, name, mine.subfile):
                 mine.subfile = _header_in(options.system, name)
             first = mine.subfile.content
     inode = there.st_ino if there is not None else 0
@@ -316,7 +329,7 @@ def _subfiles_of(system: System, base: str) -> int:
     """How many files there are from subfile 0 on."""
     number = 0
     with suppress(OSError):
-        while system.stat(subfile_path(base, number)):
+        while system.stat(subfiles.subfile_path(base, number)):
             number += 1
     return max(1, number)
 
@@ -324,7 +337,9 @@ def _subfiles_of(system: System, base: str) -> int:
 def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:
     """Open what is there."""
     assert mine.held is not None
-    existing = open_existing(options.system, path, real, writable=writable, hold=mine.held.lock if writable else None)
+    existing = reading.open_existing(
+        options.system, path, real, writable=writable, hold=mine.held.lock if writable else None
+    )
     mine.key, mine.decoded = mine.held.keep(existing.fd, existing.key), existing.decoded
     mine.location = Location(options.system, real, real, held=mine.held)
     mine.location.key = mine.key

@@ -18,7 +18,6 @@ from pnc_vol.errors import RequestFailure
 from pnc_vol.file.header_update import end_flush
 from pnc_vol.file.relocation import replaces_live
 from pnc_vol.file.session import Session, WriteData
-from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.execute import Executed
 from pnc_vol.format.encode import header_size
 from pnc_vol.late import late
@@ -28,6 +27,7 @@ from pnc_vol.queue.batches import Batch
 if TYPE_CHECKING:
     from pnc_vol.drivers import progress
     from pnc_vol.flush import failures as failing
+    from pnc_vol.flush.agree import Agreement
 else:
     # for what fails, and for who asks how far a flush is
     progress, failing = late("pnc_vol.drivers.progress"), late("pnc_vol.flush.failures")

@@ -17,7 +17,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
-from pnc_vol.extents.selection import Selection
 from pnc_vol.file import deferred
 from pnc_vol.file.closing import abort, close
 from pnc_vol.file.flushing import flush
@@ -30,6 +29,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
+    from pnc_vol.extents.model import Selection
     from pnc_vol.file import drain, post, resizing
     from pnc_vol.file.reads import composite_values, fetch
 else:

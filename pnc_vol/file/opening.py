@@ -11,14 +11,12 @@ Rules
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.comm import Comm, on_root, ranks_text, said_by
-from pnc_vol.disk.existing import ATTEMPTS, replaced_too_often
+from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
@@ -27,15 +25,14 @@ from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarn
 from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.registry import OpenAttempt
-from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
+from pnc_vol.light_classes import NamedTuple, replace
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import StoreContext, check_name, open_store
@@ -43,11 +40,20 @@ from pnc_vol.rank_errors import Ranks
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
+    import json
+
+    from pnc_vol.disk import existing
     from pnc_vol.format import check as header_check
+    from pnc_vol.format import decode as decoding
     from pnc_vol.log import beginning
+    from pnc_vol.mapping import unflatten
 else:
+    json = late("json")
     # few files have a log, and logs are half of the package; what is checked is what exists already
     beginning, header_check = late("pnc_vol.log.beginning"), late("pnc_vol.format.check")
+    unflatten = late("pnc_vol.mapping.unflatten")
+    decoding = late("pnc_vol.format.decode")
+    existing = late("pnc_vol.disk.existing")
 
 __all__ = ["Opened", "open_file", "open_queue"]
 
@@ -188,7 +194,7 @@ def open_file(
                 mine.release()
         if driver is not None:
             return _opened(path, mode, found, content, driver, location, comm)
-    raise comm.on_all(replaced_too_often(path or ""))
+    raise comm.on_all(existing.replaced_too_often(path or ""))
 
 
 def _told(*arguments: Any) -> bytes:
@@ -209,10 +215,10 @@ def _content(path: str | None, found: Found, mine: Mine, comm: Comm, options: Op
     """Decode what rank 0 told of the file, and refuse a layout that is not to be had; the same on all ranks."""
     findings: Sequence[Finding] = ()
     if not found.created:
-        decoded = mine.decoded or decode(found.header, file_size=found.size)
+        decoded = mine.decoded or decoding.decode(found.header, file_size=found.size)
         header, findings = decoded.header, decoded.findings
     # a new file has nothing yet, but for one of a set
-    tree = from_header(header) if header.vars or header.attrs or header.dims or not found.created else Tree()
+    tree = unflatten.from_header(header) if header.vars or header.attrs or header.dims or not found.created else Tree()
     tree.separator = options.separator
     try:
         layout = layout_of(path or "", options.layout, tree.layout, empty=not header.vars)

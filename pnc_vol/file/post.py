@@ -23,9 +23,8 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.decomposition import LEAST_RUNS
-from pnc_vol.extents.model import MOST_AXES, Extents, Runs, before, refuse_axes
+from pnc_vol.extents.model import MOST_AXES, Extents, Runs, Selection, before, refuse_axes
 from pnc_vol.extents.place import runs, split_rows
-from pnc_vol.extents.selection import Selection
 from pnc_vol.file.held_ranges import span_of
 from pnc_vol.file.requests import LEAST_LENT
 from pnc_vol.file.session import Session

@@ -16,7 +16,8 @@ import struct
 from functools import partial
 
 from pnc_vol.comm import on_root
-from pnc_vol.disk.existing import ATTEMPTS, Existing, header_of, open_existing, replaced_too_often
+from pnc_vol.disk.existing import Existing, header_of, open_existing, replaced_too_often
+from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
 from pnc_vol.file.driver_stack import context_of, open_driver, stack_of
 from pnc_vol.file.reads.fetch import complete_posted

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,20 +22,22 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import DefinitionError
-from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords, Unwritten
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.warn import FILE, INFO, tell
 
 if TYPE_CHECKING:
     from pnc_vol.drivers import staged
+    from pnc_vol.extents import blocks
 else:
     # for new layouts of what is in memory
     staged = late("pnc_vol.drivers.staged")
+    blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
@@ -140,7 +142,7 @@ def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> b
 def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
     """Copy this rank's share of the pieces; `place` is the offset in the target."""
     room = np.empty(_BLOCK, np.uint8)
-    for i, block in enumerate(rounds(pieces, _BLOCK)):
+    for i, block in enumerate(blocks.rounds(pieces, _BLOCK)):
         if i % size != rank:
             continue
         ends = np.cumsum(block.length)

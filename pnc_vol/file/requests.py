@@ -7,24 +7,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import AlreadyDoneError
-from pnc_vol.extents.decomposition import Recent
-from pnc_vol.extents.model import MOST_AXES, Runs
+from pnc_vol.extents.model import MOST_AXES, Runs, Selection
 from pnc_vol.extents.one_run import FewRuns, few_runs
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection, listed
 from pnc_vol.flush.choice import Weight
 from pnc_vol.flush.execute import Executed
 from pnc_vol.format.own_type import own_type
+from pnc_vol.late import late
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
+
+if TYPE_CHECKING:
+    from pnc_vol.extents import decomposition, selection
+else:
+    selection = late("pnc_vol.extents.selection")
+    decomposition = late("pnc_vol.extents.decomposition")
 
 __all__ = ["LEAST_LENT", "Posted", "PostedRead", "complete_with"]
 
@@ -99,7 +105,7 @@ class PostedRead(Request):
         wanted = self.wanted
         if not isinstance(wanted, Selection):
             one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
-            wanted = listed(self.node.shape or (), one, wanted[1])
+            wanted = selection.listed(self.node.shape or (), one, wanted[1])
         return runs(wanted, record=self.node.is_record)
 
     @property
@@ -126,7 +132,6 @@ class Posted:
     Attributes
     ----------
     queue : Queue, the posted writes.
-    decompositions : Recent, lists of runs that were posted lately.
     next_number, first_number : int, of the next request, and of the first one since the last flush.
     reads : dict of int to PostedRead, those that are not complete, by number.
     writes : dict of int to int, the bytes of those writes that are not complete and have a handle, by number.
@@ -146,9 +151,9 @@ class Posted:
     """
 
     __slots__ = (
+        "_recent",
         "at_once",
         "cancelled",
-        "decompositions",
         "failed",
         "first_number",
         "kept",
@@ -165,7 +170,7 @@ class Posted:
 
     def __init__(self, queue: Queue, list_bytes: int) -> None:
         self.queue = queue
-        self.decompositions = Recent(list_bytes)
+        self._recent: decomposition.Recent | int = list_bytes
         self.next_number = self.first_number = 1
         self.reads: dict[int, PostedRead] = {}
         self.writes: dict[int, int] = {}
@@ -178,6 +183,14 @@ class Posted:
         self.progress: Callable[[int, int], None] | None = None
         self.ragged: dict[int, DatasetNode] = {}
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
+
+    @property
+    def decompositions(self) -> decomposition.Recent:
+        """The lists of runs that were posted lately."""
+        if isinstance(self._recent, int):
+            # the bytes that it may take, as long as there is none
+            self._recent = decomposition.Recent(self._recent)
+        return self._recent
 
     def tell_progress(self, progress: Callable[[int, int], None] | None) -> None:
         """Let the flush that begins now tell `progress` how far it is; None when it has ended."""

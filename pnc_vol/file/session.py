@@ -17,18 +17,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.errors import ClosedFileError, ForkedFileError, RequestFailure
-from pnc_vol.extents.selection import Selection
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.requests import Posted
-from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.execute import Executed
 from pnc_vol.flush.transport import Transport
 from pnc_vol.layout.base import Layout
@@ -37,6 +35,10 @@ from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.request import Request
 from pnc_vol.warn import DEBUG, FILE, tell
+
+if TYPE_CHECKING:
+    from pnc_vol.extents.model import Selection
+    from pnc_vol.flush.agree import Agreement
 
 __all__ = ["FileSet", "Session", "WriteData", "Written"]
 

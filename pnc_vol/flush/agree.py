@@ -12,10 +12,9 @@ Rules
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pnc_vol.comm import Comm
 from pnc_vol.flush.choice import NO_READS, Weight
@@ -23,11 +22,15 @@ from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.base import LostRecords
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import Tree
 
 if TYPE_CHECKING:
+    import json
+
     from pnc_vol.flush import differences
 else:
+    json = late("json")
     # for ranks that defined different things
     differences = late("pnc_vol.flush.differences")
 

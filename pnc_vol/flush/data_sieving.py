@@ -10,14 +10,21 @@ piece in so many bytes on, the block is cheaper.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.flush.stream import in_parallel
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers import byte_copy
+    from pnc_vol.flush import stream
+else:
+    stream = late("pnc_vol.flush.stream")
+    byte_copy = late("pnc_vol.drivers.byte_copy")
 
 __all__ = ["write_sieved"]
 
@@ -68,13 +75,13 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
             part_of_file[:] = 0
             whole = one_extent(base, part_of_file.nbytes)
             driver.read(whole, part_of_file)
-            copy_pieces(part_of_file, offset - base, memory, place, length)
+            byte_copy.copy_pieces(part_of_file, offset - base, memory, place, length)
             driver.write(whole, part_of_file)
 
         return run
 
     chosen = zip(first[dense].tolist(), count[dense].tolist(), strict=True)
-    in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
+    stream.in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
     alone = np.repeat(~dense, count)
     if alone.any():
         driver.write(Extents(*(column[alone] for column in extents)), memory)

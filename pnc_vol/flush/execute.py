@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +22,23 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
-from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.flush.plan import Plan, Relative, unmerged
-from pnc_vol.flush.stream import write_streamed
+from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Places
+from pnc_vol.light_classes import dataclass, field
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
 from pnc_vol.queue.run_lists import MOST_RUNS
+
+if TYPE_CHECKING:
+    from pnc_vol.extents import blocks
+    from pnc_vol.flush import stream
+else:
+    blocks = late("pnc_vol.extents.blocks")
+    stream = late("pnc_vol.flush.stream")
 
 __all__ = ["Executed", "Planner", "Write", "equal_rounds", "execute", "rounds_of"]
 
@@ -142,7 +148,7 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
     items = [(uid, i, size) for uid in uids for i, size in enumerate(batch.sizes(uid))]
     sizes = np.fromiter((size for _, _, size in items), np.int64, len(items))
     end = np.cumsum(sizes)
-    return [[item[:2] for item in items[first:last]] for first, last in groups(end - sizes, end, MOST_RUNS)]
+    return [[item[:2] for item in items[first:last]] for first, last in blocks.groups(end - sizes, end, MOST_RUNS)]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -311,7 +317,7 @@ class _Work:
         """Carry out a plan that is not joined with other ranks' data."""
         ((uid, item),) = plan.items
         if plan.way == "streamed":
-            write_streamed(batch, uid, plan.extents, self.driver)
+            stream.write_streamed(batch, uid, plan.extents, self.driver)
         else:
             rows = item.rows() if isinstance(item, Listed) else item
             _, padded = same_width(batch, uid, rows, self.planner.maps[uid].itemsize)

@@ -9,17 +9,23 @@ is written as fast as a native one. Only drivers that say `concurrent` are calle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
+from pnc_vol.late import late
 from pnc_vol.queue.batches import Batch
-from pnc_vol.two_threads import in_two_threads
+
+if TYPE_CHECKING:
+    from pnc_vol import two_threads
+    from pnc_vol.extents import blocks
+else:
+    two_threads = late("pnc_vol.two_threads")
+    blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["BLOCK", "block_of", "in_parallel", "write_streamed"]
 
@@ -39,7 +45,7 @@ def block_of(driver: Driver) -> int:
 
 def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
     """Run the tasks, in two threads if `driver` may be called so; see `in_two_threads`."""
-    in_two_threads(tasks, room, alone=not driver.capabilities.concurrent)
+    two_threads.in_two_threads(tasks, room, alone=not driver.capabilities.concurrent)
 
 
 def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> None:
@@ -54,4 +60,4 @@ def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> 
 
         return run
 
-    in_parallel(driver, (task(block) for block in rounds(last_wins(extents), BLOCK)))
+    in_parallel(driver, (task(block) for block in blocks.rounds(last_wins(extents), BLOCK)))

@@ -6,13 +6,13 @@ Knows: ranks, nodes, aggregators. Does not know: extents, files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.flush.parcels import LARGEST
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.rank_places import Nodes
 from pnc_vol.two_levels import Levels
 
@@ -61,15 +61,15 @@ class Team(NamedTuple):
         sends = elsewhere[senders.index(comm.rank) :: len(senders)] if writes else []
         afar = apart or not nodes.single
         room = np.empty(LARGEST if writes and afar else 0, np.uint8)
-        levels = comm.levels(ours, writes=writes)
+        levels = comm.levels(ours if afar else None, writes=writes)
         mine = owners.index(comm.rank) if comm.rank in owners else -1
         most = int(np.unique(node, return_counts=True)[1].max())
-        group = None if apart else comm.group(ours)
+        group = None if apart else comm.group(ours) if afar else comm
         return cls(levels, group, owners, mine, here, sends, most, afar, room)
 
     def free(self) -> None:
         """Give the communicators back, if all ranks still take part (collective)."""
-        if self.levels.free() and self.node is not None:
+        if self.levels.free() and self.node is not None and self.afar:
             self.node.close()
 
 

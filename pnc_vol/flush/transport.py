@@ -22,7 +22,6 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Extents
-from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.choice import Choice, Weight, asked_of_all, transport_code, weighed
 from pnc_vol.flush.data_sieving import write_sieved
 from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute
@@ -34,6 +33,7 @@ from pnc_vol.rank_places import Nodes
 
 if TYPE_CHECKING:
     from pnc_vol.flush import aggregators, two_phase
+    from pnc_vol.flush.agree import Agreement
 else:
     # of one rank there is nothing to bring together
     aggregators = late("pnc_vol.flush.aggregators")

@@ -9,13 +9,19 @@ Source: NetCDF classic format specification; the limits that PnetCDF enforces.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pnc_vol.errors import DefinitionError, NameExistsError
 from pnc_vol.format.model import Attr, Header
-from pnc_vol.format.names import check_name
 from pnc_vol.format.sizes import inner_sizes, record_dim, record_stride, record_vars
 from pnc_vol.format.types import TYPES, pad4
 from pnc_vol.format.widths import MAX_BYTES, MAX_COUNT, MAX_OFFSET, MAX_VAR_DIMS, WIDTHS
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol.format import names as legal_names
+else:
+    legal_names = late("pnc_vol.format.names")
 
 __all__ = ["check_length", "check_limits", "check_names", "check_type"]
 
@@ -88,7 +94,7 @@ def check_names(header: Header) -> None:
         elif var.attrs:
             distinct(f"attributes of variable {var.name!r}", var.attrs)  # type: ignore[arg-type]
     for name in names:
-        check_name(name)
+        legal_names.check_name(name)
 
 
 def check_limits(header: Header) -> None:

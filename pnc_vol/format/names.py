@@ -24,8 +24,8 @@ __all__ = ["MAX_NAME", "check_name", "is_legal_name", "normalise"]
 MAX_NAME = 256
 """Bytes of the longest name (NC_MAX_NAME)."""
 
-_FIRST = re.compile(r"[A-Za-z0-9_]|[^\x00-\x7f]")
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/]")
+_FIRST = r"[A-Za-z0-9_]|[^\x00-\x7f]"
+_FORBIDDEN = r"[\x00-\x1f\x7f/]"
 
 
 def normalise(name: str) -> str:
@@ -49,9 +49,9 @@ def _fault(name: str) -> str:
         return "it is not valid Unicode"
     if nbytes > MAX_NAME:
         return f"it takes {nbytes} bytes of UTF-8, and {MAX_NAME} is the limit"
-    if not _FIRST.match(name):
+    if not re.match(_FIRST, name):
         return f"it begins with {name[0]!r}; begin with a letter, a digit or an underscore"
-    bad = _FORBIDDEN.search(name)
+    bad = re.search(_FORBIDDEN, name)
     if bad:
         return f"it holds {bad.group()!r}"
     if name.endswith(" "):

@@ -11,12 +11,17 @@ Rules
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.format.convert import may_overflow
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    from pnc_vol.format import convert
+else:
+    convert = late("pnc_vol.format.convert")
 
 __all__ = ["own_type"]
 
@@ -108,7 +113,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 def _limit(source: np.dtype[Any], target: np.dtype[Any]) -> float:
     if source.kind not in "biuf" or source.char == "g":
         found = -1.0
-    elif not may_overflow(source, target):
+    elif not convert.may_overflow(source, target):
         found = 0.0
     elif target.kind == "u":
         found = -1.0

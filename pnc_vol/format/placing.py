@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Header, Var
-from pnc_vol.format.moving import Moves, moves, needs_move, overwrites, taken
 from pnc_vol.format.sizes import (
     begin_rec,
     data_end,
@@ -44,6 +43,14 @@ from pnc_vol.format.sizes import (
 )
 from pnc_vol.format.types import TYPES, pad4
 from pnc_vol.format.widths import MAX_OFFSET, WIDTHS
+from pnc_vol.late import late
+from pnc_vol.light_classes import dataclass
+
+if TYPE_CHECKING:
+    from pnc_vol.format import moving
+    from pnc_vol.format.moving import Moves, moves, needs_move, overwrites
+else:
+    moving = late("pnc_vol.format.moving")
 
 __all__ = [
     "Alignment",
@@ -247,7 +254,7 @@ class _Keeper:
         self.same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         # New variables never eat into the header's region.
         self.start = max(need, region)
-        self.taken = taken(old, origin)
+        self.taken = moving.taken(old, origin)
 
     def _free(self, begin: int, nbytes: int, step: int) -> int:
         """The first place from `begin` on where no deleted variable lies."""

@@ -20,24 +20,29 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.extents.subarrays import coalesced, united, within
 from pnc_vol.format.model import Header
-from pnc_vol.format.moving import Moves
 from pnc_vol.format.placing import first_begin
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
+from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unread import fillvalue_of, itemsizes_of
 from pnc_vol.options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from pnc_vol.extents import subarrays
+    from pnc_vol.format.moving import Moves
+else:
+    subarrays = late("pnc_vol.extents.subarrays")
 
 __all__ = ["MOST_WRITTEN", "Layout", "LostRecords", "Unwritten"]
 
@@ -332,20 +337,15 @@ class Layout(abc.ABC):
         return min(there, self.lost_records.get(node.uid, (there, 0))[0])
 
     def elements_stored(self, node: DatasetNode, at: ElementMap) -> int:
-        """Elements of a variable, from the first one on, that may have data in the file; of a fixed one all.
-
-        at : ElementMap, of the variable: whoever asks has it at hand.
-        """
+        """Elements of a variable, whose map is `at`, from the first one, that may have data in the file; fixed: all."""
         if at.inner:
             return self.stored_records(node) * at.inner
         return 0 if node.uid in self.written else _ALL
 
     def stored_runs(self, node: DatasetNode, at: ElementMap) -> Runs:
         """All elements of a variable that may have data in the file, ascending and disjoint; see `elements_stored`."""
-        there = np.array([self.elements_stored(node, at)], np.int64)
-        known = Runs(np.zeros_like(there), there)
-        more = self.written.get(node.uid)
-        return known if more is None else united(known, more)
+        known = Runs(np.zeros(1, np.int64), np.array([self.elements_stored(node, at)], np.int64))
+        return subarrays.united(known, self.written[node.uid]) if node.uid in self.written else known
 
     def record_of(self, uid: int, element: int) -> int | None:
         """The record that an element is in; None of a variable that has no place or no records."""
@@ -384,7 +384,7 @@ class Layout(abc.ABC):
         uid = node.uid
         if node.fillvalue is not None and (uid in self.record_uids or uid not in self.header_uids):
             known = self.written.get(uid)
-            self.written[uid] = coalesced(runs) if known is None else united(known, runs)
+            self.written[uid] = subarrays.coalesced(runs) if known is None else subarrays.united(known, runs)
 
     def note_unknown_bytes(self) -> None:
         """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""
@@ -397,4 +397,4 @@ class Layout(abc.ABC):
             self.lost_records[uid] = min(records, first), live
             if uid in self.written:
                 cut = Runs(np.zeros(1, np.int64), np.array([records * self.maps[uid].inner], np.int64))
-                self.written[uid] = within(cut, self.written[uid])[0]
+                self.written[uid] = subarrays.within(cut, self.written[uid])[0]

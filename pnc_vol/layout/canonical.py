@@ -16,19 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import repeat
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pnc_vol.format import sizes
 from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Header
-from pnc_vol.format.moving import Moves, moves, needs_move, overwrites
 from pnc_vol.format.placing import Alignment, grow, place
 from pnc_vol.format.types import pad4
 from pnc_vol.format.widths import MAX_OFFSET
+from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN, Layout
 from pnc_vol.layout.early_places import EarlyPlaces
 from pnc_vol.layout.places import Place, Places
 from pnc_vol.mapping.tree import DatasetNode, Tree
+
+if TYPE_CHECKING:
+    from pnc_vol.format import moving
+    from pnc_vol.format.moving import Moves
+else:
+    moving = late("pnc_vol.format.moving")
 
 __all__ = ["CanonicalLayout"]
 
@@ -97,10 +103,10 @@ class CanonicalLayout(Layout):
         return made
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
-        return needs_move(*self._carried(target, tree))
+        return moving.needs_move(*self._carried(target, tree))
 
     def moves(self, target: Layout, tree: Tree) -> Moves:
-        return moves(*self._carried(target, tree))
+        return moving.moves(*self._carried(target, tree))
 
     def _carried(self, target: Layout, tree: Tree) -> tuple[Header, Header, list[int | None]]:
         """What is moved: the old header, the new one, and the variable of the old one that each new one carries on."""
@@ -109,7 +115,7 @@ class CanonicalLayout(Layout):
         return base, target.header.with_numrecs(base.numrecs), _origin(base_uids, target.uids)
 
     def overwrites(self, live: Header, live_uids: tuple[int, ...], target: Layout) -> bool:
-        return overwrites(live, target.header, _origin(live_uids, target.uids))
+        return moving.overwrites(live, target.header, _origin(live_uids, target.uids))
 
     def data_end(self, header: Header) -> int:
         if header.vars is not self.header.vars:

@@ -18,13 +18,17 @@ from typing import TYPE_CHECKING
 
 from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
 from pnc_vol.format.model import Header
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.canonical import CanonicalLayout
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.markers import load_marker, marker_attr
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from pnc_vol.layout import subfiles
+else:
+    subfiles = late("pnc_vol.layout.subfiles")
 
 __all__ = [
     "CANONICAL",
@@ -167,7 +171,7 @@ def header_paths(path: str, asked: str) -> list[str]:
         return [layout_class(asked).header_path(path)]
     # the first subfile of a set, whichever layout of this package has it
     names = [layout.header_path(path) for layout in _known.values()]
-    return list(dict.fromkeys([*names, subfile_path(path, 0)]))
+    return list(dict.fromkeys([*names, subfiles.subfile_path(path, 0)]))
 
 
 def _entry_points() -> dict[str, EntryPoint]:

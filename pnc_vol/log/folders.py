@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from pnc_vol.append_log.neighbours import LOGS_NOTED, neighbour
 from pnc_vol.append_log.private_folders import (
-    LOGS_NOTED,
     Found,
     find_folders,
     folders_named,
@@ -17,7 +17,6 @@ from pnc_vol.append_log.private_folders import (
     join_folder,
     make_folder,
     name_of_folders,
-    neighbour,
     noted_folders,
     remove_folder,
 )

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Runs
-from pnc_vol.extents.selection import Selection
+from pnc_vol.extents.model import Runs, Selection
 from pnc_vol.extents.subarrays import as_subarrays
 from pnc_vol.format.convert import Overflow, swap_in_place, to_file
 from pnc_vol.log.encoding import encode_vara, encode_varn, encode_vars, itype_of, row_packer

@@ -31,8 +31,7 @@ from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import FULL
 from pnc_vol.errors import LogError
-from pnc_vol.extents.model import Runs
-from pnc_vol.extents.selection import Selection
+from pnc_vol.extents.model import Runs, Selection
 from pnc_vol.format.convert import Overflow
 from pnc_vol.log.batch import LogBatch, log_batches
 from pnc_vol.log.commit_log import GROUP, GROUP_BYTES, CommitLog

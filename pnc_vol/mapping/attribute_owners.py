@@ -17,17 +17,17 @@ from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.late import late
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes, encode_attribute
-from pnc_vol.mapping.conventions import FILL, generated_attrs
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
 from pnc_vol.mapping.names import MARKERS, NameBook, is_member_name, legal_name, split_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import links
+    from pnc_vol.mapping import conventions, links
 else:
     # few files have some
     links = late("pnc_vol.mapping.links")
+    conventions = late("pnc_vol.mapping.conventions")
 
 __all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs"]
 
@@ -172,7 +172,7 @@ def shown_attrs(var: Var, element: Element, marker: Marker, findings: Sink) -> A
     if not isinstance(own, list):
         findings.append(f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored")
         own = []
-    hidden = {attr for attr in generated_attrs(element) if attr.name not in own}
+    hidden = {attr for attr in conventions.generated_attrs(element) if attr.name not in own}
     raw = tuple(attr for attr in var.attrs if attr.name not in MARKERS and attr not in hidden)
     where = f"variable {shown(var.name)}"
     markers, renamed = _attr_markers(marker.get("attrs"), raw, where, findings)
@@ -183,7 +183,7 @@ def fill_of(var: Var, element: Element, marker: Marker, findings: Sink) -> bytes
     """The fill value of a variable, one element as in the file."""
     fill = None
     for attr in var.attrs:
-        if attr.name == FILL:
+        if attr.name == conventions.FILL:
             if attr.type != var.type or attr.nelems != 1:
                 findings.append(f"variable {shown(var.name)}: _FillValue is not one value of its type")
             elif element.itemsize <= WIDEST_FILL:

@@ -15,7 +15,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,8 @@ from numpy.typing import DTypeLike, NDArray
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
-from pnc_vol.mapping.attribute_encoding import as_array, as_stored, from_attr, frozen, texts, to_attr
+from pnc_vol.late import late
+from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.names import MARKERS, legal_name
 from pnc_vol.mapping.plain_attributes import (
@@ -42,16 +42,12 @@ from pnc_vol.mapping.plain_attributes import (
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 
 if TYPE_CHECKING:
+    from pnc_vol.mapping import attribute_encoding
     from pnc_vol.mapping.markers import Sink
+else:
+    attribute_encoding = late("pnc_vol.mapping.attribute_encoding")
 
-__all__ = [
-    "Attribute",
-    "Attributes",
-    "decode_attribute",
-    "encode_attribute",
-    "fitting",
-    "make_attribute",
-]
+__all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "fitting", "make_attribute"]
 
 Marker = Mapping[str, Any]
 Table = dict[str, "Attribute | Attr"]
@@ -114,7 +110,7 @@ def make_attribute(
             found: Dtype = value.dtype
             element = element_for(found) if found.kind in "iuf" and found.metadata is None else None
             if element is not None and element.kind == "number" and element.dtype == found:
-                return Attribute(element.dtype, value.shape, frozen(np.array(value, order="C")))
+                return Attribute(element.dtype, value.shape, attribute_encoding.frozen(np.array(value, order="C")))
     wanted = None if dtype is None else np.dtype(dtype)
     if isinstance(shape, (int, np.integer)):
         shape = (int(shape),)
@@ -122,7 +118,7 @@ def make_attribute(
         if shape is not None:
             raise ConversionError("an Empty attribute has no shape; leave shape= out")
         return Attribute(element_for(value.dtype if wanted is None else wanted).dtype, None, None)
-    array, wanted = as_array(value, wanted)
+    array, wanted = attribute_encoding.as_array(value, wanted)
     element = element_for(wanted)
     if shape is not None:
         shape = tuple(int(n) for n in shape)
@@ -133,9 +129,9 @@ def make_attribute(
                 f"Shape of new attribute conflicts with shape of data: {shape} was asked, the data has {array.shape}"
             )
         array = array.reshape(shape)
-    stored = as_stored(array, element)
+    stored = attribute_encoding.as_stored(array, element)
     inner = 0 if element.dtype.subdtype is None else len(element.dtype.subdtype[1])
-    return Attribute(element.dtype, stored.shape[: stored.ndim - inner], frozen(stored))
+    return Attribute(element.dtype, stored.shape[: stored.ndim - inner], attribute_encoding.frozen(stored))
 
 
 def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
@@ -164,7 +160,7 @@ _SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
 
 def _of_plain(value: Plain) -> Attribute:
     dtype = value.dtype if isinstance(value, np.generic) else _SIMPLE[type(value)]
-    return Attribute(dtype, (), frozen(np.array(value, dtype)))
+    return Attribute(dtype, (), attribute_encoding.frozen(np.array(value, dtype)))
 
 
 # --------------------------------------------------------------------------------------- to and from the header
@@ -189,7 +185,7 @@ def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, A
     >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
     {'shape': [1, 2]}
     """
-    return to_attr(name, attribute.dtype, attribute.shape, attribute.value)
+    return attribute_encoding.to_attr(name, attribute.dtype, attribute.shape, attribute.value)
 
 
 def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | None = None) -> Attribute:
@@ -209,13 +205,17 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | 
     'K'
     """
     if not marker and attr.type == CHAR:
-        return Attribute(_SIMPLE[str], (), frozen(texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())))
-    dtype, shape, coded = from_attr(attr, marker, findings)
+        return Attribute(
+            _SIMPLE[str],
+            (),
+            attribute_encoding.frozen(attribute_encoding.texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())),
+        )
+    dtype, shape, coded = attribute_encoding.from_attr(attr, marker, findings)
     if shape is None or coded is None:
         return Attribute(dtype, None, None)
     if dtype.kind == "O" and check_string_dtype(dtype) is not None:
-        coded = texts(coded.ravel().tolist(), dtype).reshape(shape)
-    return Attribute(dtype, shape, frozen(coded))
+        coded = attribute_encoding.texts(coded.ravel().tolist(), dtype).reshape(shape)
+    return Attribute(dtype, shape, attribute_encoding.frozen(coded))
 
 
 # ------------------------------------------------------------------------------------------------ the mapping

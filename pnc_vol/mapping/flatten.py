@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
 from pnc_vol.late import late
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
-from pnc_vol.mapping.conventions import FILL, derive, element_marker, fill_attr, generated_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker
@@ -29,10 +29,11 @@ from pnc_vol.mapping.names import NameBook, dataset_name, legal_name, variable_n
 from pnc_vol.mapping.tree import Axis, DatasetNode, Tree
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import composite
+    from pnc_vol.mapping import composite, conventions
 else:
     # compounds and arrays of varying length are rare
     composite = late("pnc_vol.mapping.composite")
+    conventions = late("pnc_vol.mapping.conventions")
 
 __all__ = ["Flat", "is_plain_name", "numrecs_for", "numrecs_of", "to_header", "type_says_all", "variable_of"]
 
@@ -320,7 +321,7 @@ def _variable_attrs(
     own_attrs = written = named_attrs(node.attrs, marker)
     if node.owner is not None:
         written = _with_samples(node, written, book)
-    generated = generated_attrs(element)
+    generated = conventions.generated_attrs(element)
     if generated:
         present = {attr.name: attr for attr in written}
         own = [attr.name for attr in generated if present.get(attr.name) == attr]
@@ -335,7 +336,7 @@ def _variable_attrs(
     elif not type_says_all(element, dims, book.dims):
         seen = [book.dims[index] for index in dims if book.dims[index].size]
         sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
-        marker |= element_marker(element, derive(code, sizes, names, written))
+        marker |= conventions.element_marker(element, conventions.derive(code, sizes, names, written))
     if node.fillvalue is not None:
         written = _with_fill(node.fillvalue, element, written, marker)
     if marker:
@@ -386,8 +387,8 @@ def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -
 
 def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
     fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
-    said = next((attr for attr in written if attr.name == FILL), None)
-    wanted = fill_attr(fill, element)
+    said = next((attr for attr in written if attr.name == conventions.FILL), None)
+    wanted = conventions.fill_attr(fill, element)
     if said is None and wanted is not None:
         return (*written, wanted)
     if said != wanted or wanted is None:

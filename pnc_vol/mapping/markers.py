@@ -10,21 +10,31 @@ Rules
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
+from pnc_vol.late import late
 from pnc_vol.mapping.names import FORMER_MARKER, MARKER, MARKERS
 from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = late("json")
 
 __all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "shown"]
 
 Marker = dict[str, Any]
 
 MOST_FINDINGS = 1000
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+
+
+@functools.cache
+def _encoder() -> json.JSONEncoder:
+    return json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
 
 
 class Findings(list[str]):
@@ -93,7 +103,7 @@ def dump_marker(marker: Mapping[str, Any], name: str = MARKER) -> Attr:
     >>> dump_marker({"path": "/A/B"}).data
     b'{"path":"/A/B"}'
     """
-    data = _encode(marker).encode("ascii")
+    data = _encoder().encode(marker).encode("ascii")
     return Attr(name, CHAR, len(data), data)
 
 

@@ -39,8 +39,8 @@ FORMER_MARKER = "_PncVol"
 MARKERS = frozenset((MARKER, FORMER_MARKER))
 """No attribute of a user has one of these names in the file."""
 
-_BAD = re.compile("[\x00-\x1f\x7f/]|[\ud800-\udfff]")
-_FIRST = re.compile("[A-Za-z0-9_]|[^\x00-\x7f]")
+_BAD = "[\x00-\x1f\x7f/]|[\ud800-\udfff]"
+_FIRST = "[A-Za-z0-9_]|[^\x00-\x7f]"
 _DIGEST = 8
 _LONGEST = MAX_NAME - 1
 """Bytes of a name that is made here: NetCDF allows one more, but ncdump 4.9 fails on such attributes."""
@@ -56,10 +56,10 @@ def legal_name(name: str) -> str:
     """
     if is_legal_name(name) and (len(name) < _LONGEST // 4 or len(name.encode()) <= _LONGEST):
         return name
-    bent = _BAD.sub("_", normalise(name))
+    bent = re.sub(_BAD, "_", normalise(name))
     if bent.endswith(" "):
         bent = bent[:-1] + "_"
-    if not _FIRST.match(bent):
+    if not re.match(_FIRST, bent):
         bent = "_" + bent
     return _shortened(bent, name)
 

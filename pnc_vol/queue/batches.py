@@ -12,15 +12,21 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Int64
-from pnc_vol.format.convert import swap_in_place
+from pnc_vol.late import late
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
+
+if TYPE_CHECKING:
+    from pnc_vol.drivers import byte_copy
+    from pnc_vol.format import convert
+else:
+    convert = late("pnc_vol.format.convert")
+    byte_copy = late("pnc_vol.drivers.byte_copy")
 
 __all__ = ["Batch", "MemoryBatch", "RowsOf", "UserArrayBatch", "changed", "posted", "without"]
 
@@ -189,7 +195,7 @@ class MemoryBatch(RowsOf):
         return self._rows if isinstance(self._rows, Tables) and not self.listed else None
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        copy_pieces(target, target_place, self.arena, address, nbytes)
+        byte_copy.copy_pieces(target, target_place, self.arena, address, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
         return self.arena
@@ -217,13 +223,13 @@ class UserArrayBatch(RowsOf):
             # Most blocks of a stream are one piece: no array between is needed.
             at, n, begin = int(target_place[0]), int(nbytes[0]), int(address[0])
             target[at : at + n] = self.array[begin : begin + n]
-            swap_in_place(target[at : at + n], self.swap)
+            convert.swap_in_place(target[at : at + n], self.swap)
             return
         ends = np.cumsum(nbytes)
         packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
-        swap_in_place(packed, self.swap)
-        copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
+        byte_copy.copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
+        convert.swap_in_place(packed, self.swap)
+        byte_copy.copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
         raise NotImplementedError("a user's array is written in blocks, never loaded whole")

@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.decomposition import LEAST_RUNS
 from pnc_vol.extents.model import Runs
-from pnc_vol.extents.selection import Selection
-from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST, Backlog
@@ -31,6 +29,15 @@ from pnc_vol.queue.batches import Batch, MemoryBatch
 from pnc_vol.queue.rows import Listed, Tables, pack_row
 from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, compact
 from pnc_vol.queue.stores import Capabilities, Store
+
+if TYPE_CHECKING:
+    from pnc_vol.extents import decomposition
+    from pnc_vol.extents.model import Selection
+    from pnc_vol.format import convert
+    from pnc_vol.format.convert import Overflow
+else:
+    convert = late("pnc_vol.format.convert")
+    decomposition = late("pnc_vol.extents.decomposition")
 
 __all__ = ["MemoryStore"]
 
@@ -274,7 +281,7 @@ class MemoryStore(Store):
         arena = self._room_for(end)
         self.position = end
         try:
-            to_file(values, element.file_dtype, arena[address:end], on_overflow=on_overflow, what=node.name)
+            convert.to_file(values, element.file_dtype, arena[address:end], on_overflow=on_overflow, what=node.name)
         except BaseException:
             self.position = before
             raise
@@ -283,7 +290,7 @@ class MemoryStore(Store):
     # ------------------------------------------------------------------------------- lists of runs
 
     def _as_list(self, uid: int, found: Runs) -> bool:
-        listed = len(found.start) >= LEAST_RUNS or uid in self.backlog.lists.open
+        listed = len(found.start) >= decomposition.LEAST_RUNS or uid in self.backlog.lists.open
         return listed and uid not in self.backlog.tables
 
     def _make_way(self, uid: int, found: Runs | None) -> None:

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.blocks import blocks, runs_between
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.model import Runs, Selection
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection
 
 __all__ = ["parts", "run_elements"]
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
@@ -25,8 +24,7 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.model import Runs
-from pnc_vol.extents.selection import Selection
-from pnc_vol.format.convert import Overflow
+from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.backlog import Backlog
@@ -34,6 +32,9 @@ from pnc_vol.queue.batches import Batch
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from pnc_vol.extents.model import Selection
+    from pnc_vol.format.convert import Overflow
 
 __all__ = ["Capabilities", "Store", "StoreContext", "check_name", "open_store", "register", "registered"]
 

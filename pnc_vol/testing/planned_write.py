@@ -222,7 +222,7 @@ class _Rank(Comm):
     def nodes(self) -> Nodes:
         return self._nodes
 
-    def levels(self, node: int, *, writes: bool) -> Any:
+    def levels(self, node: int | None, *, writes: bool) -> Any:
         return None
 
     def group(self, number: int) -> Comm:

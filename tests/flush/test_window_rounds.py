@@ -19,8 +19,10 @@ from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.domains import Domains
 from pnc_vol.flush.holes import Granules, is_whole, weight
+from pnc_vol.flush.team import Team
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
+from pnc_vol.testing.virtual_mpi import Intracomm
 from pnc_vol.testing.virtual_ranks import run
 
 RANKS, ROWS, COLUMNS = 4, 256, 1024
@@ -188,3 +190,27 @@ def test_a_window_that_fails_is_told_to_all_and_its_thread_ends(tmp_path: Path, 
         rewritten(tmp_path / "b.nc", nodes, post, hints=hints, systems=systems)
         assert (tmp_path / "b.nc").read_bytes() == expected
         assert not [one for one in threading.enumerate() if one.name == "pnc_vol"]
+
+
+@pytest.mark.parametrize(("nodes", "splits"), [(1, 0), (2, 3)])
+def test_ranks_of_one_node_split_no_communicator(monkeypatch: pytest.MonkeyPatch, nodes: int, splits: int) -> None:
+    """Those of the file serve: its first collective write costs as much as the next ones."""
+    calls = [0] * RANKS
+    split = Intracomm.Split
+
+    def counted(self: Intracomm, color: int, key: int = 0) -> Any:
+        calls[key] += 1
+        return split(self, color, key)
+
+    def program(comm: Comm) -> int:
+        places = comm.nodes()
+        before = calls[comm.rank]
+        team = Team.of(comm, places, [0, 2], apart=False)
+        made = calls[comm.rank] - before
+        team.levels.meet("here")
+        team.free()
+        comm.agree("afterwards")
+        return made
+
+    monkeypatch.setattr(Intracomm, "Split", counted)
+    assert run(RANKS, program, nodes=nodes) == [splits] * RANKS

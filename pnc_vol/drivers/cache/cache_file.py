@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.append_log.private_folders import CACHES_NOTED, join_folder, neighbour
+from pnc_vol.append_log.neighbours import CACHES_NOTED, neighbour
+from pnc_vol.append_log.private_folders import join_folder
 from pnc_vol.append_log.tail import create_private
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.cache.ranges import Ranges, ranges_of

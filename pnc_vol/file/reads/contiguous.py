@@ -16,28 +16,30 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.capabilities import CALL_COST
-from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import MOST_AXES, Extents, one_extent
 from pnc_vol.extents.one_run import FewRuns, few_runs
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.late import late
 from pnc_vol.layout.places import Place
+from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
+    from pnc_vol.extents import blocks
     from pnc_vol.file.reads import gathered
 else:
     # for sets of subfiles
     gathered = late("pnc_vol.file.reads.gathered")
+    blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["Facts", "facts_of", "iget_run", "read_numbers", "read_run", "read_simply"]
 
@@ -223,7 +225,7 @@ def _from_mapping(driver: Driver, facts: Facts, extents: Extents, flat: Array) -
 
     # Each task asks once whether the file is still as long as the mapping: few tasks, but one for each of two threads.
     step = min(max(BLOCK, flat.nbytes // 2), _MAPPED) if len(extents.offset) == 1 else _MAPPED_PIECES
-    in_parallel(driver, (task(block) for block in rounds(extents, step // itemsize * itemsize)), 0)
+    in_parallel(driver, (task(block) for block in blocks.rounds(extents, step // itemsize * itemsize)), 0)
     return not refused[0]
 
 
@@ -246,7 +248,7 @@ def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> b
         return run
 
     step = block_of(driver) // facts.itemsize * facts.itemsize
-    in_parallel(driver, (task(block) for block in rounds(extents, step)), 0)
+    in_parallel(driver, (task(block) for block in blocks.rounds(extents, step)), 0)
     return not short
 
 

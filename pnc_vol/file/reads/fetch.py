@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import NotSyncedError, ShortFileError
-from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, before, refuse_axes
+from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, Selection, before, refuse_axes
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.selection import Selection
 from pnc_vol.extents.subarrays import within
 from pnc_vol.file.post import whole_extents
 from pnc_vol.file.reads.completing import complete_one, complete_runs, read_in_place, worth_alone

@@ -12,8 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.extents.model import Extents, Int64, before, spread
+from pnc_vol.light_classes import NamedTuple, replace
 
 __all__ = ["Regions", "SwappedDriver"]
 
