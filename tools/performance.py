@@ -1,7 +1,7 @@
 """Measure everything that docs/explain/performance.md shows, and write its tables.
 
     python tools/performance.py measure FOLDER            # on a quiet machine: FOLDER/quiet/NAME.json
-    python tools/performance.py measure FOLDER --loaded   # one busy process for each core: FOLDER/loaded/NAME.json
+    python tools/performance.py measure FOLDER --loaded   # beside a run of the tests: FOLDER/loaded/NAME.json
     python tools/performance.py write FOLDER              # the tables of the page, from both
 
 Each table of the page stands between ``<!-- measured: NAME -->`` and ``<!-- end -->``; what is between them is
@@ -18,8 +18,6 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,29 +92,16 @@ GOALS = [
 ]
 
 
-@contextmanager
-def busy(processes: int) -> Iterator[None]:
-    """That many processes that compute without a pause."""
-    begun = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in begun:
-            process.kill()
-            process.wait()
-
-
 def measure(folder: Path, names: list[str], *, loaded: bool) -> None:
     """Run the benchmarks one after another; a file of JSON for each."""
     place = folder / STATES[loaded]
     place.mkdir(parents=True, exist_ok=True)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    with busy((os.cpu_count() or 1) if loaded else 0):
-        for name in names or RUNS:
-            command = [sys.executable, "-m", "pnc_vol.bench", *RUNS[name], "--json"]
-            print(" ".join(command[2:]), flush=True)
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-            (place / f"{name}.json").write_text(done.stdout)
+    for name in names or RUNS:
+        command = [sys.executable, "-m", "pnc_vol.bench", *RUNS[name], "--json"]
+        print(" ".join(command[2:]), flush=True)
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+        (place / f"{name}.json").write_text(done.stdout)
 
 
 class Measured:
@@ -244,7 +229,9 @@ def main() -> None:
     parser.add_argument("what", choices=["measure", "write"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}; all by default")
-    parser.add_argument("--loaded", action="store_true", help="beside one busy process for each core")
+    parser.add_argument(
+        "--loaded", action="store_true", help="beside something that keeps all cores busy"
+    )
     options = parser.parse_args()
     if options.what == "write":
         write(options.folder)
