@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from json.decoder import JSONDecoder
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pnc_vol.errors import HintsFileError, did_you_mean
-from pnc_vol.light_classes import NamedTuple, dataclass
 from pnc_vol.warn import warn_outside
 
 __all__ = ["HintFile", "Match"]

@@ -17,10 +17,10 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from pnc_vol.errors import did_you_mean
-from pnc_vol.light_classes import dataclass, field, fields
 from pnc_vol.system import REAL, System
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import numpy as np
 
 from pnc_vol import errors
 from pnc_vol.late import late
-from pnc_vol.light_classes import dataclass, field
 
 if TYPE_CHECKING:
     import json

@@ -12,11 +12,10 @@ import functools
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from pnc_vol.light_classes import dataclass
 
 __all__ = ["Nodes", "cores", "kept_nodes"]
 

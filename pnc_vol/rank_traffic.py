@@ -5,7 +5,7 @@ Knows: numbers. Does not know: communicators.
 
 from __future__ import annotations
 
-from pnc_vol.light_classes import dataclass
+from dataclasses import dataclass
 
 __all__ = ["Traffic"]
 

@@ -11,8 +11,6 @@ FIRST_FILE = 126
 """Modules of the package that a script loads that writes one dataset."""
 READ = 133
 """The same for one that writes and reads it."""
-COMPILED = 60
-"""Functions that such a script compiles from text: those of classes of which it makes objects."""
 
 
 def _modules(statement: str) -> list[str]:
@@ -44,24 +42,6 @@ def test_a_script_of_one_dataset_loads_few_modules(tmp_path: Path) -> None:
     rare += ("extents.selection", "extents.decomposition", "format.moving", "mapping.encoding", "drivers.mmap_guard")
     assert [name for name in ours if name[8:].startswith(rare)] == ["pnc_vol.recovery.leftovers"]
     assert not {"hashlib", "logging", "concurrent.futures", "traceback", "tempfile", "json", "signal"} & loaded
-
-
-def test_a_script_of_one_dataset_compiles_few_functions(tmp_path: Path) -> None:
-    """A class costs what it takes to define it; its functions are made when it is used (`light_classes`)."""
-    script = f"""
-import sys, numpy
-made = []
-sys.addaudithook(lambda event, args: event == "exec" and args[0].co_filename.startswith("<") and made.append(1))
-import pnc_vol as h5
-imported = len(made)
-with h5.File({str(tmp_path / "x.nc")!r}, "w") as f:
-    f["x"] = [1.0, 2.0]
-print(imported, len(made))
-"""
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    imported, all_made = map(int, told.stdout.split())
-    assert imported <= 3, told.stdout
-    assert all_made <= COMPILED, told.stdout
 
 
 def test_opening_a_file_loads_no_mpi() -> None:

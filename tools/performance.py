@@ -33,7 +33,7 @@ NO_PEERS = {US, "pnc_vol posix", "os.pwrite", "queue in memory"}
 RUNS = {
     "small": ["small"],
     "records": ["records"],
-    "posts": ["posts"],
+    "posts": ["posts", "--rounds", "2"],
     "io": ["io", "--quick"],
     "reads": ["reads"],
     "objects": ["objects", "--quick"],
@@ -229,9 +229,7 @@ def main() -> None:
     parser.add_argument("what", choices=["measure", "write"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}; all by default")
-    parser.add_argument(
-        "--loaded", action="store_true", help="beside something that keeps all cores busy"
-    )
+    parser.add_argument("--loaded", action="store_true", help="beside something that keeps all cores busy")
     options = parser.parse_args()
     if options.what == "write":
         write(options.folder)

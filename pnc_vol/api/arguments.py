@@ -15,7 +15,8 @@ import operator
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol import options
 from pnc_vol.drivers.base import Driver
@@ -23,7 +24,6 @@ from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
 from pnc_vol.file.driver_stack import cached
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple, replace
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:

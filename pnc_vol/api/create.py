@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ import numpy.typing as npt
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode

@@ -15,13 +15,13 @@ Rules
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnlyError
-from pnc_vol.light_classes import NamedTuple, dataclass, field
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pnc_vol.errors import (
     BlockedPathError,
@@ -21,7 +21,6 @@ from pnc_vol.errors import (
     NotFoundError,
     NotYetError,
 )
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 __all__ = ["Outside", "Slot", "components", "find", "link_of", "lookup", "slot", "text_of"]

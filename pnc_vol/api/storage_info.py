@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,7 +18,6 @@ import numpy as np
 
 from pnc_vol.api.create import fill_of
 from pnc_vol.api.ignored_options import chunks_of, filters_of
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.special import (
     check_enum_dtype,
     check_opaque_dtype,

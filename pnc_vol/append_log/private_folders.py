@@ -23,9 +23,9 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from pnc_vol.full_io import read_whole, write_whole
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import System, exists
 
 __all__ = [

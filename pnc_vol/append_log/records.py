@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import LogError
-from pnc_vol.light_classes import NamedTuple, dataclass, field
 
 __all__ = [
     "CRC",

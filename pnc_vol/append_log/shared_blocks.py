@@ -6,7 +6,7 @@ Knows: arithmetic. Does not know: files, what the bytes mean. The C library of P
 
 from __future__ import annotations
 
-from pnc_vol.light_classes import NamedTuple
+from typing import NamedTuple
 
 __all__ = ["SHARED_BLOCK", "Share", "shared_pieces"]
 

@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.source import Hints
 from pnc_vol.format.widths import WIDTHS
 from pnc_vol.full_io import read_at
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import System
 
 __all__ = ["Existing", "header_of", "open_existing", "replaced_too_often", "unchanged"]

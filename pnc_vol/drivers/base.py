@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -32,7 +33,6 @@ from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.holding import Holds, PassesOn
 from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.light_classes import dataclass, field
 from pnc_vol.system import REAL, System
 
 if TYPE_CHECKING:

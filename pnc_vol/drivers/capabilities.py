@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from pnc_vol.light_classes import dataclass
+from dataclasses import dataclass
 
 __all__ = ["CALL_COST", "Capabilities"]
 

@@ -18,11 +18,11 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from pnc_vol.extents.model import Extents
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["EVERY_EPOCH", "Holds", "PassesOn", "Phase", "Unwritten"]
 

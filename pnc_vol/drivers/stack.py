@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pnc_vol.drivers.base import Driver, OpenContext, Wrapper
 from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.stack_text import Layer, parse_stack
-from pnc_vol.light_classes import NamedTuple, replace
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

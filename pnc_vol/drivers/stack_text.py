@@ -16,9 +16,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from pnc_vol.light_classes import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Layer", "parse_stack", "written_layer"]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.light_classes import replace
 
 __all__ = ["StagedDriver"]
 

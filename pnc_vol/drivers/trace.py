@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 
@@ -29,7 +29,6 @@ from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.holding import Phase
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.full_io import write_whole
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import REAL, System
 
 if TYPE_CHECKING:

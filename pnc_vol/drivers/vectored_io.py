@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ import numpy.typing as npt
 from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     from pnc_vol.drivers import byte_copy

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, listed, many
 from pnc_vol.extents.subarrays import flatten, join_runs
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["LEAST_RUNS", "Decomposition", "Recent"]
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionTypeError, SelectionValueError
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "one_extent", "refuse_axes", "spread"]
 

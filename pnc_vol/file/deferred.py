@@ -21,13 +21,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     import json

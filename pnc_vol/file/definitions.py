@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.flatten import Flat, numrecs_for, numrecs_of, to_header
 from pnc_vol.mapping.tree import Changes, DatasetNode, Tree
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pnc_vol.comm import Comm, first_trouble, on_root, said_by
@@ -18,7 +19,6 @@ from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_
 from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.late import late
-from pnc_vol.light_classes import replace
 from pnc_vol.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
 

@@ -15,7 +15,8 @@ import os
 import re
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import ATTEMPTS, check_place
@@ -26,7 +27,6 @@ from pnc_vol.format.encode import encode, encoded_empty
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.registry import header_paths, layout_class
-from pnc_vol.light_classes import NamedTuple, dataclass
 from pnc_vol.options import Options
 from pnc_vol.system import System, exists
 

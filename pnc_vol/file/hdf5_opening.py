@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from pnc_vol.comm import Comm, on_root
@@ -28,7 +29,6 @@ from pnc_vol.layout.base import Unwritten
 from pnc_vol.layout.hdf5blob.layout import Hdf5BlobLayout
 from pnc_vol.layout.hdf5blob.subfile import Hdf5Subfile, read_subfile
 from pnc_vol.layout.subfiles import subfile_path
-from pnc_vol.light_classes import replace
 from pnc_vol.options import Options
 
 __all__ = ["open_hdf5_set"]

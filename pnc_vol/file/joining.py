@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pnc_vol.comm import Comm
@@ -27,7 +28,6 @@ from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import FileSet
-from pnc_vol.light_classes import replace
 from pnc_vol.options import Options
 
 __all__ = ["open_session", "open_shared"]

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,6 @@ from pnc_vol.format.sizes import record_dim
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import SubfileMap, derived, split_rows
-from pnc_vol.light_classes import NamedTuple, dataclass, field
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["Agreed", "MapAgreement"]

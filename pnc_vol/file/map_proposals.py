@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.extents.model import Runs
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Proposal", "Told", "packed_lists", "unpacked_lists"]
 

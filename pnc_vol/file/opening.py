@@ -12,8 +12,9 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.comm import Comm, on_root, ranks_text, said_by
 from pnc_vol.disk.naming import ATTEMPTS
@@ -30,7 +31,6 @@ from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
-from pnc_vol.light_classes import NamedTuple, replace
 from pnc_vol.mapping.markers import Findings
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options

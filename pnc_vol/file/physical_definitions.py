@@ -7,7 +7,8 @@ is made of.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pnc_vol.extents.model import one_extent
 from pnc_vol.file.definitions import Definitions
@@ -15,7 +16,6 @@ from pnc_vol.file.session import Session
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.blob.maps import MAP_VARIABLES, SizedMap, SubfileMap, content
-from pnc_vol.light_classes import NamedTuple, replace
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.flatten import Flat

@@ -23,6 +23,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from pnc_vol.comm import Comm
@@ -31,7 +32,6 @@ from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import asked_and_open
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session
-from pnc_vol.light_classes import fields
 from pnc_vol.options import Options
 from pnc_vol.warn import warn_outside
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords, Unwritten
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.warn import FILE, INFO, tell

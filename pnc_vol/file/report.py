@@ -6,6 +6,7 @@ Knows: sessions, plans, the clock. Does not know: who reads it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.file.definitions import Definitions
@@ -13,7 +14,6 @@ from pnc_vol.file.requests import Posted
 from pnc_vol.flush.execute import Planner
 from pnc_vol.flush.plan import Plan
 from pnc_vol.flush.transport import Transport
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.queue.rows import NO_ROWS
 
 __all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]

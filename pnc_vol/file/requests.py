@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from pnc_vol.flush.choice import Weight
 from pnc_vol.flush.execute import Executed
 from pnc_vol.format.own_type import own_type
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from pnc_vol.layout.blob.index import ElementIndex, index_of
 from pnc_vol.layout.blob.layout import BlobFiles
 from pnc_vol.layout.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
 from pnc_vol.layout.subfiles import OFFSET, SHIFT, by_file, subfile_path
-from pnc_vol.light_classes import replace
 
 __all__ = ["SetDriver"]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,7 +49,6 @@ from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.layout import BlobLayout, SubfileLayout
 from pnc_vol.layout.blob.maps import MAP_VARIABLES
 from pnc_vol.layout.subfiles import subfile_path
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.system import System, exists

@@ -8,11 +8,11 @@ All of it follows from numbers that are the same on all ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from pnc_vol.extents.model import before, spread
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.rank_places import Nodes
 
 __all__ = ["Wanted", "aggregators"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.comm import Comm
 from pnc_vol.flush.choice import NO_READS, Weight
@@ -22,7 +22,6 @@ from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.base import LostRecords
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import Tree
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ Rules
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pnc_vol.drivers.capabilities import CALL_COST
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.options import Options
 
 __all__ = ["NO_READS", "Choice", "Weight", "asked_of_all", "transport_code", "weighed"]

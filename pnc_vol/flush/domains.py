@@ -14,11 +14,12 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents, Int64, one_extent, spread
-from pnc_vol.light_classes import dataclass
 
 __all__ = ["Cut", "Domains", "cut_at", "rounds_of_cells"]
 

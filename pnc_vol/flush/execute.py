@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -27,7 +28,6 @@ from pnc_vol.extents.model import Extents, before
 from pnc_vol.flush.plan import Plan, Relative, unmerged
 from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Places
-from pnc_vol.light_classes import dataclass, field
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,6 @@ import numpy.typing as npt
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before, spread
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = [
     "LARGEST",

@@ -7,7 +7,7 @@ flush executes it, and ``File.plan()`` prints it before anything is done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
 from pnc_vol.extents.place import place_many
 from pnc_vol.layout.places import ElementMap, Place, extents_of_rows, table_of
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.queue.rows import COLUMNS, Item, Listed, Rows, Tables
 
 __all__ = ["Plan", "Relative", "unmerged"]

@@ -6,13 +6,13 @@ Knows: ranks, nodes, aggregators. Does not know: extents, files.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.comm import Comm
 from pnc_vol.flush.parcels import LARGEST
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.rank_places import Nodes
 from pnc_vol.two_levels import Levels
 

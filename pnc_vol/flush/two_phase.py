@@ -22,7 +22,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,6 @@ from pnc_vol.flush.node_parcels import allowed_here
 from pnc_vol.flush.node_shared_memory import shared_memory
 from pnc_vol.flush.team import Team
 from pnc_vol.flush.window_rounds import ReadRounds, Rounds, WriteRounds
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.rank_places import Nodes
 from pnc_vol.system import REAL
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from itertools import repeat
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
 from pnc_vol.format.names import MAX_NAME
 from pnc_vol.format.source import NUL, Guess, Hints, Source, Where
 from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE, Widths
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["MAX_HEADER_BYTES", "Decoded", "Reader", "decode"]
 

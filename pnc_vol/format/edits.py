@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from pnc_vol.format.limits import check_attrs, check_limits
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.sizes import inner_sizes
 from pnc_vol.format.widths import ATTRIBUTE, VARIABLE, WIDTHS
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Parts", "changed_parts", "encode_again", "placed_as", "with_attributes", "with_variables"]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from struct import pack_into
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from pnc_vol.format.limits import check_limits, check_names
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.sizes import inner_bytes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order, Widths
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = [
     "Frame",

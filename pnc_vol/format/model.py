@@ -10,10 +10,9 @@ Source: NetCDF classic format specification (CDF-1, CDF-2) and PnetCDF's CDF-5.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
-
-from pnc_vol.light_classes import NamedTuple, dataclass, field
+from typing import Any, NamedTuple
 
 __all__ = ["Attr", "Dim", "Finding", "Header", "Var"]
 

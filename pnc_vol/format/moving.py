@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record, record_size, shape, strides
 from pnc_vol.format.types import TYPES, pad4
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Moves", "moves", "needs_move", "overwrites", "taken"]
 

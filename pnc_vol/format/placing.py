@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -44,7 +45,6 @@ from pnc_vol.format.sizes import (
 from pnc_vol.format.types import TYPES, pad4
 from pnc_vol.format.widths import MAX_OFFSET, WIDTHS
 from pnc_vol.late import late
-from pnc_vol.light_classes import dataclass
 
 if TYPE_CHECKING:
     from pnc_vol.format import moving

@@ -18,7 +18,9 @@ Source: NetCDF classic format specification; the order rules of PnetCDF and netC
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +29,6 @@ from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import record_stride, record_vars
 from pnc_vol.format.types import pad4
 from pnc_vol.format.widths import MAX_BYTES, MAX_OFFSET, WIDTHS
-from pnc_vol.light_classes import NamedTuple, replace
 
 __all__ = ["judge"]
 

@@ -7,13 +7,12 @@ the order of a header's parts; `decode` does. Its rules hold here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pnc_vol.errors import CorruptHeaderError, LimitError, NeedBytes, NotCDFError, TruncatedHeaderError
 from pnc_vol.format.model import Attr, Finding, Var
 from pnc_vol.format.names import MAX_NAME, is_legal_name
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_COUNT, VARIABLE, WIDTHS, Widths
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["NUL", "Guess", "Hints", "Source", "Where", "text_of"]
 

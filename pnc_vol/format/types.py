@@ -7,14 +7,13 @@ Source: NetCDF classic format specification (types 1 to 6), PnetCDF's CDF-5 spec
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Attr
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = [
     "BYTE",

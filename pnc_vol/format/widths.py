@@ -10,10 +10,9 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pnc_vol.format.types import TYPES
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = [
     "ABSENT",

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -36,7 +37,6 @@ from pnc_vol.interop.hdf5 import check_names, kind_of, published
 from pnc_vol.interop.link_state import NOTE, digest, note_of, source_of
 from pnc_vol.interop.report import Ledger, Loss
 from pnc_vol.interop.transfer import REFUSALS, Transfer
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.special import check_enum_dtype, enum_dtype, opaque_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode

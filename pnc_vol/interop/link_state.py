@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from pnc_vol.api.file import File
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, System, exists
 from pnc_vol.warn import warn_outside

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs, before
 from pnc_vol.extents.subarrays import join_runs
 from pnc_vol.interop.hdf5 import open_either
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mpi_comm import over
 
 __all__ = ["Map", "dealt", "in_rows", "read_decompositions", "read_maps"]

@@ -12,11 +12,11 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.limits import check_limits, check_type
 from pnc_vol.format.model import Finding, Header
-from pnc_vol.light_classes import dataclass, replace
 
 __all__ = ["READERS", "Reader", "problems"]
 

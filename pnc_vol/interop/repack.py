@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.interop.rewriting import Copying, Progress, rewrite, same_file
 from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.layout.subfiles import names_set
-from pnc_vol.light_classes import dataclass, replace
 from pnc_vol.log.folders import find_logs
 from pnc_vol.mapping.flatten import numrecs_of
 from pnc_vol.mapping.old_marker import with_present_marker

@@ -11,8 +11,10 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
 from pnc_vol.errors import DefinitionError
-from pnc_vol.light_classes import NamedTuple, dataclass, field
 
 __all__ = ["Dropped", "Ledger", "Loss", "LossError", "Report", "Represented"]
 

@@ -17,6 +17,7 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from pnc_vol.disk.naming import mode_of_new
 from pnc_vol.disk.publish import Location
 from pnc_vol.format.moving import Moves
 from pnc_vol.full_io import copy_all, read_at, write_all
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import System
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]

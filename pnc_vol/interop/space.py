@@ -17,7 +17,7 @@ import errno
 import os
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from pnc_vol.errors import LimitError
 from pnc_vol.format.check import short_data
@@ -25,7 +25,6 @@ from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import inner_sizes, record_vars
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.other_files import outside
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import free_bytes
 
 __all__ = [

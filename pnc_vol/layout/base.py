@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from pnc_vol.format.placing import first_begin
 from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
 from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Place
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unread import fillvalue_of, itemsizes_of
 from pnc_vol.options import Options

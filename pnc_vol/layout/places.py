@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["ElementMap", "Grid", "Place", "Places", "extents_of_rows", "table_of"]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from pnc_vol.append_log.records import Bytes
 from pnc_vol.append_log.shared_blocks import SHARED_BLOCK
 from pnc_vol.errors import LogError
 from pnc_vol.format.model import Finding
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.log.encoding import LogHeader
 from pnc_vol.log.entries import NEW, OLD, OLDEST, Entries, Fault, Form, follow
 

@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64
-from pnc_vol.light_classes import NamedTuple, dataclass
 
 __all__ = [
     "CDF5",

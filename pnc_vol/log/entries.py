@@ -14,8 +14,9 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ import numpy.typing as npt
 from pnc_vol.append_log.records import Bytes
 from pnc_vol.extents.model import Int64, spread
 from pnc_vol.format.widths import MAX_VAR_DIMS
-from pnc_vol.light_classes import NamedTuple, dataclass
 from pnc_vol.log.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VARS, Entry
 
 __all__ = ["NEW", "OLD", "OLDEST", "Entries", "Fault", "Form", "Rows", "follow"]

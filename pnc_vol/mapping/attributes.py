@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.late import late
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.names import MARKERS, legal_name
 from pnc_vol.mapping.plain_attributes import (

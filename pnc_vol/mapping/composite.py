@@ -15,13 +15,12 @@ Rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.encoding import encode
 from pnc_vol.mapping.references import Reference, RegionReference

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,6 @@ import numpy as np
 from pnc_vol.errors import DefinitionError, PncVolError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, Kind, element_for
 from pnc_vol.mapping.special import metadata_of, string_dtype, with_metadata
 

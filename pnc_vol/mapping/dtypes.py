@@ -15,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal
@@ -24,7 +25,6 @@ from numpy.typing import DTypeLike
 
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT64, UBYTE, nc_type
-from pnc_vol.light_classes import dataclass, replace
 from pnc_vol.mapping.names import NameBook
 from pnc_vol.mapping.special import (
     Dtype,

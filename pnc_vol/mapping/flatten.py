@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element

@@ -13,11 +13,11 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.describe import describe, undescribe
 from pnc_vol.mapping.markers import shown
 from pnc_vol.mapping.names import split_path

@@ -14,12 +14,12 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Dim
 from pnc_vol.format.names import check_name
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.tree import DatasetNode, FileDims, Tree
 

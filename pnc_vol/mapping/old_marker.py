@@ -5,8 +5,9 @@ Knows: what the two names differ in. Does not know: bytes, files.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pnc_vol.format.model import Attr, Header
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.markers import dump_marker, load_marker, marker_attr
 from pnc_vol.mapping.names import FORMER_MARKER, MARKER
 from pnc_vol.mapping.unflatten import from_header

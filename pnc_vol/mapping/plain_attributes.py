@@ -12,13 +12,12 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.names import MARKERS, legal_name
 
 __all__ = [

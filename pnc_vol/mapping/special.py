@@ -15,12 +15,10 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
-
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = [
     "Empty",

@@ -14,11 +14,11 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Attr, Dim
-from pnc_vol.light_classes import NamedTuple, dataclass, field
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.names import DEEPEST, MARKER

@@ -11,9 +11,9 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
-from pnc_vol.light_classes import fields
 from pnc_vol.mapping.links import Hard, TypeNode
 from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, walk
 from pnc_vol.mapping.unread import read_all

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,6 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.late import late
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import Backlog
 from pnc_vol.queue.batches import Batch, UserArrayBatch, without

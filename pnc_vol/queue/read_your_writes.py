@@ -5,12 +5,13 @@ Knows: rows, batches, memory. Does not know: the queue, places of variables, hea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, Int64, before
-from pnc_vol.light_classes import dataclass
 from pnc_vol.queue.batches import Batch, MemoryBatch
 from pnc_vol.queue.rows import COLUMNS, Rows
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, Runs, before
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["COLUMNS", "NO_ROWS", "Item", "Listed", "Rows", "Tables", "make_rows", "pack_row"]
 

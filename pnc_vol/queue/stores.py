@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
@@ -24,7 +25,6 @@ import numpy.typing as npt
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.model import Runs
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.backlog import Backlog

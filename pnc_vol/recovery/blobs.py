@@ -19,7 +19,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 
 from pnc_vol.comm import Comm, on_root, serial
 from pnc_vol.disk.locking import Held
@@ -35,7 +35,6 @@ from pnc_vol.format.encode import encode, header_size
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.layout.subfiles import subfile_path
-from pnc_vol.light_classes import dataclass, field, replace
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
 from pnc_vol.options import Options
 from pnc_vol.recovery.cache_folders import find_caches, sort_folders

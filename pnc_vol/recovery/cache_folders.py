@@ -21,6 +21,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +46,6 @@ from pnc_vol.drivers.cache.job_caches import PREFIX
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.model import Extents
-from pnc_vol.light_classes import NamedTuple, dataclass
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import is_replaced
 from pnc_vol.system import System, exists, is_folder

@@ -18,13 +18,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.drivers.cache.cache_file import DATA, grow_file, write_extents
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.blocks import rounds
-from pnc_vol.light_classes import dataclass, field
 from pnc_vol.options import Options
 from pnc_vol.recovery.cache_folders import (
     Cache,

@@ -14,12 +14,12 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, before, spread
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.log.encoding import NATIVE
 from pnc_vol.log.entries import Entries
 from pnc_vol.log.entries import Rows as Coordinates

@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,6 @@ from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.file.reads.gathered import Order, order_of, ranges
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.layout.subfiles import OFFSET
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Piece", "Variable", "copy", "pieces", "share"]
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, UNNAMED, neighbour
 from pnc_vol.append_log.private_folders import noted_folders
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.late import late
-from pnc_vol.light_classes import NamedTuple, replace
 from pnc_vol.options import Options
 from pnc_vol.system import exists, is_folder
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside

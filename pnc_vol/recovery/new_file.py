@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.locking import Held
@@ -18,7 +19,6 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.file.driver_stack import context_of
-from pnc_vol.light_classes import replace
 from pnc_vol.options import Options
 
 __all__ = ["NewFile"]

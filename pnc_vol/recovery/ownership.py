@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pnc_vol.append_log.records import decode_header
 from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
 from pnc_vol.full_io import read_whole, write_whole
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.log.commit_log import COMMIT_LOG
 from pnc_vol.log.definitions import crc_of_header, read_definitions
 from pnc_vol.recovery.sources import LogSource

@@ -20,13 +20,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial as bound
 
 from pnc_vol.comm import Comm, serial
 from pnc_vol.disk.identity import identity_of
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.file.joining import open_session
-from pnc_vol.light_classes import dataclass, field, replace
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.options import Options
 from pnc_vol.recovery.ownership import refuse_other_file, refuse_other_header

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,6 @@ from pnc_vol.errors import LogError
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.model import Finding
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.log.commit_log import COMMIT, FILL, FLUSHED, TOMBSTONE, WHOLE
 from pnc_vol.log.decoding import Log
 from pnc_vol.log.encoding import FIRST_DATA, NUM_ENTRIES_AT

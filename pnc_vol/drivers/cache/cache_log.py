@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -25,7 +26,6 @@ from pnc_vol.drivers.cache.queues import Held
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["CacheLog", "Written", "decode_cache_log"]
 

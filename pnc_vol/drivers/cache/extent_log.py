@@ -34,6 +34,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -44,7 +45,6 @@ from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.full_io import read_whole
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.system import System
 
 __all__ = [

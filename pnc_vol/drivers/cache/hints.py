@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
-
-from pnc_vol.light_classes import dataclass, fields
 
 __all__ = ["CHECKS", "CacheHints", "cache_hints", "hints_when_off"]
 

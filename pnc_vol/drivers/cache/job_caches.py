@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pnc_vol.append_log.private_folders import name_of_folders
 from pnc_vol.comm import Comm
-from pnc_vol.light_classes import dataclass
 
 __all__ = ["PREFIX", "JobCaches"]
 

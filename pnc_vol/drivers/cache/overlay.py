@@ -11,6 +11,8 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory
@@ -22,7 +24,6 @@ from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.merge import intersect
 from pnc_vol.extents.model import Extents
-from pnc_vol.light_classes import dataclass
 
 __all__ = ["View", "read_over"]
 

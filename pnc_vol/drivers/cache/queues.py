@@ -20,13 +20,13 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Queues", "SyncRequest"]
 

@@ -10,10 +10,11 @@ Rules
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pnc_vol.extents.model import Extents, Int64, before
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["EMPTY", "Ranges", "ranges_of"]
 

@@ -22,6 +22,7 @@ import atexit
 import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -40,7 +41,6 @@ from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.holding import Phase, Unwritten
 from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError
 from pnc_vol.extents.model import Extents
-from pnc_vol.light_classes import replace
 from pnc_vol.mpi_comm import over
 from pnc_vol.warn import warn_outside
 

@@ -16,7 +16,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.late import late
 from pnc_vol.layout.places import Place
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
 

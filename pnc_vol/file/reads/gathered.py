@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.file.session import Session
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.layout.subfiles import OFFSET
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["Order", "order_of", "pattern_of", "ranges", "read_gathered"]

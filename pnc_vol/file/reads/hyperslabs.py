@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,6 @@ from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.extents.model import Extents, Int64, Selection, one_extent
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.layout.places import Grid
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Costs", "costs_of", "reach", "read_hyperslab"]
 

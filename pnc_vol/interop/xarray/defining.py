@@ -7,7 +7,7 @@ Knows: encoded variables, regions, which rank writes what. Does not know: how a 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray
@@ -21,7 +21,6 @@ from pnc_vol.interop.xarray.offsets import commit
 from pnc_vol.interop.xarray.progress import Progress
 from pnc_vol.interop.xarray.stores import GroupStore
 from pnc_vol.interop.xarray.variables import Definer, attribute, check_encoding, check_names, is_chars
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ Knows: dask, datasets, regions. Does not know: how variables are defined or enco
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.interop.xarray.offsets import joined, target_of
 from pnc_vol.interop.xarray.progress import Progress
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Job", "Pending", "Target", "by_offset", "is_dask", "shares", "store"]
 

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import select
 from pnc_vol.format.convert import to_file
 from pnc_vol.layout.places import Place
-from pnc_vol.light_classes import dataclass
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.encoding import encode
 

@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray
@@ -26,7 +26,6 @@ from pnc_vol.api.group import Group
 from pnc_vol.interop.xarray.arrays import StoredArray, Where, inner_axes, shown_dtype
 from pnc_vol.interop.xarray.attributes import shown
 from pnc_vol.interop.xarray.naming import axis_names, sizes_of
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
 from pnc_vol.errors import DefinitionError, PncVolWarning, did_you_mean
 from pnc_vol.interop.xarray.stores import datasets_of
-from pnc_vol.light_classes import replace
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.named_dims import name_axes
 from pnc_vol.mapping.special import string_dtype

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pnc_vol.errors import FormatError
 from pnc_vol.format.model import Attr, Header, Var
@@ -20,7 +20,6 @@ from pnc_vol.format.sizes import record_dim
 from pnc_vol.format.types import CHAR, INT, INT64, attr_values
 from pnc_vol.layout.blob.header import BEFORE, DIMIDS, KEPT_RECORDS, MAP, NBLOBS, OF_FILE, SUPPLEMENT, shaped
 from pnc_vol.layout.blob.maps import MAP_VARIABLES
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Before", "Described", "MapVariables", "described", "is_blob_set"]
 

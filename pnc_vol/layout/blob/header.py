@@ -18,6 +18,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from pnc_vol.format.names import MAX_NAME
 from pnc_vol.format.sizes import record_dim
 from pnc_vol.format.types import CHAR, INT, INT64
 from pnc_vol.layout.blob.maps import MAP_VARIABLES, SizedMap, wide_offsets
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = [
     "BEFORE",

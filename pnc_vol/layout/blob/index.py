@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from pnc_vol.extents.model import Int64, Runs, before, spread
 from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.subfiles import OFFSET, SHIFT
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,6 @@ from pnc_vol.errors import FormatError
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import split_rows
-from pnc_vol.light_classes import NamedTuple, dataclass
 
 __all__ = [
     "MAP_VARIABLES",

@@ -15,12 +15,12 @@ Rules
 from __future__ import annotations
 
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
-from pnc_vol.light_classes import NamedTuple
 from pnc_vol.optional import require_h5py
 
 __all__ = ["DATA", "HEADER", "Container", "Stored", "find", "make"]

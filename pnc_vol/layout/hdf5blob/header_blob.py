@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from pnc_vol.format.model import Attr, Header
 from pnc_vol.format.names import MAX_NAME
 from pnc_vol.format.types import TYPES
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order
-from pnc_vol.light_classes import replace
 
 __all__ = ["NATIVE", "Order", "decode", "encode", "order_of"]
 

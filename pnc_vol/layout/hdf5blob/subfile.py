@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from pnc_vol.layout.hdf5blob import header_blob
 from pnc_vol.layout.hdf5blob.container import HEADER, Container, Stored, find, make
 from pnc_vol.layout.hdf5blob.parts import Parts, read_map, read_parts
 from pnc_vol.layout.hdf5blob.swapped import SwappedDriver
-from pnc_vol.light_classes import NamedTuple
 
 __all__ = ["Hdf5Subfile", "contained", "plan_subfile", "read_subfile"]
 

@@ -12,7 +12,8 @@ Rules
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,6 @@ from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.extents.model import Extents, Int64, before, spread
-from pnc_vol.light_classes import NamedTuple, replace
 
 __all__ = ["Regions", "SwappedDriver"]
 
