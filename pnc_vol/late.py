@@ -12,14 +12,18 @@ Rules
            from pnc_vol.recovery import replay
        else:
            replay = late("pnc_vol.recovery.replay")
+
+3. A file of several ranks is opened with all of them that it may need (`load`): a rank that cannot load a module, since
+   it has no descriptor or no memory left, would otherwise fail alone between two calls in which ranks meet.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["late"]
+__all__ = ["late", "load"]
 
 
 class _Late:
@@ -46,3 +50,15 @@ def late(module: str) -> Any:
     'FormatError'
     """
     return _Late(module)
+
+
+def load(modules: Iterable[str]) -> None:
+    """Load modules now that are loaded late otherwise.
+
+    Raises
+    ------
+    OSError, MemoryError, ImportError
+        One cannot be loaded.
+    """
+    for module in modules:
+        importlib.import_module(module)

@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}; all by default")
     parser.add_argument("--loaded", action="store_true", help="beside something that keeps all cores busy")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.what == "write":
         write(options.folder)
     else:

@@ -28,7 +28,7 @@ from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
-from pnc_vol.late import late
+from pnc_vol.late import late, load
 from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.mapping.markers import Findings
@@ -81,6 +81,15 @@ _SHARED = (
     "recover",
 )
 
+_OF_RANKS = [
+    "json", "signal",
+    *(f"pnc_vol.{name}" for name in (
+        "disk.existing", "drivers.mmap_guard", "extents.decomposition", "extents.selection", "format.convert",
+        "format.decode", "format.moving", "mapping.encoding", "mapping.named_dims", "mapping.unflatten",
+    )),
+]  # fmt: skip
+"""Modules that a file of several ranks may need after its opening."""
+
 
 class Opened(NamedTuple):
     """A file that was just opened.
@@ -130,6 +139,7 @@ def open_file(
     new = new or Header(options.version)
     spec = stack_of(options, comm)
     if comm.size > 1:
+        load(_OF_RANKS)
         wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
         _same_on_all(comm, wishes, claim)
     able = stack_capabilities(spec) if root is None else root.capabilities
