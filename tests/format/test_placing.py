@@ -14,6 +14,7 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.format.model import Attr, Dim, Header, Var
+from pnc_vol.format.moving import moves, needs_move
 from pnc_vol.format.placing import (
     Alignment,
     begin_rec,
@@ -22,8 +23,6 @@ from pnc_vol.format.placing import (
     grow,
     inner_bytes,
     is_record,
-    moves,
-    needs_move,
     place,
     record_dim,
     record_size,

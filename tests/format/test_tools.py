@@ -17,7 +17,8 @@ from pnc_vol.format.convert import from_file, to_file
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Dim, Header, Var
-from pnc_vol.format.placing import Alignment, data_end, grow, moves, place, shape, strides
+from pnc_vol.format.moving import moves
+from pnc_vol.format.placing import Alignment, data_end, grow, place, shape, strides
 from pnc_vol.format.types import CHAR, TYPES, attr_values
 
 SMALL = ("byte", "char", "short", "ubyte", "ushort")
