@@ -66,6 +66,10 @@ class ShortPosts:
         if known is None or (known.version != node.tree.version and not known.holds(node)):
             return self._put_in_logs(node, request, values, start)
         posts, nbytes = self.posts, values.nbytes
+        if not posts.limit:
+            self.in_a_row += 1
+            if nbytes > MOST_VALUES or self.in_a_row < STRETCH:
+                return self._put_in_logs(node, request, values, start)
         pack, row = known.posts[nbytes]
         first, within = divmod(start, known.row_size)
         if pack is None or within:
@@ -86,9 +90,6 @@ class ShortPosts:
     def _begin(self, node: DatasetNode, request: int, values: Any, start: int) -> bool:
         """As `put_run`, where the slot is full, or the open group is in the logs."""
         backlog, posts = self.backlog, self.posts
-        self.in_a_row += 1
-        if not posts.limit and self.in_a_row < STRETCH:
-            return self._put_in_logs(node, request, values, start)
         try:
             self.commits.close_group()
             limit = min(len(posts.room), (backlog.budget // ROW_COST - backlog.rows) * LEAST_POST)
@@ -131,6 +132,8 @@ class ShortPosts:
         backlog.rows += 1
         if nbytes <= MOST_VALUES:
             self.recent[node.uid] = known
+        else:
+            self.in_a_row = 0
         return True
 
     def allow(self, entries: int) -> None:

@@ -324,6 +324,26 @@ def test_few_rows_between_other_posts_stay_out_of_the_slot(
         assert not len(decode_records(COMMIT_LOG, commit.read_bytes()).records)
 
 
+def test_small_posts_between_larger_ones_stay_out_of_the_slot(
+    tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of several variables in turn, as E3SM's: to empty the slot at each larger one took more than all posts."""
+    monkeypatch.undo()
+    with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs)) as f:
+        x, y = (f.create_dataset(name, (90_000,), "f8") for name in "xy")
+        for i in range(300):
+            for ds in (x, y):
+                ds[100 * i : 100 * i + 1 + i % 60] = i
+            if i % 3 == 0:
+                x[100 * i : 100 * i + 90] = np.full(90, -i)
+        (commit,) = logs.glob("*/*.commit")
+        assert len(decode_records(COMMIT_LOG, commit.read_bytes()).records) <= 1
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert (f["x"][300:390] == -3).all()
+        assert f["y"][450] == 0
+        assert f["y"][400] == 4
+
+
 class Full(HookedSystem):
     """A device on which no space can be reserved."""
 
