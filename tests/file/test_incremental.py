@@ -337,6 +337,17 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 new_names = st.sampled_from(["a", "b", "c", "dim_4", "dim_5", "g/a", "a b", "lat"])
 
 
+def check_header(f: pnc_vol.File, path: pathlib.Path) -> None:
+    """What was made of the changes is what is made of all, and what the file has."""
+    defs, disk = f.id.handle.session.defs, f.id.handle.session.disk
+    assert defs.flat is not None
+    assert defs.flat.header == defs.make_header().header
+    assert defs.flat.header == disk.header.with_begins([-1] * len(disk.header.vars))
+    content = path.read_bytes()
+    assert content.startswith(encode(disk.header))
+    assert decode(content, file_size=len(content)).header == disk.header
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
@@ -375,13 +386,7 @@ def test_what_is_added_is_what_is_made_of_all(
                 f.move(args[0], "renamed")
             elif act == "flush":
                 f.flush()
-                assert defs.flat is not None
-                assert defs.flat.header == defs.make_header().header
-                assert defs.flat.header == disk.header.with_begins([-1] * len(disk.header.vars))
-                with open(path, "rb") as file:
-                    content = file.read()
-                assert content.startswith(encode(disk.header))
-                assert decode(content, file_size=len(content)).header == disk.header
+                check_header(f, path)
                 layout: Any = disk.layout
                 assert dict(layout.maps) == dict(layout.made_maps())
                 assert layout.header == disk.header
@@ -418,7 +423,6 @@ def test_what_is_made_of_changes_is_what_is_made_of_all(scratch: pathlib.Path, a
         f["y"] = "text"
         for name in "rs":
             f.create_dataset(name, (0, 2), "i2", maxshape=(None, 2))
-        defs, disk = f.id.handle.session.defs, f.id.handle.session.disk
         for act, *args in [*acts, ("flush",)]:
             if act == "set":
                 f[args[0]].attrs[args[1]] = args[2]
@@ -435,13 +439,7 @@ def test_what_is_made_of_changes_is_what_is_made_of_all(scratch: pathlib.Path, a
                 f.create_dataset(None, (1,), "i2")
             elif act == "flush":
                 f.flush()
-                assert defs.flat is not None
-                assert defs.flat.header == defs.make_header().header
-                assert defs.flat.header == disk.header.with_begins([-1] * len(disk.header.vars))
-                with open(path, "rb") as file:
-                    content = file.read()
-                assert content.startswith(encode(disk.header))
-                assert decode(content, file_size=len(content)).header == disk.header
+                check_header(f, path)
         seen = {name: {key: str(f[name].attrs[key]) for key in f[name].attrs} for name in ("x", "y", "r", "s", "/")}
     with pnc_vol.File(path) as f:
         assert {name: {key: str(f[name].attrs[key]) for key in f[name].attrs} for name in seen} == seen

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from counted_work import calls_of, note_copies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,25 +19,8 @@ from pnc_vol.mapping.flatten import to_header
 from pnc_vol.mapping.named_dims import declare, name_axes
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.queue.backlog import ROW_COST
-from pnc_vol.queue.memory import MemoryStore
 
 ROW = np.arange(10, dtype="f4")
-
-
-def calls_of(act: Callable[[], object]) -> int:
-    """Python functions that an act calls, without itself."""
-    calls = -1
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def with_climate(f: Any, count: int) -> None:
@@ -228,14 +210,7 @@ def test_posted_reads_of_what_is_not_there_are_told_apart(tmp_path: pathlib.Path
 def test_first_posts_to_many_variables_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
     with pnc_vol.File("first.nc", "w", driver="memory") as f:
         sets = [f.create_dataset(f"v{i}", (10,), "f4") for i in range(300)]
-        copied: list[object] = []
-        real = MemoryStore._arena_of
-
-        def arena_of(store: MemoryStore, element: Any) -> Any:
-            copied.append(element)
-            return real(store, element)
-
-        monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
+        copied = note_copies(monkeypatch)
         for i, ds in enumerate(sets):
             ds[:] = ROW + i
         f.flush()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from counted_work import calls_of, note_copies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.file.requests import Posted
 from pnc_vol.queue.backlog import ROW_COST
-from pnc_vol.queue.memory import MemoryStore
 
 TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8"]
 
@@ -92,21 +91,10 @@ def test_both_paths_store_the_same(posts: list[Any], dtype: str, growing: bool, 
 # ------------------------------------------------------------------------------------------- what it costs
 
 
-def calls_of(act: Callable[[], object]) -> int:
-    """Python functions that an act calls; its own call is one of them."""
+def calls_again(act: Callable[[], object]) -> int:
+    """Functions of Python that an act calls which was done before."""
     act()
-    calls = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return calls - 1
+    return calls_of(act)
 
 
 def setter(dataset: Any, index: Any, value: Any) -> Callable[[], None]:
@@ -122,7 +110,7 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
         y = f.create_dataset("y", (100,), "f4")
         r = f.create_dataset("r", (4, 50), "f8", maxshape=(None, 50))
         row, five = np.ones(50), slice(5, 10)
-        plain = calls_of(setter(x, 3, row))
+        plain = calls_again(setter(x, 3, row))
         assert plain <= 6
         for name, act in {
             "scalar": setter(y, five, 1.5),
@@ -134,24 +122,17 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
             "iput": lambda: x.iput(3, row),
             "iput of a list": lambda: y.iput(five, [1.0, 2, 3, 4, 5]),
         }.items():
-            assert calls_of(act) <= plain + 4, name
-        assert calls_of(lambda: x.iput(3, row)) <= plain + 1
+            assert calls_again(act) <= plain + 4, name
+        assert calls_again(lambda: x.iput(3, row)) <= plain + 1
         f.wait_all()
-        assert calls_of(lambda: x.iget(3)) <= 9
+        assert calls_again(lambda: x.iget(3)) <= 9
         f.wait_all()
 
 
 def test_small_posts_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
     with pnc_vol.File("stretch.nc", "w", driver="memory") as f:
         x, y = f.create_dataset("x", (3000, 8), "f8"), f.create_dataset("y", (3000, 8), "f8")
-        copied: list[object] = []
-        real = MemoryStore._arena_of
-
-        def arena_of(store: MemoryStore, element: Any) -> Any:
-            copied.append(element)
-            return real(store, element)
-
-        monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
+        copied = note_copies(monkeypatch)
         for i in range(3000):
             (y if i % 3 else x)[i] = np.full(8, i)
         # 64 bytes and a row each, 64 KiB at a time, and one copy more for the first post of a stretch
@@ -166,14 +147,7 @@ def test_the_first_posts_of_variables_after_a_flush_are_copied_together(monkeypa
     with pnc_vol.File("first.nc", "w", driver="memory") as f:
         made = [f.create_dataset(f"v{i}", (0, 8), "f8", maxshape=(None, 8)) for i in range(20)]
         f.flush()
-        copied: list[object] = []
-        real = MemoryStore._arena_of
-
-        def arena_of(store: MemoryStore, element: Any) -> Any:
-            copied.append(element)
-            return real(store, element)
-
-        monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
+        copied = note_copies(monkeypatch)
         for i in range(3):
             for n, x in enumerate(made):
                 x.resize(i + 1, axis=0)

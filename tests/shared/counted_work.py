@@ -1,0 +1,40 @@
+"""What an act costs, counted: calls of functions of Python, copies of posts to memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pnc_vol.queue.memory import MemoryStore
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """Functions of Python that an act calls, without itself."""
+    calls = -1
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def note_copies(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """A list that gets an item whenever posts are copied to the arena of a queue."""
+    copied: list[object] = []
+    real = MemoryStore._arena_of
+
+    def arena_of(store: MemoryStore, element: Any) -> Any:
+        copied.append(element)
+        return real(store, element)
+
+    monkeypatch.setattr(MemoryStore, "_arena_of", arena_of)
+    return copied
