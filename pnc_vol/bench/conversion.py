@@ -1,7 +1,8 @@
 """``python -m pnc_vol.bench conversion``: a netCDF-4 and an HDF5 file of one large variable, converted to CDF-5.
 
 The netCDF-4 file is what ``nccopy -k cdf5`` takes, which writes the same kind of file; h5repack copies the HDF5 file to
-another HDF5 file, which is the least that a conversion has to do. Both run as programs, and so does pnc_vol.
+another HDF5 file, which is the least that a conversion has to do. Both run as programs, and so does pnc_vol: files of
+one number show what it takes to start them, which is part of the other figures.
 
 Knows: the works. Does not know: how a conversion is done.
 """
@@ -41,12 +42,16 @@ def peers(folder: str) -> dict[str, Any]:
 
 def works(scale: float) -> list[Work]:
     """The works, at `scale` times their real size."""
-    return [_converted("netCDF-4", "h5repack", scale), _converted("HDF5", "nccopy", scale)]
-
-
-def _converted(kind: str, other: str, scale: float) -> Work:
     n = times(scale, 1 << 27)
-    phase = f"convert {kind}, {8 * n / (1 << 30):.3g} GiB"
+    return [
+        _converted(kind, other, count, size)
+        for kind, other in (("netCDF-4", "h5repack"), ("HDF5", "nccopy"))
+        for count, size in ((n, f"{8 * n / (1 << 30):.3g} GiB"), (1, "one number"))
+    ]
+
+
+def _converted(kind: str, other: str, n: int, size: str) -> Work:
+    phase = f"convert {kind}, {size}"
     values = functools.cache(lambda: np.random.default_rng(0).random(n))
 
     def run(peer: Any, watch: Watch) -> None:

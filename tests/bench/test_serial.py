@@ -24,7 +24,7 @@ SIZES = {
     "small": "0.01",
     "conversion": "0.0003",
 }
-WORKS = {"io": 17, "reads": 9, "objects": 16, "posts": 8, "records": 4, "small": 5, "conversion": 2}
+WORKS = {"io": 17, "reads": 9, "objects": 16, "posts": 8, "records": 4, "small": 5, "conversion": 4}
 
 
 @pytest.mark.parametrize("name", list(SIZES))
