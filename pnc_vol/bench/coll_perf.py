@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.carriers import Carrier, carriers
+from pnc_vol.bench.carriers import Carrier, Swapped, carriers
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.bench.serial import check
@@ -96,7 +96,8 @@ def run(job: Job) -> list[Result]:
         phases = {"open, write, close, all cycles": (block.nbytes * o.cycles, job.comm.size * o.cycles)}
     names = list(phases)
     peers: dict[str, Callable[[RankWatch], None] | str] = {}
-    for name, peer in carriers(job.comm, {"hints": o.hints}).items():
+    found = {**carriers(job.comm, {"hints": o.hints}), "swapped os.pwrite": Swapped(job.comm)}
+    for name, peer in found.items():
         if isinstance(peer, str):
             peers[name] = peer
         else:
