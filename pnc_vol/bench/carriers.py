@@ -26,7 +26,7 @@ from pnc_vol.bench.serial import load
 from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import REAL
 
-__all__ = ["Carrier", "PnetCDF", "Swapped", "carriers"]
+__all__ = ["Carrier", "PnetCDF", "Posix", "carriers"]
 
 Array = npt.NDArray[Any]
 Variables = Mapping[str, tuple[tuple[int, ...], Any]]
@@ -287,22 +287,6 @@ class Posix(Carrier):
     def close(self) -> None:
         REAL.close(self._fd)
         self.comm.Barrier()
-
-
-class Swapped(Posix):
-    """The same, with each run turned into the byte order of a NetCDF file: the least that any library for them does."""
-
-    def put(self, name: str, start: Place, values: Array) -> None:
-        kind = values.dtype
-        values = np.ascontiguousarray(values)
-        for at, run in self._runs(name, start, values):
-            write_all(REAL, self._fd, np.frombuffer(run, kind).byteswap().view("u1").data, at)
-
-    def get(self, name: str, start: Place, out: Array) -> None:
-        for at, run in self._runs(name, start, out):
-            read_at(REAL, self._fd, run, at)
-            # while it is in the cache
-            np.frombuffer(run, out.dtype).byteswap(inplace=True)
 
 
 class PnetCDF(Carrier):

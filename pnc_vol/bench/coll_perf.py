@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.carriers import Carrier, Swapped, carriers
+from pnc_vol.bench.carriers import Carrier, Posix, carriers
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.bench.serial import check
+from pnc_vol.full_io import read_at, write_all
+from pnc_vol.system import REAL
 
 __all__ = ["arguments", "run"]
 
@@ -96,7 +98,7 @@ def run(job: Job) -> list[Result]:
         phases = {"open, write, close, all cycles": (block.nbytes * o.cycles, job.comm.size * o.cycles)}
     names = list(phases)
     peers: dict[str, Callable[[RankWatch], None] | str] = {}
-    found = {**carriers(job.comm, {"hints": o.hints}), "swapped os.pwrite": Swapped(job.comm)}
+    found = {**carriers(job.comm, {"hints": o.hints}), "swapped os.pwrite": _Swapped(job.comm)}
     for name, peer in found.items():
         if isinstance(peer, str):
             peers[name] = peer
@@ -107,6 +109,22 @@ def run(job: Job) -> list[Result]:
     results = job.turns(phases, peers)
     _report(job, block, results)
     return results
+
+
+class _Swapped(Posix):
+    """`os.pwrite` and `os.preadv`, with each run turned into the byte order of a NetCDF file: the least that any library for them does."""
+
+    def put(self, name: str, start: Any, values: Any) -> None:
+        kind = values.dtype
+        values = np.ascontiguousarray(values)
+        for at, run in self._runs(name, start, values):
+            write_all(REAL, self._fd, np.frombuffer(run, kind).byteswap().view("u1").data, at)
+
+    def get(self, name: str, start: Any, out: Any) -> None:
+        for at, run in self._runs(name, start, out):
+            read_at(REAL, self._fd, run, at)
+            # while it is in the cache
+            np.frombuffer(run, out.dtype).byteswap(inplace=True)
 
 
 def _once(job: Job, block: _Block, peer: Carrier, names: list[str]) -> Callable[[RankWatch], None]:
