@@ -112,7 +112,7 @@ def run(job: Job) -> list[Result]:
 
 
 class _Swapped(Posix):
-    """`os.pwrite` and `os.preadv`, with each run turned into the byte order of a NetCDF file: the least that any library for them does."""
+    """`os.pwrite` and `os.preadv`, each run turned into the byte order of NetCDF: the least work of any library."""
 
     def put(self, name: str, start: Any, values: Any) -> None:
         kind = values.dtype
