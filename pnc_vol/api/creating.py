@@ -184,6 +184,9 @@ class Creating(HLObject, MutableMappingHDF5):
         session = oid.check()
         if _CONFIG.track_order:
             kwds = _tracked(kwds)
+        if kwds and not kwds.keys() <= _PLAIN:
+            # Programs that pass on what they were given say None for all that was not.
+            kwds = create.given(kwds)
         with session.lock:
             if not kwds or kwds.keys() <= _PLAIN:
                 node = self._made_plainly(session, name, shape, dtype, data, **kwds)

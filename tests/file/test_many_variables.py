@@ -54,6 +54,13 @@ def test_the_calls_of_a_definition_with_named_axes_and_records() -> None:
         options: Any = {"maxshape": (None, 3, 5), "dims": ("time", "lev", "x")}
         # of these the axes with scales take twelve
         assert calls_of(lambda: f.create_dataset("w", (1, 3, 5), "f8", **options)) <= 24
+        # what is None was not given
+        options |= dict.fromkeys(("fillvalue", "chunks", "compression", "shuffle", "track_order", "decomposition"))
+        assert calls_of(lambda: f.create_dataset("u", (1, 3, 5), "f8", **options)) <= 26
+        assert f["u"].chunks == f["w"].chunks
+        with pytest.raises(TypeError, match="unexpected keyword argument 'fillvalu'"):
+            f.create_dataset("x2", (1,), "f8", fillvalu=None)
+        assert f.create_dataset("array", (2,), "f8", fillvalue=np.array([7.0])).fillvalue == 7
 
 
 @pytest.mark.parametrize("value", ["a text that no other variable has", 7, 0.5, np.float32(2.5), np.int16(3)])
