@@ -183,12 +183,13 @@ def frame_of(header: Header) -> Frame:
 
 
 class Writer:
-    """Collects the pieces; repeated names and dimension lists are encoded once."""
+    """Collects the pieces; repeated names, and what variables of the same dimensions and type have, are encoded once."""
 
     def __init__(self, widths: Widths) -> None:
         self.w = widths
         self.names: dict[str, bytes] = {}
-        self.shapes: dict[tuple[int, ...], bytes] = {}
+        # Their dimensions, and what is behind their attributes.
+        self.kinds: dict[tuple[tuple[int, ...], int], tuple[bytes, bytes]] = {}
 
     def frame(self, header: Header) -> Frame:
         w = self.w
@@ -257,10 +258,12 @@ class Writer:
 
     def rest(self, header: Header, var: Var) -> bytes:
         """What comes behind the name of a variable and its padding."""
-        w, dims = self.w, var.dims
-        shape = self.shapes.get(dims)
-        if shape is None:
-            shape = self.shapes[dims] = b"".join(map(w.number.pack, (len(dims), *dims)))
-        vsize = (inner_bytes(header, var) + 3) & -4
-        last = w.tail.pack(var.type, 0xFFFFFFFF if w.width == 4 and vsize > 0xFFFFFFFC else vsize, 0)
-        return shape + self.attributes(var.attrs) + last
+        _, dims, attrs, code, _ = var
+        found = self.kinds.get((dims, code))
+        if found is None:
+            w = self.w
+            shape = b"".join(map(w.number.pack, (len(dims), *dims)))
+            vsize = (inner_bytes(header, var) + 3) & -4
+            last = w.tail.pack(code, 0xFFFFFFFF if w.width == 4 and vsize > 0xFFFFFFFC else vsize, 0)
+            found = self.kinds[dims, code] = shape, last
+        return found[0] + self.attributes(attrs) + found[1]

@@ -174,7 +174,7 @@ def _packed(sizes: list[int], start: int) -> tuple[list[int], int]:
 def _pack_records(header: Header, sizes: list[int], records: list[int], start: int, begins: list[int]) -> None:
     for i in records:
         begins[i] = start
-        start += pad4(sizes[i])
+        start += (sizes[i] + 3) & -4
 
 
 def _with_begins(header: Header, begins: list[int], sizes: list[int]) -> Header:

@@ -135,7 +135,7 @@ def data_end(header: Header) -> int:
         padded = header.derived["padded_sizes"] = [(n + 3) & -4 for n in sizes]
     ends = list(map(add, map(_begin_of, header.vars), padded))
     if records:
-        start = min(header.vars[i].begin for i in records)
+        start = min([header.vars[i][4] for i in records])
         stride = record_stride([sizes[i] for i in records])
         for i in records:
             ends[i] = 0

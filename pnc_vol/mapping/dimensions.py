@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable
+from itertools import chain
 
 from pnc_vol.format.model import Dim
 from pnc_vol.mapping.names import legal_name
@@ -232,7 +233,7 @@ class DimBook:
         """Make the record dimension."""
         scales = {node.uid: node for node in records if node.scale is not None and len(node.shape or ()) == 1}
         attached = (scale.uid for node in records for scale in node.seen_axes()[0].scales[:1])
-        for uid in (*(uid for uid in attached if uid in scales), *scales):
+        for uid in chain((uid for uid in attached if uid in scales), scales):
             name = scales[uid].cdf_name
             if name not in self._ids:
                 self._record = self._own[uid] = self._add(name, 0, scales[uid])

@@ -25,7 +25,7 @@ from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker
 from pnc_vol.mapping.names import NameBook, dataset_name, legal_name, variable_name
-from pnc_vol.mapping.tree import Axis, DatasetNode, Tree
+from pnc_vol.mapping.tree import DatasetNode, Tree
 
 if TYPE_CHECKING:
     from pnc_vol.mapping import composite, conventions
@@ -189,10 +189,13 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int
             or node.maxshape != before.maxshape
         ):
             key = (
-                # Their nodes keep them, so their identity is theirs.
+                # Their nodes keep them, so their identity is theirs; of an axis all that a header can say.
                 (id(node.element), node.shape, node.maxshape, id(node.names))
                 if axes is None
-                else (id(node.element), node.shape, node.maxshape, *map(_axis_kind, axes))
+                else (
+                    (id(node.element), node.shape, node.maxshape)
+                    + tuple([(axis.label, axis.dim_name, axis.only_label, *map(id, axis.scales)) for axis in axes])
+                )
             )
             if key not in known:
                 known[key] = _plain_kind(node, book, numrecs)
@@ -213,11 +216,6 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int
                 continue
         put(_make(Var, (name, kind[0], raw, kind[1], -1)))
     return made
-
-
-def _axis_kind(axis: Axis) -> tuple[Any, ...]:
-    """What a header can say of an axis."""
-    return (axis.label, axis.dim_name, axis.only_label, *map(id, axis.scales))
 
 
 def _plain_kind(node: DatasetNode, book: DimBook, numrecs: int) -> tuple[tuple[int, ...], int] | None:

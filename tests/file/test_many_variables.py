@@ -81,7 +81,7 @@ def test_the_calls_of_a_header_for_each_variable(tmp_path: pathlib.Path) -> None
         with pnc_vol.File(tmp_path / "climate.nc", "w") as f:
             with_climate(f, count)
             found.append(calls_of(f.flush))
-    assert (found[1] - found[0]) / 100 <= 18
+    assert (found[1] - found[0]) / 100 <= 9
 
 
 @settings(max_examples=60, deadline=None)
