@@ -45,7 +45,6 @@ __all__ = [
     "fill_of",
     "fill_parts",
     "fill_value",
-    "given",
     "plain",
     "plan",
     "refusals",
@@ -58,8 +57,6 @@ MAX_RANK = 32
 
 OURS = ("decomposition", "dims")
 """Keywords of ``create_dataset`` that h5py does not have."""
-
-_KNOWN = OPTIONS.union(OURS, ("maxshape", "fillvalue", "external"))
 
 
 class Plan(NamedTuple):
@@ -76,17 +73,6 @@ class Plan(NamedTuple):
     fillvalue: Any
     ignored: dict[str, Any]
     data: npt.NDArray[Any] | None
-
-
-def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of ``create_dataset`` without those that are None, which stands for the default of each.
-
-    Examples
-    --------
-    >>> given({"fillvalue": None, "chunks": (2,)})
-    {'chunks': (2,)}
-    """
-    return {name: value for name, value in options.items() if value is not None or name not in _KNOWN}
 
 
 def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
@@ -227,7 +213,7 @@ def _known(options: Mapping[str, Any]) -> None:
         if name == "external":
             if value is not None:
                 raise NotYetError("external= (data in raw files) is not supported; copy the data into a dataset")
-        elif name not in _KNOWN:
+        elif name not in OPTIONS and name not in ("maxshape", "fillvalue"):
             near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue", *OURS))
             raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}{near}")
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pnc_vol.api import create, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID
-from pnc_vol.api.ignored_options import warn_of_storage
+from pnc_vol.api.ignored_options import given_options, warn_of_storage
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
@@ -182,11 +182,8 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         oid = self._id
         session = oid.check()
-        if _CONFIG.track_order:
-            kwds = _tracked(kwds)
-        if kwds and not kwds.keys() <= _PLAIN:
-            # Programs that pass on what they were given say None for all that was not.
-            kwds = create.given(kwds)
+        if _CONFIG.track_order or not kwds.keys() <= _PLAIN:
+            kwds = given_options(kwds, tracked=_CONFIG.track_order)
         with session.lock:
             if not kwds or kwds.keys() <= _PLAIN:
                 node = self._made_plainly(session, name, shape, dtype, data, **kwds)
@@ -379,11 +376,6 @@ def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[st
     if plan.ignored and session.comm.rank == 0:
         warn_of_storage(plan.ignored, kwds)
     return plan
-
-
-def _tracked(kwds: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of a new dataset while ``get_config().track_order`` is set; None stands for False, as in h5py."""
-    return {"track_order": True, **kwds}
 
 
 def _properties(other: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pnc_vol.errors import DefinitionError, OperationError
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
-__all__ = ["Storage", "check_storage", "chunks_of", "filters_of", "iter_chunks", "warn_of_storage"]
+__all__ = ["Storage", "check_storage", "chunks_of", "filters_of", "given_options", "iter_chunks", "warn_of_storage"]
 
 Shape = tuple[int, ...]
 
@@ -34,10 +34,25 @@ OPTIONS = frozenset(
      "dcpl", "dapl")
 )  # fmt: skip
 """Keywords of ``create_dataset`` that are handled here."""
+_OPTIONAL = OPTIONS.union(("maxshape", "fillvalue", "external", "decomposition", "dims"))
 
 FILTER_IDS = {"gzip": 1, "shuffle": 2, "fletcher32": 3, "szip": 4, "scaleoffset": 6, "lzf": 32000}
 CHUNK_BYTES = 1 << 20
 """Size that chunks are guessed to have at most."""
+
+
+def given_options(options: dict[str, Any], *, tracked: bool) -> dict[str, Any]:
+    """The keywords of ``create_dataset`` without those that are None, the default of each; others are told as wrong.
+
+    tracked : bool, while ``get_config().track_order`` is set; None stands for False then, as in h5py.
+
+    Examples
+    --------
+    >>> given_options({"fillvalue": None, "chunks": (2,), "chunk": None}, tracked=False)
+    {'chunks': (2,), 'chunk': None}
+    """
+    found = {"track_order": True, **options} if tracked else options
+    return {name: value for name, value in found.items() if value is not None or name not in _OPTIONAL}
 
 
 def check_storage(

@@ -183,7 +183,7 @@ def frame_of(header: Header) -> Frame:
 
 
 class Writer:
-    """Collects the pieces; repeated names, and what variables of the same dimensions and type have, are encoded once."""
+    """Collects the pieces; repeated names, and what variables of one type and shape have, are encoded once."""
 
     def __init__(self, widths: Widths) -> None:
         self.w = widths

@@ -193,8 +193,10 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int
                 (id(node.element), node.shape, node.maxshape, id(node.names))
                 if axes is None
                 else (
-                    (id(node.element), node.shape, node.maxshape)
-                    + tuple([(axis.label, axis.dim_name, axis.only_label, *map(id, axis.scales)) for axis in axes])
+                    id(node.element),
+                    node.shape,
+                    node.maxshape,
+                    *[(axis.label, axis.dim_name, axis.only_label, *map(id, axis.scales)) for axis in axes],
                 )
             )
             if key not in known:
