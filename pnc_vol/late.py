@@ -13,8 +13,9 @@ Rules
        else:
            replay = late("pnc_vol.recovery.replay")
 
-3. A file of several ranks is opened with all of them that it may need (`load`): a rank that cannot load a module, since
-   it has no descriptor or no memory left, would otherwise fail alone between two calls in which ranks meet.
+3. A file of several ranks is opened with all of them that it may need (`load`, `pnc_vol.file.of_ranks`): a rank that
+   cannot load a module, since it has no descriptor or no memory left, would otherwise fail alone between two calls in
+   which ranks meet.
 """
 
 from __future__ import annotations

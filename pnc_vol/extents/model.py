@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from pnc_vol.errors import SelectionTypeError, SelectionValueError
 
-__all__ = ["MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "one_extent", "refuse_axes", "spread"]
+__all__ = [
+    "MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "distinct", "one_extent", "refuse_axes", "spread",
+]  # fmt: skip
 
 MOST_AXES = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
 """Axes that an array can have; a variable of a file may have up to 1,024."""
@@ -190,6 +192,20 @@ def before(counts: Int64) -> Int64:
         total[0] = 0
         np.cumsum(counts[:-1], out=total[1:])
     return total
+
+
+def distinct(values: Int64) -> Int64:
+    """The values that there are, sorted.
+
+    Not ``np.unique``: from numpy 2.3 on it hashes, which is 20 times slower, and its first call loads ``numpy.ma``.
+
+    Examples
+    --------
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    found = np.sort(values, axis=None)
+    return found[np.concatenate(([True], found[1:] != found[:-1]))] if found.size else found
 
 
 def spread(counts: Int64) -> tuple[Int64, Int64]:

@@ -10,6 +10,7 @@
 `deferred`              files that are closed later than their users closed them; times of all files
 `finding`               what rank 0 does at an opening: join, open or create
 `opening`               opening on all ranks together
+`of_ranks`              the modules that a file of several ranks is opened with
 `joining`               what opens a file or joins its session
 `set_opening`           opening sets of subfiles (`layout="blob"`)
 `set_headers`           what the headers of a set of subfiles say, all together

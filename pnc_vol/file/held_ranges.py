@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.model import Runs, distinct
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.queue.batches import Batch
 
@@ -102,7 +102,7 @@ def _owned(packed: bytes) -> Owned:
 def joined_owned(one: bytes, other: bytes) -> bytes:
     """Ranges of some ranks and of others: what both have is of many."""
     parts = _owned(one), _owned(other)
-    points = np.unique(np.concatenate([part[:, :2].ravel() for part in parts]))
+    points = distinct(np.concatenate([part[:, :2].ravel() for part in parts]))
     low, high = points[:-1], points[1:]
     found = np.full(len(low), _NONE)
     for part in parts:

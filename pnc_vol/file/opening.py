@@ -28,10 +28,10 @@ from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
-from pnc_vol.late import late, load
+from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
-from pnc_vol.mapping.markers import Findings
+from pnc_vol.mapping.markers import warn_of
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import json
 
     from pnc_vol.disk import existing
+    from pnc_vol.file import of_ranks
     from pnc_vol.format import check as header_check
     from pnc_vol.format import decode as decoding
     from pnc_vol.log import beginning
@@ -53,7 +54,7 @@ else:
     beginning, header_check = late("pnc_vol.log.beginning"), late("pnc_vol.format.check")
     unflatten = late("pnc_vol.mapping.unflatten")
     decoding = late("pnc_vol.format.decode")
-    existing = late("pnc_vol.disk.existing")
+    existing, of_ranks = late("pnc_vol.disk.existing"), late("pnc_vol.file.of_ranks")
 
 __all__ = ["Opened", "open_file", "open_queue"]
 
@@ -80,15 +81,6 @@ _SHARED = (
     "burst_buf_sync",
     "recover",
 )
-
-_OF_RANKS = [
-    "json", "signal",
-    *(f"pnc_vol.{name}" for name in (
-        "disk.existing", "drivers.mmap_guard", "extents.decomposition", "extents.selection", "format.convert",
-        "format.decode", "format.moving", "mapping.encoding", "mapping.named_dims", "mapping.unflatten",
-    )),
-]  # fmt: skip
-"""Modules that a file of several ranks may need after its opening."""
 
 
 class Opened(NamedTuple):
@@ -124,10 +116,12 @@ def open_file(
     root: Driver | None = None,
     claim: OpenAttempt | None = None,
     new: Header | None = None,
+    pieces: bool = False,
 ) -> Opened | Found | None:
     """Open or create a file (collective); see `joining.open_session`.
 
     new : Header, optional, what a new file begins with; an empty one by default.
+    pieces : bool, its variables are pieces of the objects of a set, which are not to be read from it.
 
     Returns
     -------
@@ -139,7 +133,7 @@ def open_file(
     new = new or Header(options.version)
     spec = stack_of(options, comm)
     if comm.size > 1:
-        load(_OF_RANKS)
+        of_ranks.load_all()
         wishes = {"name": path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
         _same_on_all(comm, wishes, claim)
     able = stack_capabilities(spec) if root is None else root.capabilities
@@ -154,7 +148,7 @@ def open_file(
     if root is None and able.own_paths:
         made = open_by_own_path(path, mode, options, comm)
         try:
-            return open_file(path, mode, options=options, comm=comm, root=made, claim=claim, new=new)
+            return open_file(path, mode, options=options, comm=comm, root=made, claim=claim, new=new, pieces=pieces)
         except BaseException:
             made.close()
             raise
@@ -184,7 +178,7 @@ def open_file(
         elif location is None:
             location = Location(options.system, found.path, found.work, unseen=found.path != found.work)
         try:
-            content = _content(path, found, mine, comm, options, new)
+            content = _content(path, found, mine, comm, options, new, pieces=pieces)
         except BaseException:
             mine.release()
             raise
@@ -221,14 +215,17 @@ class _Content(NamedTuple):
     layout: type[Layout]
 
 
-def _content(path: str | None, found: Found, mine: Mine, comm: Comm, options: Options, header: Header) -> _Content:
+def _content(
+    path: str | None, found: Found, mine: Mine, comm: Comm, options: Options, header: Header, *, pieces: bool
+) -> _Content:
     """Decode what rank 0 told of the file, and refuse a layout that is not to be had; the same on all ranks."""
     findings: Sequence[Finding] = ()
     if not found.created:
         decoded = mine.decoded or decoding.decode(found.header, file_size=found.size)
         header, findings = decoded.header, decoded.findings
     # a new file has nothing yet, but for one of a set
-    tree = unflatten.from_header(header) if header.vars or header.attrs or header.dims or not found.created else Tree()
+    plain = pieces or not (header.vars or header.attrs or header.dims or not found.created)
+    tree = Tree() if plain else unflatten.from_header(header)
     tree.separator = options.separator
     try:
         layout = layout_of(path or "", options.layout, tree.layout, empty=not header.vars)
@@ -257,10 +254,9 @@ def _opened(
             driver.resize(0)
             driver.write_one(first, 0)
     elif comm.rank == 0:
-        if findings or tree.findings or (layout.self_contained and found.size < end):
-            _warn(path or "", header, found.size if layout.self_contained else end, findings, tree)
-        if isinstance(tree.findings, Findings):
-            tree.findings.path = path or ""
+        if findings or (layout.self_contained and found.size < end):
+            _warn(path or "", header, found.size if layout.self_contained else end, findings)
+        warn_of(path or "", tree.findings)
     return Opened(
         path=path if path is not None else "<memory>",
         driver=driver,
@@ -364,7 +360,7 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
     location.note_published()
 
 
-def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tree: Tree) -> None:
+def _warn(path: str, header: Header, size: int, findings: Sequence[Finding]) -> None:
     missing = header_check.short_data(header, size) if size < data_end(header) else []
     if missing:
         total = sum(nbytes for _, nbytes in missing)
@@ -386,6 +382,3 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], tre
         warn_outside(
             FormatWarning(f"{path}: {first.message}{more}", offset=first.offset, field=first.field, value=first.value),
         )
-    if tree.findings:
-        more = f" (and {len(tree.findings) - 1} more)" if len(tree.findings) > 1 else ""
-        warn_outside(f"{path}: {tree.findings[0]}{more}")

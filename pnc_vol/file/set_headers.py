@@ -34,6 +34,7 @@ from pnc_vol.layout.blob.layout import without_begins
 from pnc_vol.layout.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.markers import warn_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options
@@ -222,9 +223,10 @@ def canonical_of(
     header = Header(options.version)
     if told:
         header = without_begins(told[0].canonical).with_numrecs(min(h.numrecs for h in headers))
-        if warns:
-            _warn(path, headers, told)
     tree = from_header(header)
+    if told and warns:
+        _warn(path, headers, told)
+        warn_of(path, tree.findings)
     tree.separator = options.separator
     return tree, header
 

@@ -237,7 +237,7 @@ def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Seq
 def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:
     inner = _inner(options, new=mode != "r+")
     try:
-        opened = open_file(subfile_path(path, number), mode, options=inner, comm=group, new=new)
+        opened = open_file(subfile_path(path, number), mode, options=inner, comm=group, new=new, pieces=True)
     except BaseException as error:
         if group.in_step(error):
             group.close()

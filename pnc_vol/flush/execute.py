@@ -24,7 +24,7 @@ from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
 from pnc_vol.extents.merge import intersect, last_wins
-from pnc_vol.extents.model import Extents, before
+from pnc_vol.extents.model import Extents, before, distinct
 from pnc_vol.flush.plan import Plan, Relative, unmerged
 from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Places
@@ -334,13 +334,13 @@ class _Work:
         try:
             memory = batch.load(self.room)
         except OSError as unreadable:
-            return {(int(r), uid): unreadable for uid, rows in tables for r in np.unique(rows[:, 0])}
+            return {(int(r), uid): unreadable for uid, rows in tables for r in distinct(rows[:, 0])}
         for uid, rows in tables:
             at = self.planner.maps[uid]
             wide, source = same_width(batch, uid, rows, at.itemsize)
             bytes_of = memory if source is batch else source.load(self.room)
             extents, requests = unmerged([at], [wide], affine=self.planner.affine)
-            for request in np.unique(requests).tolist():
+            for request in distinct(requests).tolist():
                 chosen = requests == request
                 part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])
                 try:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.blocks import groups
-from pnc_vol.extents.model import Int64, before, spread
+from pnc_vol.extents.model import Int64, before, distinct, spread
 
 __all__ = [
     "LARGEST",
@@ -287,7 +287,7 @@ def _numbers(parcels: Bytes, begin: Int64, width: Int64, owner: Int64, number: I
     owner, number : int64[n], the list of each number, and which it is.
     """
     found = np.zeros(len(owner), np.int64)
-    for size in np.unique(width[width > 0]).tolist():
+    for size in distinct(width[width > 0]).tolist():
         these = width[owner] == size
         at = begin[owner[these]] + number[these] * size
         found[these] = np.ndarray((len(parcels) - size + 1,), f"<u{size}", parcels, 0, (1,))[at]

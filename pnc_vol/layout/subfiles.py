@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
-from pnc_vol.extents.model import Extents
+from pnc_vol.extents.model import Extents, distinct
 from pnc_vol.system import System, exists
 
 __all__ = ["OFFSET", "SHIFT", "Subfiles", "by_file", "names_set", "subfile_path"]
@@ -148,6 +148,6 @@ def by_file(extents: Extents, *, always: bool = False) -> Iterator[tuple[int, Ex
             yield 0, Extents(extents.offset[:0], extents.length[:0], extents.place[:0])
         yield first, Extents(extents.offset & OFFSET, extents.length, extents.place)
         return
-    for n in np.unique(np.append(number, 0) if always else number).tolist():
+    for n in distinct(np.append(number, 0) if always else number).tolist():
         mine = np.flatnonzero(number == n)
         yield n, Extents(extents.offset[mine] & OFFSET, extents.length[mine], extents.place[mine])

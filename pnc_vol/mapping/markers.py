@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     json = late("json")
 
-__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "shown"]
+__all__ = ["About", "Findings", "Sink", "dump_marker", "load_marker", "marker_attr", "shown", "warn_of"]
 
 Marker = dict[str, Any]
 
@@ -57,6 +57,15 @@ class Findings(list[str]):
         super().append(sentence)
         if self.path:
             warn_outside(f"{self.path}: {sentence}")
+
+
+def warn_of(path: str, findings: list[str]) -> None:
+    """Tell the user of a file of what was found in it; what is found later is told of at once."""
+    if findings:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        warn_outside(f"{path}: {findings[0]}{more}")
+    if isinstance(findings, Findings):
+        findings.path = path
 
 
 class Sink(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.merge import intersect, last_wins
-from pnc_vol.extents.model import Extents, Int64, before
+from pnc_vol.extents.model import Extents, Int64, before, distinct
 from pnc_vol.queue.batches import Batch, MemoryBatch
 from pnc_vol.queue.rows import COLUMNS, Rows
 
@@ -83,7 +83,7 @@ def same_width(batch: Batch, uid: int, rows: Rows, itemsize: int) -> tuple[Rows,
     counts: Int64 = rows[:, 2]
     packed = np.zeros((int(counts.sum()), itemsize), np.uint8)
     first = before(counts)
-    for width in np.unique(rows[:, 4]).tolist():
+    for width in distinct(rows[:, 4]).tolist():
         mine = np.flatnonzero(rows[:, 4] == width)
         n = counts[mine]
         got = np.empty((int(n.sum()), width), np.uint8)

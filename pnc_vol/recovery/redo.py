@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnc_vol.errors import LogError, PncVolError, RangeError
-from pnc_vol.extents.model import Int64
+from pnc_vol.extents.model import Int64, distinct
 from pnc_vol.extents.selection import hyperslab, many
 from pnc_vol.log.batch import log_batches
 from pnc_vol.log.definitions import Definition, whole_of
@@ -140,7 +140,7 @@ class Redo:
         for source in self.sources:
             if source.commit_log is None:
                 for rows in source.log.entries.rows(source.verdict.replay):
-                    for varid in np.unique(source.log.entries.varid[rows.entry]).tolist():
+                    for varid in distinct(source.log.entries.varid[rows.entry]).tolist():
                         node = self.datasets.node(source, varid)
                         if node.is_record:
                             most = int(rows.reach[source.log.entries.varid[rows.entry] == varid].max())

@@ -44,6 +44,31 @@ def test_every_name_opens_the_set(path: Path) -> None:
             assert f.attrs["title"] == "of the set"
 
 
+def test_markers_are_read_with_the_axes_of_their_datasets(path: Path) -> None:
+    """A variable of a subfile has the elements of a dataset as one axis; nothing is told of markers that fit."""
+    whole = pnc_vol.Decomposition.from_runs([0], [4], (4, 2))
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        x, scale = f.create_dataset("x", (4, 2), "f8", decomposition=whole), f.create_dataset("row", (4,), "f4")
+        scale.make_scale("row")
+        x.dims[0].label = "row"
+        x.dims[0].attach_scale(scale)
+        x[:2] = 1
+    for mode in ("r+", "r"):
+        with pnc_vol.File(path, mode) as f:
+            assert [axis.label for axis in f["x"].dims] == ["row", ""]
+            assert f["x"].dims[0]["row"].name == "/row"
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_marker_that_does_not_fit_is_told_of(path: Path, mode: str) -> None:
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f.create_dataset("b", (0, 3), "f8")
+    first = path.with_name("set.nc.0000")
+    first.write_bytes(first.read_bytes().replace(b'"shape":[0,3]', b'"shape":[4,3]'))
+    with pytest.warns(pnc_vol.PncVolWarning, match=r"set.nc: variable 'b': .* does not fit"):
+        pnc_vol.File(path, mode).close()
+
+
 def test_the_name_is_the_users(path: Path) -> None:
     with pnc_vol.File(path, "w", layout="blob") as f:
         assert f.filename == str(path)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import FormatError
-from pnc_vol.extents.model import Int64, Runs, before, spread
+from pnc_vol.extents.model import Int64, Runs, before, distinct, spread
 from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.blob.maps import SubfileMap
 from pnc_vol.layout.subfiles import OFFSET, SHIFT
@@ -129,7 +129,7 @@ class _Gathered:
             return Coverage(nelems, covered, nelems - covered, 0, ())
         covered = int(coalesced(Runs(self.start, self.length)).length.sum())
         # Blobs that have the elements from one bound to the next: those that began, less those that ended.
-        bounds = np.unique(np.concatenate((self.start, self.start + self.length)))
+        bounds = distinct(np.concatenate((self.start, self.start + self.length)))
         ends = np.sort(self.start + self.length)
         depth = np.searchsorted(self.start, bounds, side="right") - np.searchsorted(ends, bounds, side="right")
         several = int(np.diff(bounds)[depth[:-1] > 1].sum())
@@ -354,7 +354,7 @@ class BoundedIndex(ElementIndex):
         high = np.minimum(self.windows[window + 1], end[run])
         place = low - start[run] + before(runs.length)[run]
         parts = []
-        for number in np.unique(window).tolist():
+        for number in distinct(window).tolist():
             at = np.flatnonzero(window == number)
             found = self._window(number).locate(Runs(low[at], high[at] - low[at]))
             of = at[found.run]

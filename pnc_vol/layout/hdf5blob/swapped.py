@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.drivers.capabilities import Capabilities
-from pnc_vol.extents.model import Extents, Int64, before, spread
+from pnc_vol.extents.model import Extents, Int64, before, distinct, spread
 
 __all__ = ["Regions", "SwappedDriver"]
 
@@ -175,7 +175,7 @@ def _turn(memory: Memory, units: _Units) -> None:
         values: npt.NDArray[Any] = memory[first : first + unit * int(count[i])].view(f"u{unit}")
         values.byteswap(inplace=True)
     small = np.flatnonzero(~large & (size > 1))
-    for unit in np.unique(size[small]).tolist():
+    for unit in distinct(size[small]).tolist():
         these = small[size[small] == unit]
         owner, step = spread(count[these])
         at = place[these][owner] + step * unit

@@ -1,0 +1,42 @@
+"""Modules that a file of several ranks is opened with, so that none is loaded later where ranks wait for one another.
+
+Knows: the names of modules that ordinary work with an open file loads late. Does not know: what they do.
+
+Rules
+-----
+1. A module that such work loads after the opening is a defect: `tests/mpi/test_loading.py` finds it.
+2. What a module imports at its head comes with it, and is not named here. What only an option needs is loaded by the
+   opening that has it.
+"""
+
+from __future__ import annotations
+
+from pnc_vol.late import load
+
+__all__ = ["load_all"]
+
+_MODULES = """
+    api.dims api.linking api.scale_attrs api.views
+    disk.existing disk.likeness
+    drivers.byte_copy drivers.mmap_guard drivers.progress
+    extents.blocks extents.decomposition extents.fancy extents.numpy_index extents.selection extents.subarrays
+    file.drain file.filling file.post file.reads.composite_values file.reads.fetch file.reads.gathered file.resizing
+    flush.aggregators flush.differences flush.failures flush.stream flush.two_phase
+    format.convert format.decode format.moving
+    layout.subfiles
+    mapping.attribute_encoding mapping.changes mapping.conventions mapping.describe mapping.encoding mapping.links
+    mapping.named_dims mapping.unflatten
+    queue.spill
+    two_threads
+"""
+
+
+def load_all() -> None:
+    """Load them.
+
+    Raises
+    ------
+    OSError, MemoryError, ImportError
+        One cannot be loaded.
+    """
+    load(["json", "signal", *(f"pnc_vol.{name}" for name in _MODULES.split())])
