@@ -86,6 +86,7 @@ def copied(
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
             found = layout.moves(target, tree)
+            moved = int(found.length.sum())
             _copy(disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
             # Data of other ranks follow, which must not come to the copy first.
             copy.driver.drain()
@@ -93,8 +94,8 @@ def copied(
     except BaseException:
         _drop(comm, copy)
         raise
+    # From here on no rank may fail alone: the others go on with the copy.
     target.unwritten = Unwritten()
-    moved = int(found.length.sum())
     tell(FILE, INFO, "%s: definitions moved %d bytes to a new copy of the file", disk.path, moved)
     return copy
 
