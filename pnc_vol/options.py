@@ -1,4 +1,4 @@
-"""All options of a file, in one frozen object.
+"""All options of a file, in one tuple.
 
 Knows: the names and defaults of the options, and the three ways to set them. This is the only module that
 reads the environment. Does not know: files, MPI (an `MPI.Info` is only asked for its items).
@@ -17,8 +17,8 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pnc_vol.errors import did_you_mean
 from pnc_vol.system import REAL, System
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "resolve"]
 
-KIB = 1024
-MIB = 1024 * KIB
+KIB, MIB = 1 << 10, 1 << 20
 
 VERSIONS = {
     "CDF-1": 1, "CDF-2": 2, "CDF-5": 5, "CDF1": 1, "CDF2": 2, "CDF5": 5,
@@ -119,17 +118,26 @@ def _separator(name: str, text: Any) -> str:
     return text
 
 
+_transport = _choice("auto", "collective", "independent", "aggregate")
+
+
 def _text(name: str, text: Any) -> str:
     return "" if text is None else str(text)
 
 
-def _option(default: Any, parse: Callable[[str, Any], Any], *hints: str) -> Any:
-    """A field of `Options`: its default, what turns a given value into the stored one, the hints that set it."""
-    return field(default=default, metadata={"parse": parse, "hints": hints})
+_PARSERS: dict[str, Callable[[str, Any], Any]] = {}
+_HINT_NAMES: dict[str, str] = {}
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+def _opt(name: str, default: Any, parse: Callable[[str, Any], Any], *hints: str) -> Any:
+    """The default of an option; notes what turns a given value into the stored one, and the hints that set it."""
+    _PARSERS[name] = parse
+    _HINT_NAMES.update(dict.fromkeys(hints, name))
+    return default
+
+
+class Options(NamedTuple):
     """The options of one open file.
 
     version : 1, 2 or 5; the CDF version of a new file (keyword ``format="CDF-5"``).
@@ -172,40 +180,40 @@ class Options:
     system : System, which makes all calls of the operating system.
     """
 
-    version: int = _option(5, _version)
-    driver: str = _option("", _text, "pnc_driver")
-    buffer_size: int = _option(64 * MIB, _size, "pnc_buffer_size")
-    var_align: int = _option(4, _size, "nc_var_align_size", "nc_header_align_size")
-    record_align: int = _option(4, _size, "nc_record_align_size")
-    header_reserve: int | None = _option(None, _size_or_none, "nc_header_reserve")
-    publish: str = _option("create", _choice("create", "close"), "pnc_publish")
-    on_overflow: Literal["raise", "clip"] = _option("raise", _choice("raise", "clip"), "pnc_on_overflow")
-    strict: bool = _option(False, _flag, "pnc_strict")
-    external_links: str = _option("below", _choice("below", "any", "none"), "pnc_external_links")
-    ordered: bool = _option(False, _flag, "pnc_ordered")
-    collective_timeout: float | None = _option(300.0, _seconds, "pnc_collective_timeout")
-    durable: bool = _option(False, _flag, "pnc_durable")
-    separator: str = _option("_", _separator, "pnc_separator")
-    layout: str = _option("", _text, "pnc_layout")
-    subfiles: int = _option(0, _count, "pnc_subfiles")
-    ranks_per_subfile: int = _option(0, _count, "pnc_ranks_per_subfile")
-    transport: str = _option("auto", _choice("auto", "collective", "independent", "aggregate"), "pnc_transport")
-    aggrs_per_node: int = _option(0, _count, "nc_num_aggrs_per_node")
-    store: str = _option("memory", _text, "pnc_store")
-    burst_buf: bool = _option(False, _flag, "nc_burst_buf")
-    burst_buf_dirname: str = _option("", _text, "nc_burst_buf_dirname")
-    burst_buf_del_on_close: bool = _option(True, _flag, "nc_burst_buf_del_on_close")
-    burst_buf_flush_buffer_size: int = _option(0, _size, "nc_burst_buf_flush_buffer_size")
-    burst_buf_overwrite: bool = _option(False, _flag, "nc_burst_buf_overwrite")
-    burst_buf_shared_logs: bool = _option(False, _flag, "nc_burst_buf_shared_logs")
-    burst_buf_sync: str = _option("none", _choice("none", "flush", "each"), "nc_burst_buf_sync")
-    burst_buf_capacity: int = _option(0, _size, "nc_burst_buf_capacity")
-    locking: bool | str | None = _option(None, _locking, "pnc_locking")
-    recover: bool | Literal["any-file"] = _option(False, _recover)
-    storage_options: Mapping[str, Any] | None = _option(None, lambda _, given: given)
-    hints: Mapping[str, str] = field(default_factory=dict)
+    version: int = _opt("version", 5, _version)
+    driver: str = _opt("driver", "", _text, "pnc_driver")
+    buffer_size: int = _opt("buffer_size", 64 * MIB, _size, "pnc_buffer_size")
+    var_align: int = _opt("var_align", 4, _size, "nc_var_align_size", "nc_header_align_size")
+    record_align: int = _opt("record_align", 4, _size, "nc_record_align_size")
+    header_reserve: int | None = _opt("header_reserve", None, _size_or_none, "nc_header_reserve")
+    publish: str = _opt("publish", "create", _choice("create", "close"), "pnc_publish")
+    on_overflow: Literal["raise", "clip"] = _opt("on_overflow", "raise", _choice("raise", "clip"), "pnc_on_overflow")
+    strict: bool = _opt("strict", False, _flag, "pnc_strict")
+    external_links: str = _opt("external_links", "below", _choice("below", "any", "none"), "pnc_external_links")
+    ordered: bool = _opt("ordered", False, _flag, "pnc_ordered")
+    collective_timeout: float | None = _opt("collective_timeout", 300.0, _seconds, "pnc_collective_timeout")
+    durable: bool = _opt("durable", False, _flag, "pnc_durable")
+    separator: str = _opt("separator", "_", _separator, "pnc_separator")
+    layout: str = _opt("layout", "", _text, "pnc_layout")
+    subfiles: int = _opt("subfiles", 0, _count, "pnc_subfiles")
+    ranks_per_subfile: int = _opt("ranks_per_subfile", 0, _count, "pnc_ranks_per_subfile")
+    transport: str = _opt("transport", "auto", _transport, "pnc_transport")
+    aggrs_per_node: int = _opt("aggrs_per_node", 0, _count, "nc_num_aggrs_per_node")
+    store: str = _opt("store", "memory", _text, "pnc_store")
+    burst_buf: bool = _opt("burst_buf", False, _flag, "nc_burst_buf")
+    burst_buf_dirname: str = _opt("burst_buf_dirname", "", _text, "nc_burst_buf_dirname")
+    burst_buf_del_on_close: bool = _opt("burst_buf_del_on_close", True, _flag, "nc_burst_buf_del_on_close")
+    burst_buf_flush_buffer_size: int = _opt("burst_buf_flush_buffer_size", 0, _size, "nc_burst_buf_flush_buffer_size")
+    burst_buf_overwrite: bool = _opt("burst_buf_overwrite", False, _flag, "nc_burst_buf_overwrite")
+    burst_buf_shared_logs: bool = _opt("burst_buf_shared_logs", False, _flag, "nc_burst_buf_shared_logs")
+    burst_buf_sync: str = _opt("burst_buf_sync", "none", _choice("none", "flush", "each"), "nc_burst_buf_sync")
+    burst_buf_capacity: int = _opt("burst_buf_capacity", 0, _size, "nc_burst_buf_capacity")
+    locking: bool | str | None = _opt("locking", None, _locking, "pnc_locking")
+    recover: bool | Literal["any-file"] = _opt("recover", False, _recover)
+    storage_options: Mapping[str, Any] | None = _opt("storage_options", None, lambda _, given: given)
+    hints: Mapping[str, str] = _NONE
     deferred_close: bool = False
-    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    sources: Mapping[str, str] = _NONE
     system: System = REAL
 
     @property
@@ -214,14 +222,7 @@ class Options:
         return max(self.header_reserve or 0, 64 * KIB, self.buffer_size // 64)
 
 
-_PARSERS: dict[str, Callable[[str, Any], Any]] = {
-    option.name: option.metadata["parse"] for option in fields(Options) if "parse" in option.metadata
-}
-_HINT_NAMES = {hint: option.name for option in fields(Options) for hint in option.metadata.get("hints", ())}
-
-_HDF5_LOCKING: dict[str, bool | str] = {
-    "TRUE": True, "1": True, "FALSE": False, "0": False, "BEST_EFFORT": _BEST_EFFORT,
-}  # fmt: skip
+_HDF5_LOCKING = {"TRUE": True, "1": True, "FALSE": False, "0": False, "BEST_EFFORT": _BEST_EFFORT}
 
 _KEYWORDS = {"format": "version", "alignment_interval": "var_align"}
 

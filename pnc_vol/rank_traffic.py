@@ -5,12 +5,9 @@ Knows: numbers. Does not know: communicators.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 __all__ = ["Traffic"]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Traffic:
     """What the calls of one communicator cost this rank.
 
@@ -25,12 +22,11 @@ class Traffic:
     before : tuple, these when the last flush began.
     """
 
-    reductions: int = 0
-    rounds: int = 0
-    messages: int = 0
-    bytes_sent: int = 0
-    largest_buffer: int = 0
-    before: tuple[int, ...] = (0, 0, 0, 0)
+    __slots__ = ("before", "bytes_sent", "largest_buffer", "messages", "reductions", "rounds")
+
+    def __init__(self) -> None:
+        self.reductions = self.rounds = self.messages = self.bytes_sent = self.largest_buffer = 0
+        self.before = 0, 0, 0, 0
 
     def begin(self) -> None:
         """A flush begins: what is counted from now on is its own."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ def test_defaults() -> None:
     assert (made.version, made.driver, made.buffer_size) == (5, "", 64 << 20)
     assert (made.publish, made.on_overflow, made.durable, made.ordered) == ("create", "raise", False, False)
     assert made.system is REAL
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         made.version = 1  # type: ignore[misc]
 
 
@@ -137,7 +136,7 @@ def test_every_keyword_is_an_option() -> None:
     assert {"buffer_size", "format", "hints", "system", "publish", "header_reserve"} <= names
     assert "driver" not in names
     assert "version" not in names
-    fields = set(Options.__dataclass_fields__)
+    fields = set(Options._fields)
     assert names - {"format", "hints_file"} <= fields
 
 

@@ -15,7 +15,6 @@ import operator
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol import options
@@ -157,7 +156,7 @@ def _options(given: Given, stack: str, others: dict[str, Any], matched: Match | 
     resolved = options.resolve({**others, "hints": given.hints}, info=given.info, from_file=matched)
     if stack in ("fileobj", "memory"):
         # the environment may name another stack, for files
-        return replace(resolved, driver=stack)
+        return resolved._replace(driver=stack)
     return cached(resolved, shared=given.comm is not None, writable=given.mode != "r")
 
 

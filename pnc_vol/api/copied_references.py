@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -72,7 +71,7 @@ def expand_references(
             for name, attribute in list(copied.attrs.items()):
                 if attribute.value is not None and refers(attribute.dtype):
                     value = _followed(attribute.value, attribute.dtype, follow)
-                    copied.attrs[name] = dataclasses.replace(attribute, value=value)
+                    copied.attrs[name] = attribute._replace(value=value)
             if isinstance(original, DatasetNode) and isinstance(copied, DatasetNode):
                 _follow_data(source, original, target, copied, follow)
 

@@ -15,7 +15,6 @@ Rules
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +43,6 @@ def _storage_info() -> ModuleType:
     return storage_info
 
 
-@dataclass(eq=False, repr=False)
 class Handle:
     """An open file, with what `File` was asked for.
 
@@ -61,17 +59,30 @@ class Handle:
     released : bool, this handle was closed; the session may be open for others.
     """
 
-    session: OpenFile
-    ref: SessionRef
-    filename: str
-    driver: str
-    libver: tuple[str, str]
-    given: Given
-    real: str = ""
-    collective: dict[int, int] = field(default_factory=dict)
-    writable: bool = True
-    swmr: bool = False
-    released: bool = False
+    def __init__(
+        self,
+        session: OpenFile,
+        ref: SessionRef,
+        filename: str,
+        driver: str,
+        libver: tuple[str, str],
+        given: Given,
+        *,
+        real: str,
+        writable: bool,
+        swmr: bool,
+    ) -> None:
+        self.session = session
+        self.ref = ref
+        self.filename = filename
+        self.driver = driver
+        self.libver = libver
+        self.given = given
+        self.real = real
+        self.collective: dict[int, int] = {}
+        self.writable = writable
+        self.swmr = swmr
+        self.released = False
 
     @property
     def closed(self) -> bool:

@@ -118,8 +118,8 @@ def _opened(ranks: communicators.Comm, given: Given, checked: Checked) -> Handle
         options=checked.options, comm=ranks, root=root, target=target, look_after=look_after_leftovers,
     )  # fmt: skip
     handle = Handle(
-        session, ref, path, checked.driver, checked.libver, given.without_objects(), checked.real,
-        writable=ref.writable, swmr=checked.swmr,
+        session, ref, path, checked.driver, checked.libver, given.without_objects(),
+        real=checked.real, writable=ref.writable, swmr=checked.swmr,
     )  # fmt: skip
     watch(handle, ref, path)
     return handle

@@ -13,7 +13,6 @@ import platform
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -87,12 +86,10 @@ def _options(folder: str) -> tuple[Found, Found]:
     path = hints_file(None)
     from_file = read_hint_file(path).match(os.path.join(REAL.realpath(folder), "*")) if path else None
     given = resolve({"hints": None}, from_file=from_file)
-    default = Options()
     options = {
-        field.name: f"{getattr(given, field.name)!r}"
-        + ("" if getattr(given, field.name) == getattr(default, field.name) else f"  (default {field.default!r})")
-        for field in fields(Options)
-        if field.name not in ("hints", "sources", "system", "deferred_close")
+        name: f"{value!r}" + ("" if value == default else f"  (default {default!r})")
+        for name, value, default in zip(Options._fields, given, Options(), strict=True)
+        if name not in ("hints", "sources", "system", "deferred_close")
     }
     hints = {name: f"set by {source}" for name, source in given.sources.items()}
     return options, hints | ({"hint file": path} if path else {}) or {"none": "neither the environment nor a hint file"}

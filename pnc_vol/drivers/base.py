@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "Memory", "OpenContext", "Ranks", "Wrapper"]
 
 Memory = npt.NDArray[np.uint8]
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Ranks(Protocol):
@@ -59,8 +61,7 @@ class Ranks(Protocol):
     def mpi(self) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class OpenContext:
+class OpenContext(NamedTuple):
     """What a driver is told when it is opened, besides the path and its own options.
 
     writable : bool
@@ -83,11 +84,11 @@ class OpenContext:
     writable: bool = True
     system: System = REAL
     comm: Ranks | None = None
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = _NONE
     fd: int = -1
     new: bool = False
     name: str = ""
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = _NONE
 
 
 class Driver(Holds, abc.ABC):

@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["CALL_COST", "Capabilities"]
 
@@ -18,8 +18,7 @@ CALL_COST = 4096
 """Bytes that are moved in the time that one call takes besides, for a file in the page cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """What a driver, or a stack of them, can do and needs.
 
     collective : bool

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pnc_vol.drivers.base import Driver, OpenContext, Wrapper
@@ -271,7 +270,7 @@ def open_stack(spec: str, path: str | None, context: OpenContext | None = None, 
     'memory'
     """
     if told or context is None:
-        context = OpenContext(**told) if context is None else replace(context, **told)
+        context = OpenContext(**told) if context is None else context._replace(**told)
     *above, (bottom, root) = _looked_up(spec)
     driver = _made(bottom, root, path, context)
     try:

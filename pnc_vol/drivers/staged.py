@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ class StagedDriver(Wrapper):
 
     @classmethod
     def declares(cls, below: Capabilities) -> Capabilities:
-        return replace(below, holds_back=True)
+        return below._replace(holds_back=True)
 
     @property
     def _content(self) -> Driver:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pnc_vol.comm import Comm, first_trouble, on_root, said_by
@@ -86,7 +85,7 @@ def cached(options: Options, *, shared: bool, writable: bool) -> Options:
     spec = options.driver or default_stack(shared)
     if any(layer.name == "cache" for layer in parse_stack(spec)) or not stack_capabilities(spec).keeps_file:
         return options
-    return replace(options, driver=_HINTED + spec)
+    return options._replace(driver=_HINTED + spec)
 
 
 def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, str]:
@@ -131,9 +130,9 @@ def open_together(
     try:
         with comm.errors_shared():
             if context.fd >= 0 and not stack_capabilities(spec).takes_descriptor:
-                context = replace(context, fd=-1)
+                context = context._replace(fd=-1)
             if location is not None and context.name != location.path:
-                context = replace(context, name=location.path)
+                context = context._replace(name=location.path)
             driver = open_stack(spec, path, context)
             if inode and path is not None and context.fd < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
@@ -175,7 +174,7 @@ def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) 
         raise FileExistsError(
             errno.EEXIST, "the file exists; open it with mode 'r+' or 'a', or replace it with 'w'", path
         )
-    return open_stack(spec, path, replace(context, new=not there or mode in ("w", "w-", "x")))
+    return open_stack(spec, path, context._replace(new=not there or mode in ("w", "w-", "x")))
 
 
 def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:

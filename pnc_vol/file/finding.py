@@ -15,7 +15,6 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.disk.locking import Held, Key
@@ -52,7 +51,6 @@ _SHOWN = 4
 """Sets that are named in a message."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Mine:
     """What rank 0 has in its hands besides what it tells the others.
 
@@ -62,11 +60,14 @@ class Mine:
     subfile : Existing or None, the first subfile of a set, which is closed again.
     """
 
-    decoded: Decoded | None = None
-    held: Held | None = None
-    key: Key = (0, 0)
-    location: Location | None = None
-    subfile: Existing | None = None
+    __slots__ = ("decoded", "held", "key", "location", "subfile")
+
+    def __init__(self) -> None:
+        self.decoded: Decoded | None = None
+        self.held: Held | None = None
+        self.key: Key = 0, 0
+        self.location: Location | None = None
+        self.subfile: Existing | None = None
 
     @property
     def fd(self) -> int:

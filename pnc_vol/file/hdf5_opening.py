@@ -11,7 +11,6 @@ Rules
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from pnc_vol.comm import Comm, on_root
@@ -120,7 +119,7 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
         while len(told) < count:
             name = subfile_path(path, len(told))
             try:
-                one = open_stack(spec, name, replace(context, comm=None))
+                one = open_stack(spec, name, context._replace(comm=None))
             except FileNotFoundError:
                 text = f"the set has {count} subfiles, and {name} is missing" if told else f"{name} is missing"
                 raise FormatError(f"{path}: {text}", field="num_subfiles", value=count) from None

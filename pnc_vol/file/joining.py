@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pnc_vol.comm import Comm
@@ -98,7 +97,7 @@ def _with_layout(options: Options, layout: str) -> Options:
     """The options with the layout that the file has."""
     if _last[0] is not options or _last[1].layout != layout:
         # The options of most files are one object.
-        _last[:] = options, replace(options, layout=layout)
+        _last[:] = options, options._replace(layout=layout)
     return _last[1]
 
 

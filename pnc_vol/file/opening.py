@@ -12,7 +12,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -142,7 +141,7 @@ def open_file(
     sets = asked.several_files
     if sets and not keeps_file:
         # what is in memory, or in one object, has no subfiles
-        options, asked, sets = replace(options, layout=""), layout_class(CANONICAL), False
+        options, asked, sets = options._replace(layout=""), layout_class(CANONICAL), False
     if not keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
     if root is None and able.own_paths:
@@ -171,7 +170,7 @@ def open_file(
             return found._replace(subfile=mine.subfile)
         if sets:
             # what is there is one file, and stays one
-            options, sets = replace(options, layout=""), False
+            options, sets = options._replace(layout=""), False
         location = mine.location
         if not keeps_file:
             location = None

@@ -23,7 +23,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from pnc_vol.comm import Comm
@@ -351,10 +350,9 @@ class OpenAttempt:
         """The options that are other than those in force."""
         asked = self.options
         other = {
-            field.name: getattr(asked, field.name)
-            for field in fields(Options)
-            if field.name not in _SILENT
-            and getattr(asked, field.name) not in (getattr(_DEFAULTS, field.name), getattr(session.options, field.name))
+            name: value
+            for name, value, default, present in zip(Options._fields, asked, _DEFAULTS, session.options, strict=True)
+            if name not in _SILENT and value not in (default, present)
         }
         if asked.version != _DEFAULTS.version and asked.version != session.defs.version:
             other["format"] = f"CDF-{asked.version}"

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ class SetDriver(Driver):
     def __init__(self, path: str, spec: str, context: OpenContext, own: Mapping[int, Callable[[], Driver]]) -> None:
         self.path, self._spec = path, spec
         self._own = dict(own)
-        self._context = replace(context, comm=None, fd=-1)
+        self._context = context._replace(comm=None, fd=-1)
         self._names: dict[int, str] = {}
         self._others: dict[int, Driver] = {}
         self.held = ""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -207,7 +206,7 @@ def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], e
 def _inner(options: Options, *, new: bool = False) -> Options:
     """The options of a subfile: posts wait in the session of the set. A new one gets its name by a flush of the set."""
     publish = "close" if new else options.publish
-    return replace(options, layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
+    return options._replace(layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
 
 
 def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Sequence[int], list[int]]:

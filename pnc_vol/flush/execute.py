@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -51,7 +50,6 @@ _NO_BYTES = np.empty(0, np.uint8)
 _NO_PLAN = Plan(Extents(*np.empty((3, 0), np.int64)), 0, 0, 0)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Executed:
     """What became of some batches.
 
@@ -61,12 +59,12 @@ class Executed:
     rounds : int, writes that ranks made together.
     """
 
-    failed: dict[tuple[int, int], OSError] = field(default_factory=dict)
-    left: list[Batch] = field(default_factory=list)
-    requests: int = 0
-    extents: int = 0
-    nbytes: int = 0
-    rounds: int = 0
+    __slots__ = ("extents", "failed", "left", "nbytes", "requests", "rounds")
+
+    def __init__(self) -> None:
+        self.failed: dict[tuple[int, int], OSError] = {}
+        self.left: list[Batch] = []
+        self.requests = self.extents = self.nbytes = self.rounds = 0
 
     def add(self, other: Executed) -> None:
         """What became of more batches."""
@@ -151,7 +149,6 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
     return [[item[:2] for item in items[first:last]] for first, last in blocks.groups(end - sizes, end, MOST_RUNS)]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Planner:
     """Makes the plans of batches, which a flush executes one after another, and ``File.plan()`` shows.
 
@@ -159,9 +156,12 @@ class Planner:
     affine : bool, `maps` is a `Places`.
     """
 
-    maps: Mapping[int, ElementMap]
-    affine: bool = True
-    _known: Relative = field(default_factory=dict)
+    __slots__ = ("_known", "affine", "maps")
+
+    def __init__(self, maps: Mapping[int, ElementMap], affine: bool = True) -> None:
+        self.maps = maps
+        self.affine = affine
+        self._known: Relative = {}
 
     def plans(self, batch: Batch) -> Iterator[Plan]:
         """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
@@ -282,15 +282,17 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
     return rows[chosen]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Work:
     """What is the same for all batches."""
 
-    planner: Planner
-    driver: Driver
-    write: Write
-    room: Bytes
-    result: Executed
+    __slots__ = ("driver", "planner", "result", "room", "write")
+
+    def __init__(self, planner: Planner, driver: Driver, write: Write, room: Bytes, result: Executed) -> None:
+        self.planner = planner
+        self.driver = driver
+        self.write = write
+        self.room = room
+        self.result = result
 
     def done(self, batch: Batch) -> Failed:
         """Write a batch, one plan after the other; the errors of requests that failed, by (request, uid)."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -74,10 +73,6 @@ __all__ = [
 ]
 
 
-_LEAST = (("var_align", 4), ("record_align", 4), ("header_free", 0), ("var_free", 0), ("element_align", 4))
-
-
-@dataclass(frozen=True, slots=True)
 class Alignment:
     """Where sections begin and what is kept free; all in bytes, rounded up to multiples of 4.
 
@@ -88,18 +83,27 @@ class Alignment:
     element_align : start of each fixed variable of an 8-byte type; 4 leaves no gaps, as PnetCDF does.
     """
 
-    var_align: int = 4
-    record_align: int = 4
-    header_free: int = 0
-    var_free: int = 0
-    element_align: int = 8
+    __slots__ = ("element_align", "header_free", "record_align", "var_align", "var_free")
 
-    def __post_init__(self) -> None:
-        for name, least in _LEAST:
-            value = getattr(self, name)
+    var_align: int
+    record_align: int
+    header_free: int
+    var_free: int
+    element_align: int
+
+    def __init__(
+        self, var_align: int = 4, record_align: int = 4, header_free: int = 0, var_free: int = 0, element_align: int = 8
+    ) -> None:
+        for name, value, least in (
+            ("var_align", var_align, 4),
+            ("record_align", record_align, 4),
+            ("header_free", header_free, 0),
+            ("var_free", var_free, 0),
+            ("element_align", element_align, 4),
+        ):
             if value < 0:
                 raise ValueError(f"{name} is {value}; it counts bytes and cannot be negative.")
-            object.__setattr__(self, name, max(least, (value + 3) & -4))
+            setattr(self, name, max(least, (value + 3) & -4))
 
     def step_of(self, code: int) -> int:
         """What the begin of a fixed variable of a type is a multiple of."""

@@ -15,10 +15,9 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -58,8 +57,7 @@ _MANY = 64
 """Attributes from which on each is encoded when it is put."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Attribute:
+class Attribute(NamedTuple):
     """The value of an attribute.
 
     dtype : dtype as stored, with h5py's metadata.

@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -157,13 +156,13 @@ def _marked_element(
         element = element_for(np.float16)
     elif kind == "complex" and code in (FLOAT, DOUBLE) and sizes and sizes[-1] == 2:
         made = element_for("c8" if code == FLOAT else "c16")
-        element = replace(made, trailing_names=(names[-1],))
+        element = made._replace(trailing_names=(names[-1],))
     elif kind == "enum" and code not in (CHAR, FLOAT, DOUBLE):
         element = _marked_enum(code, marker.get("enum"))
     elif kind in _DESCRIBED:
         return _described(code, sizes, names, kind, marker.get("dtype"))
     if element is not None and order == ">":
-        element = replace(element, dtype=element.dtype.newbyteorder(">"))
+        element = element._replace(dtype=element.dtype.newbyteorder(">"))
         element = _with_metadata(element, derived, marker)
     return element
 
@@ -183,7 +182,7 @@ def _described(code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: 
     n = len(element.trailing)
     if element.kind != kind or element.nc_type != code or (n and sizes[-n:] != element.trailing):
         return None
-    return replace(element, trailing_names=names[-n:]) if n else element
+    return element._replace(trailing_names=names[-n:]) if n else element
 
 
 def _describe() -> ModuleType:
@@ -198,7 +197,7 @@ def _with_metadata(element: Element, derived: Element, marker: Marker) -> Elemen
     if element.kind != "enum":
         return element
     members = {name: int(value) for name, value in marker["enum"].items()}
-    return replace(element, dtype=with_metadata(element.dtype.str, {"enum": members}))
+    return element._replace(dtype=with_metadata(element.dtype.str, {"enum": members}))
 
 
 def _marked_enum(code: int, members: Any) -> Element | None:

@@ -15,10 +15,9 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -53,8 +52,7 @@ COMPLEX_DIM = "_pfnc_complex"
 """Name of the trailing dimension of complex variables, as nc-complex (netCDF4's ``auto_complex``) writes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(NamedTuple):
     """How one element is stored in the file.
 
     dtype : dtype that the user sees, with h5py's metadata.
@@ -96,7 +94,7 @@ class Element:
     def widened(self, width: int) -> Element:
         """The same string element with room for `width` bytes."""
         width = max(1, width)
-        return replace(self, file_dtype=np.dtype(f"S{width}"), trailing=(width,), trailing_names=(f"strlen_{width}",))
+        return self._replace(file_dtype=np.dtype(f"S{width}"), trailing=(width,), trailing_names=(f"strlen_{width}",))
 
 
 # ------------------------------------------------------------------------------------ from the user's dtype

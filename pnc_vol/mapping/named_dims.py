@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pnc_vol.errors import DefinitionError
@@ -122,7 +121,7 @@ def _checked(node: DatasetNode, names: Sequence[str]) -> tuple[tuple[str, str | 
                 f"{node.path}: dimension {name!r} has {_told(declared[name])}, the axis {_told(size)}"
             )
     if len(given) > len(shape):
-        node.element = replace(node.element, trailing_names=given[len(shape) :])
+        node.element = node.element._replace(trailing_names=given[len(shape) :])
     return tuple((label_of(name, size), name) for name, size in zip(given, sizes, strict=False))
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +97,7 @@ class Queue:
 
     def copy_arrays(self) -> None:
         """Arrays of users are copied when they are posted: what is posted may stay longer than until the next flush."""
-        self._declare(replace(self.declared, user_arrays=False))
+        self._declare(self.declared._replace(user_arrays=False))
 
     def _declare(self, capabilities: Capabilities) -> None:
         self.declared, self.logged = capabilities, capabilities.logged

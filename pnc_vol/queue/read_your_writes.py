@@ -5,8 +5,6 @@ Knows: rows, batches, memory. Does not know: the queue, places of variables, hea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -23,7 +21,6 @@ LEAST_TAIL = 512
 """Rows posted since the last sorting that a read looks through one by one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sorted:
     """The first rows of a variable, sorted and without what later ones of them overwrote.
 
@@ -33,8 +30,11 @@ class Sorted:
     rows : int64[n, 5], sorted by first element, disjoint.
     """
 
-    count: int
-    rows: Rows
+    __slots__ = ("count", "rows")
+
+    def __init__(self, count: int, rows: Rows) -> None:
+        self.count = count
+        self.rows = rows
 
     @classmethod
     def of(cls, rows: Rows) -> Sorted:

@@ -17,8 +17,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
 
@@ -44,8 +43,7 @@ _BUILTIN = ("log", "memory")
 """Memory is the last store of every queue, and needs no opening."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """What a queue may rely on, and has to do, when posts go to a store.
 
     survives_kill : bool
@@ -66,8 +64,7 @@ class Capabilities:
     user_arrays: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class StoreContext:
+class StoreContext(NamedTuple):
     """What a store is opened with.
 
     backlog : Backlog, of the queue.

@@ -19,7 +19,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 from pnc_vol.comm import Comm, on_root, serial
 from pnc_vol.disk.locking import Held
@@ -148,7 +148,7 @@ def replay_blobs(
     """
     started = time.monotonic()
     comm = comm or serial()
-    view = open_session(base, "r", options=replace(options, layout="", burst_buf=False, recover=False), comm=comm)
+    view = open_session(base, "r", options=options._replace(layout="", burst_buf=False, recover=False), comm=comm)
     try:
         report = _replay(view, base, target, options, names, overwrite=overwrite, remove=remove, progress=progress)
     except BaseException as reason:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, UNNAMED, neighbour
@@ -188,7 +187,7 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
         A log is damaged; all are kept.
     """
     system = options.system
-    plain = replace(options, burst_buf=False, recover=False, driver="")
+    plain = options._replace(burst_buf=False, recover=False, driver="")
     any_file = options.recover == "any-file"
     # Together: a job that began when another one had been killed knows a header that the other one does not.
     report = replay.replay_into(path, sources.metas_of(system, folders), options=plain, any_file=any_file)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.locking import Held
@@ -46,7 +45,7 @@ class NewFile:
 
     def __enter__(self) -> NewFile:
         work = on_root(self.comm, "replay create", self._create).decode(errors="surrogateescape")
-        context = replace(context_of(self.options, self.comm, writable=True), comm=None)
+        context = context_of(self.options, self.comm, writable=True)._replace(comm=None)
         error: BaseException | None = None
         try:
             self.driver = PosixDriver.open(work, context)

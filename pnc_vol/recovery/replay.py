@@ -20,7 +20,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial as bound
 
 from pnc_vol.comm import Comm, serial
@@ -125,7 +125,7 @@ def replay_into(
         A log or the file cannot be read or written.
     """
     comm = comm or serial()
-    options = replace(options, burst_buf=False, recover=False)
+    options = options._replace(burst_buf=False, recover=False)
     report = ReplayReport()
     with ExitStack() as stack:
         sources = _open_all(options.system, logs, comm)

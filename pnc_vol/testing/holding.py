@@ -12,7 +12,6 @@ Knows: the driver protocol. Does not know: what is written. For one process, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ class HoldingDriver(Wrapper):
 
     @classmethod
     def declares(cls, below: Capabilities) -> Capabilities:
-        return replace(below, holds_back=True, mapping=False, concurrent=False)
+        return below._replace(holds_back=True, mapping=False, concurrent=False)
 
     @classmethod
     def over(cls, inner: Driver, context: Any, **options: Any) -> HoldingDriver:

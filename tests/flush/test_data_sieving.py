@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,7 +33,7 @@ def test_it_writes_what_a_loop_writes(seed: int, count: int, longest: int, sprea
     memory = rng.integers(0, 256, int(length.sum()), dtype=np.uint8)
     old = rng.integers(0, 256, there, dtype=np.uint8)
     driver = MemoryDriver()
-    driver.capabilities = replace(driver.capabilities, call_cost=128)
+    driver.capabilities = driver.capabilities._replace(call_cost=128)
     driver.write(Extents(*np.array([[0], [there], [0]])), old)
     wanted = np.zeros(max(there, int((extents.offset + extents.length).max())), np.uint8)
     wanted[:there] = old

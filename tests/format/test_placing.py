@@ -172,7 +172,8 @@ def test_no_two_elements_share_a_byte(header: Header, seed: int) -> None:
 
 
 def test_alignment_is_rounded_up_and_refuses_nonsense() -> None:
-    assert Alignment(1, 6, 1, 0) == Alignment(4, 8, 4, 0)
+    made = Alignment(1, 6, 1, 0)
+    assert (made.var_align, made.record_align, made.header_free, made.var_free, made.element_align) == (4, 8, 4, 0, 8)
     with pytest.raises(ValueError, match="var_free"):
         Alignment(var_free=-1)
 

@@ -93,7 +93,7 @@ class CacheDriver(Wrapper):
 
     @classmethod
     def declares(cls, below: Capabilities) -> Capabilities:
-        return replace(below, holds_back=True, concurrent=False)
+        return below._replace(holds_back=True, concurrent=False)
 
     @classmethod
     def over(cls, inner: Driver, context: OpenContext, **options: Any) -> Self:

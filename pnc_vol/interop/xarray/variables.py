@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,7 +220,7 @@ class Definer:
                 raise
         else:
             if len(dims) > len(outer):
-                node.element = replace(node.element, trailing_names=dims[-1:])
+                node.element = node.element._replace(trailing_names=dims[-1:])
             self._labelled.append((made, dims[: len(outer)]))
         return made
 

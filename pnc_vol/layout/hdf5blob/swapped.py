@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +81,7 @@ class SwappedDriver(Wrapper):
 
     @classmethod
     def declares(cls, below: Capabilities) -> Capabilities:
-        return replace(below, mapping=False)
+        return below._replace(mapping=False)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         below, units = self._below(extents)

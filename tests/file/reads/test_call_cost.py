@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +27,7 @@ class Far(Wrapper):
 
     @classmethod
     def declares(cls, below: Capabilities) -> Capabilities:
-        return replace(below, call_cost=cls.cost, mapping=False, concurrent=False)
+        return below._replace(call_cost=cls.cost, mapping=False, concurrent=False)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         self.seen.append(extents)
