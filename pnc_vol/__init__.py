@@ -41,7 +41,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol import errors
-from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
@@ -68,6 +67,7 @@ from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters
+    from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.hdf5_drivers import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.patching import patch
@@ -97,6 +97,7 @@ __all__ = [
 __all__ += errors.__all__
 
 _LATER = {
+    "AttributeManager": "api.attrs",
     "Decomposition": "extents.decomposition",
     "LossError": "interop.report",
     "MultiBlockSlice": "api.blocks",

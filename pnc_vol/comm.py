@@ -29,16 +29,18 @@ import numpy.typing as npt
 
 from pnc_vol.errors import OperationError, RankError
 from pnc_vol.late import late
-from pnc_vol.rank_errors import Outcome, Ranks, ranks_text
-from pnc_vol.rank_places import Nodes, cores
 from pnc_vol.rank_traffic import Traffic
 
 if TYPE_CHECKING:
     import json
 
+    from pnc_vol import rank_errors, rank_places
+    from pnc_vol.rank_errors import Ranks
+    from pnc_vol.rank_places import Nodes
     from pnc_vol.two_levels import Levels
 else:
-    json = late("json")
+    # ranks have them from `mpi_comm`
+    json, rank_errors, rank_places = late("json"), late("pnc_vol.rank_errors"), late("pnc_vol.rank_places")
 
 __all__ = [
     "Comm",
@@ -46,7 +48,6 @@ __all__ = [
     "first_trouble",
     "joined_lists",
     "on_root",
-    "ranks_text",
     "said_by",
     "serial",
     "told_to_all",
@@ -205,7 +206,7 @@ class Comm:
 
     def nodes(self) -> Nodes:
         """Where the ranks are (collective when it is asked first)."""
-        return Nodes((0,), (cores(),), (0,), (0,), 1)
+        return rank_places.Nodes((0,), (rank_places.cores(),), (0,), (0,), 1)
 
     def group(self, number: int) -> Comm:
         """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
@@ -240,9 +241,9 @@ def serial() -> Comm:
 def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Ranks]:
     """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
     if comm.same(operation, text.encode(), error=error):
-        return {text: Ranks([[0, comm.size - 1]], comm.size)}
-    told = comm.combine(operation, Outcome.of(comm.rank, text, None).packed(), Outcome.join)
-    return Outcome.unpacked(told).operations
+        return {text: rank_errors.Ranks([[0, comm.size - 1]], comm.size)}
+    told = comm.combine(operation, rank_errors.Outcome.of(comm.rank, text, None).packed(), rank_errors.Outcome.join)
+    return rank_errors.Outcome.unpacked(told).operations
 
 
 def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> str:
@@ -256,8 +257,8 @@ def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | 
 def first_trouble(said: Mapping[str, Ranks], size: int) -> str:
     """The trouble of the lowest rank that has any, with all ranks that have some; "" if none has."""
     trouble = next((one for one in said if one), "")
-    ranks = Ranks.union(of for one, of in said.items() if one)
-    return f"{trouble} (on {ranks_text(ranks)})" if trouble and size > 1 else trouble
+    ranks = rank_errors.Ranks.union(of for one, of in said.items() if one)
+    return f"{trouble} (on {rank_errors.ranks_text(ranks)})" if trouble and size > 1 else trouble
 
 
 def joined_lists(one: bytes, other: bytes) -> bytes:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
 from pnc_vol.errors import DefinitionError, printable
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import display
+    from pnc_vol.api import attrs, display
+    from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 else:
     # Notebooks alone show HTML.
     display = late("pnc_vol.api.display")
+    attrs = late("pnc_vol.api.attrs")
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 
@@ -131,7 +132,7 @@ class HLObject:
     @property
     def attrs(self) -> AttributeManager:
         """The attributes."""
-        return AttributeManager(self)
+        return attrs.AttributeManager(self)
 
     @property
     def ref(self) -> Reference:

@@ -137,7 +137,10 @@ def open_together(
             if inode and path is not None and context.fd < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
                 same = context.system.stat(path).st_ino == inode
-            said = said_by(comm, "open driver", driver.trouble() if same else _ANOTHER_FILE)
+            trouble = driver.trouble() if same else _ANOTHER_FILE
+            if comm.size > 1:
+                said = said_by(comm, "open driver", trouble)
+                trouble = _ANOTHER_FILE if _ANOTHER_FILE in said else first_trouble(said, comm.size)
     except BaseException:
         if driver is not None and not driver.capabilities.collective:
             driver.close()
@@ -145,11 +148,11 @@ def open_together(
             location.discard()
         raise
     assert driver is not None
-    if _ANOTHER_FILE in said:
+    if trouble == _ANOTHER_FILE:
         driver.close()
         return None
-    if any(said):
-        fall_back(driver, first_trouble(said, comm.size))
+    if trouble:
+        fall_back(driver, trouble)
     return driver
 
 

@@ -21,16 +21,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
 from pnc_vol.errors import SyncError
-from pnc_vol.file.held_ranges import NO_SPANS, HeldRanges, Spans, joined_owned, owned_by
 from pnc_vol.format.edits import changed_parts
 from pnc_vol.format.encode import only_numrecs_differs
+from pnc_vol.late import late
 from pnc_vol.warn import FILE, WARNING, tell
+
+if TYPE_CHECKING:
+    from pnc_vol.file import held_ranges
+    from pnc_vol.file.held_ranges import HeldRanges, Spans
+else:
+    # few drivers hold bytes back
+    held_ranges = late("pnc_vol.file.held_ranges")
 
 __all__ = ["Epochs", "fall_back"]
 
@@ -52,12 +60,11 @@ class Epochs:
     failed : bool
         Whether some rank could not write what it holds; the same on all ranks.
     unwritten : list of Unwritten, what this rank could not write.
-    ranges : HeldRanges
     """
 
     __slots__ = (
-        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_told", "_written", "failed",
-        "holding", "ranges", "settled", "unwritten",
+        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_ranges", "_told", "_written",
+        "failed", "holding", "settled", "unwritten",
     )  # fmt: skip
 
     def __init__(self, comm: Comm, disk: StoredFile) -> None:
@@ -67,13 +74,20 @@ class Epochs:
         self._begun: tuple[int, bytes] | None = None
         self._in_file = disk.header_bytes
         self._told, self._met = b"", (0, 0)
-        self.ranges = HeldRanges(comm.rank)
+        self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
         self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
         self.settled, self.failed = True, False
         if self.holding and comm.size > 1:
             # All ranks are together now; asked for later, it would be one more call.
             comm.nodes()
+
+    @property
+    def ranges(self) -> HeldRanges:
+        """What ranks may hold back, and where."""
+        if self._ranges is None:
+            self._ranges = held_ranges.HeldRanges(self._comm.rank)
+        return self._ranges
 
     @property
     def _driver(self) -> Driver:
@@ -108,7 +122,7 @@ class Epochs:
             return
         comm, synced = self._comm, self._driver.synced_epoch()
         self.unwritten += self._driver.failures()
-        told = self.ranges.told(spans()) if comm.size > 1 else NO_SPANS
+        told = self.ranges.told(spans()) if comm.size > 1 else held_ranges.NO_SPANS
         late = synced < self._written
         facts = (~synced, bool(self._headers), bool(self.unwritten), len(told), *self.ranges.met(told))
         most, (behind,) = comm.reduce("flush held", (*facts, *self._bits(late)), (late,))
@@ -117,7 +131,9 @@ class Epochs:
         self.settled = least >= self._ended and not most[1]
         self._met = most[4], most[5]
         if most[3]:
-            self._told = comm.combine("flush held ranges", owned_by(comm.rank, told), joined_owned)
+            self._told = comm.combine(
+                "flush held ranges", held_ranges.owned_by(comm.rank, told), held_ranges.joined_owned
+            )
         self._release(min(least, self._ended))
         if comm.size > 1:
             self._note_elsewhere(self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late)

@@ -33,7 +33,6 @@ from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
 from pnc_vol.file.flush_data import before_data, check_failures, write_data
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
-from pnc_vol.file.held_ranges import spans_of
 from pnc_vol.file.relocation import Copy, complete_copy, copied
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
@@ -48,6 +47,7 @@ from pnc_vol.queue.batches import Batch
 from pnc_vol.warn import DEBUG, FLUSH, tell
 
 if TYPE_CHECKING:
+    from pnc_vol.file import held_ranges
     from pnc_vol.file.reads import fetch
     from pnc_vol.flush import differences
     from pnc_vol.flush import failures as failing
@@ -55,6 +55,8 @@ else:
     # for posted reads, for several ranks, for what fails
     fetch, differences = late("pnc_vol.file.reads.fetch"), late("pnc_vol.flush.differences")
     failing = late("pnc_vol.flush.failures")
+    # for drivers that hold bytes back
+    held_ranges = late("pnc_vol.file.held_ranges")
 
 __all__ = ["flush"]
 
@@ -256,7 +258,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         describe = partial(differences.described, defs.tree, flat)
         mine, reported, reads = agree(comm, operation, mine, definitions, describe, reported, reads)
     if holds or reported:
-        session.epochs.meet(reported, partial(spans_of, batches, layout.maps, new=True))
+        session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
     if reads.posts:
         fetch.complete_together(session, reads)
     return batches, flat, mine

@@ -16,11 +16,11 @@ from pnc_vol.late import load
 __all__ = ["load_all"]
 
 _MODULES = """
-    api.dims api.linking api.scale_attrs api.views
+    api.attrs api.dims api.linking api.scale_attrs api.views
     disk.existing disk.likeness
     drivers.byte_copy drivers.mmap_guard drivers.progress
     extents.blocks extents.decomposition extents.fancy extents.numpy_index extents.selection extents.subarrays
-    file.drain file.filling file.post file.reads.composite_values file.reads.fetch file.reads.gathered file.resizing
+    file.drain file.filling file.held_ranges file.post file.reads.composite_values file.reads.fetch file.reads.gathered file.resizing
     flush.aggregators flush.differences flush.failures flush.stream flush.two_phase
     format.convert format.decode format.moving
     layout.subfiles

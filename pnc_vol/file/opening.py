@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnc_vol.comm import Comm, on_root, ranks_text, said_by
+from pnc_vol.comm import Comm, on_root, said_by
 from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
@@ -35,18 +35,19 @@ from pnc_vol.mapping.tree import Tree
 from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import StoreContext, check_name, open_store
-from pnc_vol.rank_errors import Ranks
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     import json
 
+    from pnc_vol import rank_errors
     from pnc_vol.disk import existing
     from pnc_vol.file import of_ranks
     from pnc_vol.format import check as header_check
     from pnc_vol.format import decode as decoding
     from pnc_vol.log import beginning
     from pnc_vol.mapping import unflatten
+    from pnc_vol.rank_errors import Ranks
 else:
     json = late("json")
     # few files have a log, and logs are half of the package; what is checked is what exists already
@@ -54,6 +55,7 @@ else:
     unflatten = late("pnc_vol.mapping.unflatten")
     decoding = late("pnc_vol.format.decode")
     existing, of_ranks = late("pnc_vol.disk.existing"), late("pnc_vol.file.of_ranks")
+    rank_errors = late("pnc_vol.rank_errors")
 
 __all__ = ["Opened", "open_file", "open_queue"]
 
@@ -314,9 +316,9 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
         by_value: dict[str, Ranks] = {}
         for told, ranks in groups:
             value = repr(told[key])
-            by_value[value] = Ranks.union((by_value.get(value, Ranks()), ranks))
+            by_value[value] = rank_errors.Ranks.union((by_value.get(value, rank_errors.Ranks()), ranks))
         if len(by_value) > 1:
-            what = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in by_value.items())
+            what = "; ".join(f"{value} on {rank_errors.ranks_text(ranks)}" for value, ranks in by_value.items())
             text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
             fewest = min(by_value.values(), key=lambda ranks: ranks.number)
             raise comm.on_all(CollectiveMismatchError(text, fewest.all()))

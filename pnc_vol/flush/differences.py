@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from pnc_vol.comm import Comm, joined_lists, ranks_text, said_by
+from pnc_vol.comm import Comm, joined_lists, said_by
 from pnc_vol.errors import DefinitionMismatchError
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
-from pnc_vol.rank_errors import Ranks
+from pnc_vol.rank_errors import Ranks, ranks_text
 
 __all__ = ["described", "raise_difference"]
 

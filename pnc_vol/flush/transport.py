@@ -29,11 +29,11 @@ from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
-from pnc_vol.rank_places import Nodes
 
 if TYPE_CHECKING:
     from pnc_vol.flush import aggregators, two_phase
     from pnc_vol.flush.agree import Agreement
+    from pnc_vol.rank_places import Nodes
 else:
     # of one rank there is nothing to bring together
     aggregators = late("pnc_vol.flush.aggregators")

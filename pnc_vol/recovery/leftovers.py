@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, UNNAMED, neighbour
-from pnc_vol.append_log.private_folders import noted_folders
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.late import late
 from pnc_vol.options import Options
@@ -25,6 +24,7 @@ from pnc_vol.system import exists, is_folder
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:
+    from pnc_vol.append_log import private_folders
     from pnc_vol.disk import identity
     from pnc_vol.log import folders as log_folders
     from pnc_vol.recovery import caches, ownership, replay, sources
@@ -34,6 +34,7 @@ else:
     identity, replay = late("pnc_vol.disk.identity"), late("pnc_vol.recovery.replay")
     caches, ownership = late("pnc_vol.recovery.caches"), late("pnc_vol.recovery.ownership")
     sources, log_folders = late("pnc_vol.recovery.sources"), late("pnc_vol.log.folders")
+    private_folders = late("pnc_vol.append_log.private_folders")
 
 __all__ = ["abandoned_logs", "leftovers_of", "look_after_leftovers", "recover_logs"]
 
@@ -169,7 +170,7 @@ def _tidy(path: str, options: Options) -> None:
     note. A job that has just made its folder makes it again (`log.beginning`).
     """
     system = options.system
-    noted = set(noted_folders(system, neighbour(path, LOGS_NOTED)))
+    noted = set(private_folders.noted_folders(system, neighbour(path, LOGS_NOTED)))
     for folder in log_folders.find_logs(system, path, log_folders.parent_of(path, options)).gone:
         if folder in noted and not sources.holds_posts(system, folder):
             with suppress(OSError):
