@@ -1,4 +1,4 @@
-"""What ``create_dataset`` accepts: h5py's rules for shape, type, data, maxshape and fill value.
+"""What ``create_dataset`` accepts: h5py's rules for shape, type, data, maxshape; fill values are in `fill_values`.
 
 Knows: mapping's elements. Does not know: paths, sessions, where the dataset will be.
 
@@ -27,24 +27,20 @@ from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_yo
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
 from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
-from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.format import convert
+    from pnc_vol.api import fill_values
     from pnc_vol.mapping import composite, encoding
 else:
-    composite = late("pnc_vol.mapping.composite")
-    encoding, convert = late("pnc_vol.mapping.encoding"), late("pnc_vol.format.convert")
+    # most datasets have none
+    fill_values = late("pnc_vol.api.fill_values")
+    composite, encoding = late("pnc_vol.mapping.composite"), late("pnc_vol.mapping.encoding")
 
 __all__ = [
     "OURS",
     "Plan",
     "check_version",
-    "fill_bytes",
-    "fill_of",
-    "fill_parts",
-    "fill_value",
     "plain",
     "plan",
     "refusals",
@@ -150,38 +146,58 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
     limits = _maxshape(options.get("maxshape"), full)
     ignored = check_storage(full, limits, element.dtype, options)
     fill: Any = options.get("fillvalue")
-    if element.kind != "composite":
-        element, fill = fill_bytes(fill, element)
+    if fill is not None and element.kind != "composite":
+        element, fill = fill_values.fill_bytes(fill, element)
     elif fill is not None:
-        fill = checked_fill(fill, element)
+        fill = fill_values.checked_fill(fill, element)
     return Plan(element, full, limits, fill, ignored, array)
 
 
-def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> Plan | None:
-    """The plan of a dataset of numbers without more options, where it is plain to see; else None.
+def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> tuple[Plan | None, Any]:
+    """The plan of a dataset of numbers without more options, where it is plain to see, and its data; else None.
 
     Parameters
     ----------
     shape, dtype, data, maxshape
-        As in ``create_dataset``: the data as an array, or type and shape.
+        As in ``create_dataset``: the data, or type and shape.
+
+    Returns
+    -------
+    Plan or None
+    data : ndarray, if there is a plan and data were given
     """
     if data is not None:
-        if shape is not None or dtype is not None or type(data) is not np.ndarray:
-            return None
+        if shape is not None or dtype is not None:
+            return None, data
+        data = _as_numbers(data)
+        if type(data) is not np.ndarray:
+            return None, data
         shape, dtype = data.shape, data.dtype
         if dtype.kind not in "iuf" or dtype.metadata is not None:
-            return None
+            return None, data
     elif type(shape) is not tuple or not _is_simple(dtype):
-        return None
+        return None, data
     try:
         found = _plan_alike(shape, dtype, maxshape)
     except (TypeError, ValueError):
         # a mistake, which is told as others are
-        return None
+        return None, data
     element = found[0]
     if element.kind != "number" or found[1] is None or (data is not None and element.dtype != dtype):
-        return None
-    return found
+        return None, data
+    return found, data
+
+
+def _as_numbers(data: Any) -> Any:
+    """A number of Python, or a list that begins with one, as the array that it becomes; anything else as it is."""
+    first = data[0] if type(data) is list and data else data
+    if type(first) is not float and type(first) is not int:
+        return data
+    try:
+        return np.asarray(data)
+    except (ValueError, OverflowError):
+        # no array, which is told as others are
+        return data
 
 
 def check_version(path: str, element: Element, shape: Shape | None, version: int) -> None:
@@ -309,91 +325,3 @@ def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | No
     if any(limit is not None and limit < n for limit, n in zip(limits, shape, strict=True)):
         raise DefinitionError(f"maxshape={limits} is smaller than shape={shape}")
     return limits
-
-
-# ------------------------------------------------------------------------------------------- fill values
-
-
-def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
-    """A fill value as one element of the file; a string element is widened to hold it.
-
-    Raises
-    ------
-    TypeError
-        No way from the value to the type.
-    ValueError
-        Not one value, or one that does not fit the type.
-    """
-    if value is None:
-        return element, None
-    if element.kind == "array":
-        value = np.broadcast_to(np.asarray(value), element.axes)
-    elif not element.is_string:
-        # a fill value is cast, as h5py does; out of range stays an error
-        value = np.asarray(value)
-    coded = encoding.encode(value, element)
-    if coded.size != 1:
-        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
-    if element.kind == "vlen_string" and coded.dtype.itemsize > element.itemsize:
-        element = element.widened(coded.dtype.itemsize)
-    raw = np.empty(element.itemsize, np.uint8)
-    convert.to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
-    if element.kind == "vlen_string":
-        # without padding: ranks whose data differ in width must agree on the fill value
-        return element, raw.tobytes().rstrip(b"\0") or None
-    return element, raw.tobytes()
-
-
-def fill_value(stored: bytes | None, element: Element) -> Any:
-    """The fill value as the user sees it: a numpy scalar, or bytes for strings.
-
-    Examples
-    --------
-    >>> fill_value(None, element_for("i2")).item()
-    0
-    """
-    raw = np.frombuffer((stored or b"").ljust(element.itemsize, b"\0"), np.uint8)
-    return encoding.decode(raw, element, (1,))[0]
-
-
-def checked_fill(value: Any, element: Element) -> Any:
-    """The fill value of a compound, as a structured scalar.
-
-    Raises
-    ------
-    ValueError
-        It does not convert.
-    NotYetError
-        A type that has no fields.
-    """
-    if element.dtype.names is None:
-        raise NotYetError(f"fillvalue={value!r}: {element.dtype!r} has no fill value; leave fillvalue= out")
-    try:
-        made = composite.conform(value, element.dtype)
-    except ConversionError as problem:
-        raise DefinitionError(f"fillvalue={value!r}: {problem}") from None
-    if made.shape != ():
-        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
-    return made[()]
-
-
-def fill_parts(node: DatasetNode, value: Any) -> None:
-    """Give the parts of a new compound dataset their fill values."""
-    if node.element.dtype.names is None:
-        return
-    for name, part in node.parts.items():
-        if part.element.kind == "composite":
-            fill_parts(part, value[name])
-        else:
-            part.element, part.fillvalue = fill_bytes(value[name], part.element)
-
-
-def fill_of(node: DatasetNode) -> Any:
-    """The fill value of a dataset, one that takes several variables included."""
-    if not node.parts:
-        return fill_value(node.fillvalue, node.element)
-    made = np.zeros((), node.element.dtype)
-    for name in node.element.dtype.names or ():
-        part = node.parts[name]
-        made[name] = fill_of(part)
-    return made[()]

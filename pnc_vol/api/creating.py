@@ -27,12 +27,14 @@ from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import fill_values
     from pnc_vol.api.group import Group
     from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping import named_dims
 else:
     named_dims, selection = late("pnc_vol.mapping.named_dims"), late("pnc_vol.extents.selection")
+    fill_values = late("pnc_vol.api.fill_values")
 
 __all__ = ["Creating"]
 
@@ -198,8 +200,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 return self._make(None, plan)
             slot = paths.slot(self._node, name, "create dataset")
             plan = _planned(session, shape, dtype, data, kwds)
-            if session.defs.version != 5:
-                create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
+            create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create dataset")
             self._id.handle.check_writable("create dataset")
             return self._make(slot, plan)
@@ -238,7 +239,7 @@ class Creating(HLObject, MutableMappingHDF5):
             or (group.parent is None and group is not session.defs.tree.root)
         ):
             return None
-        found = create.plain(shape, dtype, data, maxshape)
+        found, data = create.plain(shape, dtype, data, maxshape)
         if found is None:
             return None
         element, full, limits, _, ignored, _ = found
@@ -350,23 +351,22 @@ class Creating(HLObject, MutableMappingHDF5):
             fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
         )
         if node.parts and plan.fillvalue is not None:
-            create.fill_parts(node, plan.fillvalue)
+            fill_values.fill_parts(node, plan.fillvalue)
         if plan.ignored:
             node.ignored = dict(plan.ignored)
-        if session.defs.version != 5 or (plan.data is not None and plan.data.size):
-            try:
-                if session.defs.version != 5:
-                    session.defs.check_room(node, session.disk)
-                if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
-                    session.write(node, selection.select(plan.shape or (), ()), plan.data)
-            except Exception:
-                # as if it had never been asked for, the groups made on the way included
-                if slot is None:
-                    session.defs.tree.drop_loose()
-                    raise
-                made = slot.group.children[slot.missing[0]] if slot.missing else node
-                session.defs.tree.remove(made)
+        try:
+            if session.defs.version != 5:
+                session.defs.check_room(node, session.disk)
+            if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
+                session.write(node, selection.select(plan.shape or (), ()), plan.data)
+        except Exception:
+            # as if it had never been asked for, the groups made on the way included
+            if slot is None:
+                session.defs.tree.drop_loose()
                 raise
+            made = slot.group.children[slot.missing[0]] if slot.missing else node
+            session.defs.tree.remove(made)
+            raise
         return dataset_of(self._id.handle, node)
 
 

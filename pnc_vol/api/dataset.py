@@ -22,18 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.converting import Converting, views
-from pnc_vol.api.create import fill_of, refusals
+from pnc_vol.api.create import refusals
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
 from pnc_vol.api.ignored_options import Storage
 from pnc_vol.api.objects import stands_for
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, check_scalar, source, target
 from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import fill_values
     from pnc_vol.api.dims import DimensionManager
     from pnc_vol.file.open_file import OpenFile
+else:
+    fill_values = late("pnc_vol.api.fill_values")
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -116,7 +120,7 @@ class Dataset(Storage, Posting, Converting):
     @property
     def fillvalue(self) -> Any:
         """What unwritten elements read as; 0 unless it was given."""
-        return fill_of(self._node)
+        return fill_values.fill_of(self._node)
 
     @property
     def dims(self) -> DimensionManager:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.api.create import fill_of
+from pnc_vol.api.fill_values import fill_of
 from pnc_vol.api.ignored_options import chunks_of, filters_of
 from pnc_vol.mapping.special import (
     check_enum_dtype,

@@ -84,7 +84,7 @@ def write_data(
 ) -> tuple[Executed, list[RequestFailure], int | None, str]:
     """Write what is posted (collective).
 
-    batches : as many lists on all ranks, written one after another.
+    batches : as many lists on all ranks, at least one, written one after another.
     carried : bool, what drivers hold back is to be in the file, too.
     write : see `flush`; the failures that it returns are known to all ranks.
 
@@ -101,12 +101,10 @@ def write_data(
         tables = (batch.rows(uid) for some in batches for batch in some for uid in batch.uids())
         total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
         driver = progress.ProgressDriver(driver, session.posted.progress, total)
-    done, least = Executed(), None
-    known: list[RequestFailure] = []
-    posted = session.posted
+    known, least, posted = list[RequestFailure](), None, session.posted
     if write is None and comm.size == 1 and not (session.epochs.holding or posted.writes or any(batches)):
         # Definitions alone: nobody waits for anything here.
-        return done, known, least, ""
+        return Executed(), known, least, ""
     if write is not None:
         done, known, least = write()
     for n, some in enumerate(batches if write is None else ()):

@@ -16,7 +16,7 @@ from pnc_vol.late import load
 __all__ = ["load_all"]
 
 _MODULES = """
-    api.attrs api.dims api.linking api.scale_attrs api.views
+    api.attrs api.dims api.fill_values api.linking api.scale_attrs api.views
     disk.existing disk.likeness
     drivers.byte_copy drivers.mmap_guard drivers.progress
     extents.blocks extents.decomposition extents.fancy extents.numpy_index extents.selection extents.subarrays

@@ -72,4 +72,4 @@ def test_the_life_of_a_small_file_takes_few_calls(tmp_path: Path) -> None:
         life()
     finally:
         sys.setprofile(None)
-    assert count <= 1300, count
+    assert count <= 1080, count
