@@ -20,7 +20,8 @@ _MODULES = """
     disk.existing disk.likeness
     drivers.byte_copy drivers.mmap_guard drivers.progress
     extents.blocks extents.decomposition extents.fancy extents.numpy_index extents.selection extents.subarrays
-    file.drain file.filling file.held_ranges file.post file.reads.composite_values file.reads.fetch file.reads.gathered file.resizing
+    file.drain file.filling file.held_ranges file.post file.resizing
+    file.reads.composite_values file.reads.fetch file.reads.gathered
     flush.aggregators flush.differences flush.failures flush.stream flush.two_phase
     format.convert format.decode format.moving
     layout.subfiles

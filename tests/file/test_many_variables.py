@@ -43,7 +43,8 @@ def test_the_calls_of_a_definition() -> None:
     with pnc_vol.File("definitions.nc", "w", driver="memory") as f:
         f.create_dataset("a", data=ROW)
         assert calls_of(lambda: f.create_dataset("b", data=ROW)) <= 14
-        assert calls_of(lambda: f.create_dataset("list", data=[1.5, 2.5])) <= 16
+        f.create_dataset("list", data=[1.5, 2.5])
+        assert calls_of(lambda: f.create_dataset("another", data=[1.5, 2.5])) <= 16
         f.create_dataset("c", (10,), "f4")
         assert calls_of(lambda: f.create_dataset("d", (10,), "f4")) <= 9
         assert calls_of(lambda: f.create_dataset("e", (10,), np.dtype("f4"))) <= 11
