@@ -209,7 +209,7 @@ class Posting(HLObject):
         session = own.check()
         with session.lock:
             node = own.node
-            request = session.iget_run(node, args, out)
+            request = session.posted.iget_run(session, node, args, out)
             if request is not None:
                 return request
             try:

@@ -3,6 +3,7 @@
 ======================  ============================================================================
 `definitions`           what is defined: the tree, the headers made of it, and the size limits of the formats
 `requests`              what is posted: the queue, posted reads, handles
+`posted_reads`          posted reads: small ones in columns, others one by one
 `session`               the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
 ----------------------  ----------------------------------------------------------------------------
 `registry`              which files this process has open; a second opening joins the session

@@ -69,7 +69,7 @@ def _read_last(session: Session) -> OSError | None:
         try:
             fetch.complete_posted(session)
         except OSError as error:
-            session.posted.forget_reads(session.posted.reads.values())
+            session.posted.reads.clear()
             return error
     return None
 

@@ -22,7 +22,6 @@ from pnc_vol.file.closing import abort, close
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.reads import contiguous
-from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
@@ -30,12 +29,13 @@ from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.file import drain, post, resizing
+    from pnc_vol.file import drain, post, posted_reads, resizing
     from pnc_vol.file.reads import composite_values, fetch
 else:
     resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
     # what the short paths of posts and reads leave to them
     drain, post, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.post"), late("pnc_vol.file.reads.fetch")
+    posted_reads = late("pnc_vol.file.posted_reads")
 
 __all__ = ["OpenFile", "without_collector"]
 
@@ -105,9 +105,8 @@ class OpenFile(Session):
         together = collective and (self.comm.size > 1 or self.epochs.holding)
         return fetch.read(self, node, selection, collective=together, out=out)
 
-    # The short paths of reads are functions of the session already: a call more would take a tenth of a post.
+    # The short path of reads is a function of the session already: a call more would take a tenth of a read.
     read_run = contiguous.read_simply
-    iget_run = contiguous.iget_run
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
@@ -132,9 +131,9 @@ class OpenFile(Session):
         if node.element.kind == "composite":
             array[...] = composite_values.read(self, node, selection)
         nbytes = 0 if node.element.kind == "composite" else selection.nelems * node.element.itemsize
-        request = PostedRead(self, number, nbytes, array, node, selection)
+        request = posted_reads.PostedRead(self, number, nbytes, array, node, selection)
         if nbytes:
-            self.posted.reads[number] = request
+            self.posted.add_read(request)
         else:
             request.become("done")
         return request
@@ -161,9 +160,10 @@ class OpenFile(Session):
                 self.flush()
                 return
             fetch.complete_posted(self, requests)
-            if any(not request.test() for request in requests):
-                drain.write_out(self)
             late = [request for request in requests if not request.test()]
+            if late:
+                drain.write_out(self)
+                late = [request for request in late if not request.test()]
             if late and self.comm.size == 1:
                 self.flush()
             elif late:

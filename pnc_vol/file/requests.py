@@ -6,32 +6,32 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import AlreadyDoneError
-from pnc_vol.extents.model import MOST_AXES, Runs, Selection
-from pnc_vol.extents.one_run import FewRuns, few_runs
-from pnc_vol.extents.place import runs
-from pnc_vol.flush.choice import Weight
+from pnc_vol.extents.model import MOST_AXES
+from pnc_vol.extents.one_run import few_runs
 from pnc_vol.flush.execute import Executed
 from pnc_vol.format.own_type import own_type
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
-from pnc_vol.queue.request import Request
+from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
-    from pnc_vol.extents import decomposition, selection
+    from pnc_vol.extents import decomposition
+    from pnc_vol.file import posted_reads
 else:
-    selection = late("pnc_vol.extents.selection")
+    # few programs post reads
+    posted_reads = late("pnc_vol.file.posted_reads")
     decomposition = late("pnc_vol.extents.decomposition")
 
-__all__ = ["LEAST_LENT", "Posted", "PostedRead", "complete_with"]
+__all__ = ["LEAST_LENT", "Posted"]
 
 Array = npt.NDArray[Any]
 
@@ -45,86 +45,6 @@ _FEW = 64
 """Runs of a post that become rows one by one."""
 
 
-class PostedRead(Request):
-    """A read that waits: the handle that the user has, with what there is to be read.
-
-    node : DatasetNode
-    wanted : FewRuns or Selection
-        What `few_runs` says, if it is known to be one run.
-    held : (values, first) or None
-        Where the values are when it is done: in memory that it shares with other reads, from element `first` on. They
-        go to an array of their own when that is asked for.
-    """
-
-    # Reads are kept by the session until they are done, and know for themselves what became of them.
-    __slots__ = ("_array", "_error", "_status", "held", "node", "wanted")
-
-    kind = "read"
-
-    def __init__(
-        self, session: Any, number: int, nbytes: int, out: Array | None, node: DatasetNode, wanted: Selection
-    ) -> None:
-        super().__init__(session, number, nbytes)
-        self.node, self._array, self._status = node, out, "pending"
-        self._error: BaseException | None = None
-        self.wanted: Selection | FewRuns = wanted
-        self.held: tuple[Array, int] | None = None
-
-    @property
-    def array(self) -> Array:
-        """The array to fill, of the selection's shape; made when it is first asked for, unless the user gave one."""
-        made = self._array
-        if made is None:
-            held = self.held
-            wanted = self.wanted
-            shape = wanted.result_shape if isinstance(wanted, Selection) else wanted[2]
-            if held is None:
-                made = np.empty(shape, self.node.element.dtype)
-            else:
-                values, first = held
-                made = values[first : first + math.prod(shape)].reshape(shape).copy()
-            self._array, self.held = made, None
-        return made
-
-    @property
-    def status(self) -> str:
-        return self._status
-
-    @property
-    def error(self) -> BaseException | None:
-        return self._error
-
-    def become(self, status: str, error: BaseException | None = None) -> None:
-        """It is done, or dropped, or could not be read and may be tried again."""
-        self._status, self._error = status, error
-
-    @property
-    def found(self) -> Runs:
-        """The runs of the selection."""
-        wanted = self.wanted
-        if not isinstance(wanted, Selection):
-            one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
-            wanted = selection.listed(self.node.shape or (), one, wanted[1])
-        return runs(wanted, record=self.node.is_record)
-
-    @property
-    def run(self) -> tuple[int, int] | FewRuns | None:
-        """First element, elements and perhaps more, if it is one run."""
-        return self.wanted.single_run() if isinstance(self.wanted, Selection) else self.wanted
-
-
-def complete_with(reads: Iterable[PostedRead], values: Array, places: Iterable[int]) -> None:
-    """The values of each read are those from its place on, in an array that nobody changes."""
-    # one loop over all of them: a call for each would take half of the time
-    for read, first in zip(reads, places, strict=True):
-        read._status, read._error = "done", None
-        out = read._array
-        if out is None:
-            read.held = values, first
-        else:
-            out[...] = values[first : first + out.size].reshape(out.shape)
-
-
 class Posted:
     """The requests of one file.
 
@@ -132,7 +52,6 @@ class Posted:
     ----------
     queue : Queue, the posted writes.
     next_number, first_number : int, of the next request, and of the first one since the last flush.
-    reads : dict of int to PostedRead, those that are not complete, by number.
     writes : dict of int to int, the bytes of those writes that are not complete and have a handle, by number.
     failed : dict of int to error, those of `writes` that failed when they were tried last.
     cancelled : set of int, writes that had a handle and were dropped.
@@ -142,6 +61,7 @@ class Posted:
         Arrays of varying length that were written since the last flush.
     rows_before : dict of uid to (DatasetNode, ...)
         The rows of those that are not in the file yet as it has them, for `cancel`.
+    reads : PostedReads or None, those that are not complete.
     at_once : bool, writes are carried out when they are posted: MPI's atomic mode.
     written_whole : set of int
         The uids of variables of which whoever posts is going to write every element, so that none is filled.
@@ -170,8 +90,8 @@ class Posted:
     def __init__(self, queue: Queue, list_bytes: int) -> None:
         self.queue = queue
         self._recent: decomposition.Recent | int = list_bytes
+        self.reads: posted_reads.PostedReads | None = None
         self.next_number = self.first_number = 1
-        self.reads: dict[int, PostedRead] = {}
         self.writes: dict[int, int] = {}
         self.failed: dict[int, BaseException] = {}
         self.cancelled: set[int] = set()
@@ -247,15 +167,45 @@ class Posted:
         self.next_number += 1
         return values.nbytes  # type: ignore[no-any-return]
 
-    def post_read(self, session: Any, nbytes: int, out: Array | None, node: DatasetNode, wanted: FewRuns) -> PostedRead:
-        """Post the reading of one run; `out`, if the user gave one, has its shape."""
+    def iget_run(self, session: Any, node: DatasetNode, args: Any, out: Array | None) -> Request | None:
+        """Post the reading of one run of numbers; None if `args`, which is what the user said, is something else.
+
+        See `OpenFile.iget`. It fills the columns of `ShortReads`: a call more would take a tenth of it.
+        """
+        found = few_runs(node.shape, args) if node.shape else None
+        if found is None or found[3] > 1 or not found[1]:
+            return None
+        shape, waiting = found[2], self.reads
+        reads = None if waiting is None else waiting.open
+        if reads is None or node is not reads.node or shape != reads.shape or reads.left < reads.nbytes:
+            if node.element.kind != "number" or len(shape) > MOST_AXES:
+                return None
+            if waiting is None:
+                self.reads = waiting = posted_reads.PostedReads()
+            reads = waiting.columns(session, node, found[1], shape)
+        if out is not None and (type(out) is not _ARRAY or out.shape != shape or not out.flags.writeable):
+            as_out(out, shape, node.element.dtype)
         number = self.next_number
         self.next_number = number + 1
-        # as `PostedRead(...)`, in half of its time
-        made = self.reads[number] = _new(PostedRead)
-        made._session, made.id, made.nbytes, made._status, made._error = session, number, nbytes, "pending", None
-        made.node, made.wanted, made._array, made.held = node, wanted, out, None
-        return made
+        if reads is None:
+            nbytes = found[1] * node.element.file_dtype.itemsize
+            return waiting.add(posted_reads.PostedRead(session, number, nbytes, out, node, found))  # type: ignore[union-attr]
+        if out is None:
+            reads.kept = True
+            reads.targets.append(reads.shape)
+        else:
+            reads.given = True
+            reads.targets.append(out)
+        reads.numbers.append(number)
+        reads.starts.append(found[0])
+        reads.left -= reads.nbytes
+        return reads.handle(number)
+
+    def add_read(self, read: posted_reads.PostedRead) -> None:
+        """Keep a posted read until it is complete."""
+        if self.reads is None:
+            self.reads = posted_reads.PostedReads()
+        self.reads.add(read)
 
     def iput_run(self, session: Any, node: DatasetNode, args: Any, values: Any) -> Request | None:
         """As `write_run`, with a handle; None if it is to be posted by `OpenFile.iput`.
@@ -290,7 +240,7 @@ class Posted:
     def waiting(self, session: Any) -> dict[int, Request]:
         """Handles of the requests that are not complete, by number."""
         writes = {number: Request(session, number, nbytes) for number, nbytes in self.writes.items()}
-        return dict(sorted((writes | self.reads).items()))
+        return dict(sorted((writes | (self.reads.single() if self.reads else {})).items()))
 
     def status_of(self, number: int) -> str:
         """What became of a write that has a handle."""
@@ -360,36 +310,20 @@ class Posted:
         for request in requests or ():
             if request.status == "done":
                 raise AlreadyDoneError(f"request {request.id} was carried out already and cannot be cancelled")
+        reads = self.reads.single() if self.reads else {}
         if requests is not None:
             numbers = {request.id for request in requests if request.status != "cancelled"}
         else:
             waiting = posted(self.queue.batches())
             self.kept &= waiting
-            numbers = (waiting | self.writes.keys() | self.reads.keys()) - self.kept
+            numbers = (waiting | self.writes.keys() | reads.keys()) - self.kept
         self.queue.cancel(numbers)
         for number in numbers & self.writes.keys():
             self._forget(number)
             self.cancelled.add(number)
-        for number in numbers & self.reads.keys():
-            self.reads.pop(number).become("cancelled")
+        for number in numbers & reads.keys():
+            reads.pop(number).become("cancelled")
 
     def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
         """What `cancel` gives back to arrays of varying length from now on."""
         self.rows_before = rows
-
-    def weight_of_reads(self, transport: int) -> Weight:
-        """What the posted reads are together.
-
-        transport : see `Weight`
-        """
-        reads = self.reads.values()
-        runs = sum(1 if read.run is not None else len(read.found.start) for read in reads)
-        return Weight(len(reads), runs, sum(read.nbytes for read in reads), transport)
-
-    def forget_reads(self, reads: Collection[PostedRead]) -> None:
-        """Drop posted reads."""
-        if len(reads) == len(self.reads):
-            self.reads.clear()
-            return
-        for read in reads:
-            self.reads.pop(read.id, None)

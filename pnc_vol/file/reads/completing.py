@@ -12,22 +12,29 @@ Rules
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.file.posted_reads import PostedRead, ShortReads, complete_with
 from pnc_vol.file.reads.contiguous import Facts, facts_of, read_numbers, read_run
-from pnc_vol.file.requests import PostedRead, complete_with
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import block_of
+from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["complete_one", "complete_runs", "read_in_place", "worth_alone"]
+__all__ = ["complete_one", "complete_runs", "complete_short", "read_in_place", "worth_alone"]
 
-_GROUP = 8 << 20
-"""Bytes of posted reads that are read together."""
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+_GROUP, _STEP = 8 << 20, 512 << 10
+"""Bytes of posted reads that are read together: of large ones, and of small ones, which stay in the cache meanwhile."""
 
 _ALONE = 64
 """Bytes of a posted read from which on it is worth calls of its own, in costs of a call (`Capabilities.call_cost`)."""
@@ -94,70 +101,149 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
     OSError
         The file could not be read.
     """
-    left: list[PostedRead] = []
-    by_variable: dict[int, list[PostedRead]] = {}
-    uid, mine = -1, left
-    for posted in reads:
-        if posted.node.uid != uid:
-            uid = posted.node.uid
-            mine = by_variable.setdefault(uid, [])
-        mine.append(posted)
-    # Reads of several variables are read together if their numbers are of one type.
-    kinds: dict[tuple[Any, bool], tuple[Facts, list[PostedRead], list[int], list[int]]] = {}
+    wanted = [(posted.wanted if type(posted.wanted) is tuple else posted.run) or _NO_RUN for posted in reads]
+    listed = [(posted.node.uid, one[0], one[1]) for posted, one in zip(reads, wanted, strict=True)]
+    nodes = {posted.node.uid: posted.node for posted in reads}
+    kinds, left = _placed(session, nodes, np.array(listed, np.int64).reshape(-1, 3))
+    others = [reads[i] for i in left]
+    for facts, rows, offsets, nbytes in kinds:
+        mine = [reads[i] for i in rows.tolist()]
+        for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _GROUP):
+            if values is None:
+                others += mine[first:last]
+            else:
+                complete_with(mine[first:last], _swapped(values, facts), place.tolist())
+    return others
+
+
+def complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
+    """Fill the arrays of small posted reads, or keep the values; return those that are to be completed by themselves.
+
+    What the system says of a file that cannot be read, it says again when these are completed.
+    """
+    if len(reads.targets) < _FEW:
+        return reads.single(range(len(reads.targets)))
+    table = reads.table
+    kinds, left = _placed(session, reads.nodes, table)
+    kept: list[Array] = []
+    kept_at = np.zeros(len(table), np.int64)
+    for facts, rows, offsets, nbytes in kinds:
+        memory = np.empty(int(nbytes.sum()), np.uint8) if reads.kept else None
+        if memory is not None:
+            kept.append(memory.view(facts.dtype))
+            kept_at[rows] = (np.cumsum(nbytes) - nbytes) // facts.itemsize
+        try:
+            for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _STEP, memory):
+                if values is None:
+                    left += rows[first:last].tolist()
+                else:
+                    if reads.given:
+                        # the byte order is changed by the copy
+                        reads.hand_out(rows[first:last], values, place)
+                    if reads.kept:
+                        _swapped(values, facts)
+                rows[first:last] = -1
+        except Exception:
+            left += rows[rows >= 0].tolist()
+    own = reads.single(left)
+    reads.become_done(kept, kept_at.tolist())
+    return own
+
+
+_Kind = tuple[Facts, Int64, Int64, Int64]
+"""Facts of the first variable, rows of a table, and where in the file these are, in bytes, and how long."""
+
+
+def _placed(session: Session, nodes: dict[int, DatasetNode], table: Int64) -> tuple[list[_Kind], list[int]]:
+    """Where the runs of numbers lie that the file has, those of variables of one type together; and the other rows.
+
+    Parameters
+    ----------
+    nodes : dict of uid to DatasetNode
+    table : int64[n, 3], see `ShortReads.table`.
+    """
+    left: list[int] = []
+    kinds: dict[tuple[Any, bool], tuple[Facts, list[tuple[int, int, int]], list[Int64]]] = {}
     layout, queue = session.disk.layout, session.posted.queue
-    for uid, mine in by_variable.items():
-        node = mine[0].node
+    for uid, rows in _by_variable(table, len(nodes)).items():
+        node = nodes[uid]
         facts = layout.facts.get(uid) or facts_of(session, node)
         if facts is None or queue.has(uid):
-            left += mine
+            left += rows
             continue
-        at, stored = facts.at, layout.elements_stored(node, facts.at)
-        _, able, offsets, counts = kinds.setdefault((facts.dtype, facts.swaps), (facts, [], [], []))
-        wanted = [posted.wanted if type(posted.wanted) is tuple else posted.run for posted in mine]
-        found: list[Any] = [one or _NO_RUN for one in wanted]
-        if len(mine) < _FEW:
-            begins = [at.offset_of_run(one[0], one[1]) if one[1] and one[0] < stored else -1 for one in found]
+        at, stored, itemsize = facts.at, layout.elements_stored(node, facts.at), facts.itemsize
+        _, few, many = kinds.setdefault((facts.dtype, facts.swaps), (facts, [], []))
+        if len(rows) < _FEW:
+            for row in rows:
+                _, start, length = table[row].tolist()
+                offset = at.offset_of_run(start, length) if length and start < stored else -1
+                if offset < 0:
+                    left.append(row)
+                else:
+                    few.append((row, offset, length * itemsize))
         else:
-            first = np.array([one[0] for one in found], np.int64)
-            length = np.array([one[1] for one in found], np.int64)
-            begin = at.offsets_of_runs(first, length)
-            begin[(length == 0) | (first >= stored)] = -1
-            begins = begin.tolist()
-        if min(begins) < 0:
-            left += [posted for posted, offset in zip(mine, begins, strict=True) if offset < 0]
-            chosen = [i for i, offset in enumerate(begins) if offset >= 0]
-            mine, found, begins = [mine[i] for i in chosen], [found[i] for i in chosen], [begins[i] for i in chosen]
-        able += mine
-        offsets += begins
-        counts += [one[1] for one in found]
-    for facts, able, offsets, counts in kinds.values():
-        left += _in_groups(session, facts, able, np.array(offsets, np.int64), np.array(counts, np.int64))
-    return left
+            whole = len(rows) == len(table)
+            chosen = np.arange(len(table)) if whole else np.array(rows, np.int64)
+            start, length = (table if whole else table[chosen]).T[1:]
+            offset = at.offsets_of_runs(start, length)
+            good = (offset >= 0) & (length > 0) & (start < stored)
+            if not good.all():
+                left += chosen[~good].tolist()
+            many.append(np.stack((chosen, offset, length * itemsize))[:, good])
+    found = []
+    for facts, few, many in kinds.values():
+        if few:
+            many.append(np.array(few, np.int64).T)
+        if many:
+            found.append((facts, *(many[0] if len(many) == 1 else np.concatenate(many, axis=1))))
+    return found, left
+
+
+def _by_variable(table: Int64, variables: int) -> dict[int, list[int] | range]:
+    """The rows of each variable."""
+    if variables == 1:
+        return {int(table[0, 0]): range(len(table))}
+    found: dict[int, list[int] | range] = defaultdict(list)
+    for row, uid in enumerate(table[:, 0].tolist()):
+        found[uid].append(row)  # type: ignore[union-attr]
+    return found
 
 
 _FEW = 16
-"""Posted reads of a variable below which each is placed by itself."""
+"""Posted reads of a variable below which each is placed by itself; small ones in all below which each is read so."""
 
 _NO_RUN = (-1, 0)
 
 
-def _in_groups(
-    session: Session, facts: Facts, reads: list[PostedRead], offsets: Int64, counts: Int64
-) -> list[PostedRead]:
-    """Read some MiB at a time and hand them out; return the reads that the file does not hold whole."""
-    driver, nbytes = session.disk.driver, counts * facts.itemsize
+def _parts(
+    driver: Driver, facts: Facts, offsets: Int64, nbytes: Int64, limit: int, memory: Bytes | None = None
+) -> Iterator[tuple[int, int, Array | None, Int64]]:
+    """Read some of many runs at a time.
+
+    Parameters
+    ----------
+    limit : int, bytes that are read at once, about.
+    memory : uint8[...], where all of them go, one behind another; new memory for each part by default.
+
+    Yields
+    ------
+    first, last : int, of the runs, as in a slice.
+    values : array of numbers as they are in the file; None if it does not hold all of them.
+    place : int64[last - first], at which element of `values` each run begins.
+    """
     ends = np.cumsum(nbytes)
-    left: list[PostedRead] = []
-    for first, last in groups(ends - nbytes, ends, max(_GROUP, block_of(driver))):
-        group, mine = reads[first:last], slice(first, last)
-        place = ends[mine] - nbytes[mine] - int(ends[first] - nbytes[first])
-        total = int(nbytes[mine].sum())
-        memory = np.empty(total, np.uint8)
-        if driver.read(Extents(offsets[mine], nbytes[mine], place), memory) < total:
-            left += group
-            continue
-        values = memory.view(facts.dtype)
-        if facts.swaps:
-            values.byteswap(inplace=True)
-        complete_with(group, values, (place // facts.itemsize).tolist())
-    return left
+    begins = ends - nbytes
+    for first, last in groups(begins, ends, max(limit, block_of(driver))):
+        low, high = int(begins[first]), int(ends[last - 1])
+        into = np.empty(high - low, np.uint8) if memory is None else memory[low:high]
+        place, offset = begins[first:last] - low, offsets[first:last]
+        # neighbours in the file, one after another, are one piece
+        heads = np.flatnonzero(np.diff(offset - place, prepend=-1))
+        got = driver.read(Extents(offset[heads], np.diff(place[heads], append=high - low), place[heads]), into)
+        yield first, last, into.view(facts.file_dtype) if got == high - low else None, place // facts.itemsize
+
+
+def _swapped(values: Array, facts: Facts) -> Array:
+    """The values in the machine's byte order, in the memory that they have."""
+    made = values.view(facts.dtype)
+    return made.byteswap(inplace=True) if facts.swaps else made

@@ -30,7 +30,6 @@ from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.late import late
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
     from pnc_vol.extents import blocks
@@ -40,7 +39,7 @@ else:
     gathered = late("pnc_vol.file.reads.gathered")
     blocks = late("pnc_vol.extents.blocks")
 
-__all__ = ["Facts", "facts_of", "iget_run", "read_numbers", "read_run", "read_simply"]
+__all__ = ["Facts", "facts_of", "read_numbers", "read_run", "read_simply"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -249,20 +248,3 @@ def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> b
     step = block_of(driver) // facts.itemsize * facts.itemsize
     in_parallel(driver, (task(block) for block in blocks.rounds(extents, step)), 0)
     return not short
-
-
-# ------------------------------------------------------------------------------------------- posted reads
-
-
-def iget_run(session: Session, node: DatasetNode, args: Any, out: Any = None) -> Request | None:
-    """Post the reading of one run of numbers; None if `args`, which is what the user said, is something else.
-
-    See `OpenFile.iget`.
-    """
-    element, shape = node.element, node.shape
-    found = few_runs(shape, args) if shape and element.kind == "number" else None
-    if found is None or found[3] > 1 or not found[1] or len(found[2]) > MOST_AXES:
-        return None
-    if out is not None:
-        as_out(out, found[2], element.dtype)
-    return session.posted.post_read(session, found[1] * element.file_dtype.itemsize, out, node, found)

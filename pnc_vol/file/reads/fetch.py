@@ -28,12 +28,12 @@ from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, Selection, be
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.subarrays import within
 from pnc_vol.file.post import whole_extents
-from pnc_vol.file.reads.completing import complete_one, complete_runs, read_in_place, worth_alone
+from pnc_vol.file.posted_reads import PostedRead
+from pnc_vol.file.reads.completing import complete_one, complete_runs, complete_short, read_in_place, worth_alone
 from pnc_vol.file.reads.contiguous import facts_of, read_run
 from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
-from pnc_vol.file.requests import PostedRead
 from pnc_vol.file.session import Session
 from pnc_vol.flush.choice import NO_READS, Weight, transport_code
 from pnc_vol.layout.places import ElementMap
@@ -157,7 +157,7 @@ def weight_of_reads(session: Session) -> Weight:
     if session.comm.size == 1 or session.file_set is not None or session.disk.driver.capabilities.holds_back:
         complete_posted(session)
         return NO_READS
-    return session.posted.weight_of_reads(transport_code(session.options, reads=True))
+    return session.posted.reads.weight(transport_code(session.options, reads=True))
 
 
 def complete_all(session: Session, operation: str) -> None:
@@ -183,14 +183,16 @@ def complete_together(session: Session, most: Weight) -> None:
     if way == "independent":
         complete_posted(session)
     else:
-        reads = [posted for posted in session.posted.reads.values() if posted.status != "done"]
+        waiting = session.posted.reads
+        reads = [] if waiting is None else [read for read in waiting.single().values() if read.status != "done"]
         try:
             _complete_by(session, reads, partial(_read_by_way, way=way))
         except OSError as error:
             for posted in reads:
                 posted.become("failed", error)
             raise
-        session.posted.forget_reads(list(session.posted.reads.values()))
+        if waiting is not None:
+            waiting.clear()
     session.comm.agree("flush reads")
 
 
@@ -203,17 +205,19 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
         The file could not be read; they stay posted.
     """
     posted = session.posted.reads
-    if requests is None:
-        mine = list(posted.values())
-    else:
-        # each once, in the order of posting
-        mine = [posted[number] for number in sorted({request.id for request in requests} & posted.keys())]
+    if posted is None:
+        return
+    numbers = None if requests is None else {request.id for request in requests}
+    if numbers is None or (len(numbers) > 1 and posted.are_among(numbers)):
+        for reads in list(posted.short):
+            posted.settle(reads, complete_short(session, reads))
+    own = posted.single()
+    # each once, in the order of posting
+    mine = list(own.values()) if numbers is None else [own[number] for number in sorted(numbers & own.keys())]
     try:
         complete(session, mine)
-    except OSError:
-        session.posted.forget_reads([read for read in mine if read.test()])
-        raise
-    session.posted.forget_reads(mine)
+    finally:
+        posted.forget([read.id for read in mine if read.test()])
 
 
 # ------------------------------------------------------------------------------------- from the file
