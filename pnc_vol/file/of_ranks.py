@@ -40,4 +40,4 @@ def load_all() -> None:
     OSError, MemoryError, ImportError
         One cannot be loaded.
     """
-    load(["json", "signal", *(f"pnc_vol.{name}" for name in _MODULES.split())])
+    load(["json", "signal", "unicodedata", *(f"pnc_vol.{name}" for name in _MODULES.split())])

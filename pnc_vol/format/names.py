@@ -15,9 +15,16 @@ Source: NetCDF classic format specification, "Note on names"; behaviour of PnetC
 from __future__ import annotations
 
 import re
-import unicodedata
+from typing import TYPE_CHECKING
 
 from pnc_vol.errors import DefinitionError
+from pnc_vol.late import late
+
+if TYPE_CHECKING:
+    import unicodedata
+else:
+    # most names are ASCII
+    unicodedata = late("unicodedata")
 
 __all__ = ["MAX_NAME", "check_name", "is_legal_name", "normalise"]
 
@@ -56,7 +63,7 @@ def _fault(name: str) -> str:
         return f"it holds {bad.group()!r}"
     if name.endswith(" "):
         return "it ends with a space"
-    if not unicodedata.is_normalized("NFC", name):
+    if not name.isascii() and not unicodedata.is_normalized("NFC", name):
         return "it is not in Unicode normalisation form C; pass it through names.normalise"
     return ""
 
