@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING
 
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.format.edits import placed_as
-from pnc_vol.format.encode import header_size
+from pnc_vol.format.encode import frame_as_read, header_size
 from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.flatten import Flat, numrecs_for, numrecs_of, to_header
-from pnc_vol.mapping.tree import Changes, DatasetNode, Tree
+from pnc_vol.mapping.names import MARKER
+from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree
+from pnc_vol.mapping.unread import lengths_of
 
 if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
@@ -90,6 +92,20 @@ class Definitions:
         self.widened: dict[int, int] = {}
         self.ordered_by_place = self.drain_agreed = False
         self.decompositions: dict[int, Decomposition] = {}
+
+    def begin_as_read(self, layout: Layout, encoded: bytes) -> None:
+        """Begin with the header that was read, and whose bytes these are, if it is as this library makes them.
+
+        Then what nobody changes stays as it is in the file, and the next flush follows from what changed.
+        """
+        tree, header = self.tree, layout.header
+        if tree.findings or tree.marker != MARKER or not (layout.self_contained and frame_as_read(header, encoded)):
+            return
+        if GroupNode not in set(map(type, dict.values(tree.root.children))):
+            tree.all_groups = [], True
+        self.flat = Flat(header, layout.uids, None, None, lengths_of(tree.datasets), {}, set())
+        self.flat_version, self.with_begins = tree.version, (self.flat, header)
+        tree.changed = Changes(set(), {}, [])
 
     def decompose(self, node: DatasetNode, owned: Decomposition) -> None:
         """Note which elements of a dataset this process owns.

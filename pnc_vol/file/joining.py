@@ -119,6 +119,8 @@ def _made(
     file_set : FileSet, optional, what the session is of instead of a file.
     """
     tree = opened.tree
+    # Several ranks compare what they define, which each may have made in another way.
+    as_read = opened.writable and not opened.created and comm.size == 1 and defs is None and file_set is None
     defs = defs or Definitions(tree, opened.header.version)
     options = _with_layout(options, opened.layout.name)
     layout = opened.layout(options) if file_set is None else file_set.layout(options)
@@ -144,6 +146,8 @@ def _made(
     )
     disk.begins_with(opened.header, opened.header_bytes)
     defs.flushed(opened.header)
+    if as_read:
+        defs.begin_as_read(layout, opened.header_bytes)
     queue = open_queue(disk, options, comm, writable=opened.writable)
     if layout.keeps_posts:
         queue.copy_arrays()

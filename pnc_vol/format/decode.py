@@ -128,6 +128,8 @@ def examine(
     )
     header.derived["inner_sizes"] = inner
     findings = (*source.findings, *layout)
+    if not findings:
+        header.derived["var_at"] = var_at
     return Decoded(header, nbytes, findings, tuple(var_at)), findings
 
 

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.limits import check_limits, check_names
+from pnc_vol.format.limits import check_decoded, check_limits, check_names
 from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.sizes import inner_bytes
+from pnc_vol.format.sizes import inner_bytes, inner_sizes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order, Widths
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "check_names",
     "encode",
     "encoded_empty",
+    "frame_as_read",
     "frame_of",
     "header_size",
     "numrecs_bytes",
@@ -180,6 +181,48 @@ def frame_of(header: Header) -> Frame:
     if found is None:
         found = header.derived["frame"] = Writer(WIDTHS[header.version]).frame(header)
     return found
+
+
+def frame_as_read(header: Header, encoded: bytes) -> bool:
+    """Whether a header that was decoded is as `encode` would make it; its frame is then that of the file's bytes.
+
+    Parameters
+    ----------
+    header : Header, in which the decoder found nothing to say.
+    encoded : bytes, what it was decoded from.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.decode import decode
+    >>> raw = encode(Header(5, vars=(Var("a", (), (), 6, 132),)))
+    >>> frame_as_read(decode(raw, file_size=140).header, raw)
+    True
+    """
+    w, var_at = WIDTHS[header.version], header.derived.pop("var_at", None)
+    if not var_at or len(encoded) != var_at[-1] or encoded[4 : 4 + w.width] != w.number.pack(header.numrecs):
+        return False
+    begin_at = np.array(var_at[1:], np.int64) - w.begin
+    body = bytearray(encoded)
+    words, last = np.frombuffer(body, ">u4"), (begin_at >> 2) - 1
+    # Of the fields that say twice what is there the sizes alone are read as anything between right and padded.
+    padded = (np.array(inner_sizes(header), np.int64) + 3) & -4
+    if w.width == 4:
+        padded[padded > 0xFFFFFFFC] = 0xFFFFFFFF
+    elif (words[last - 1] != padded >> 32).any():
+        return False
+    if (words[last] != padded & 0xFFFFFFFF).any():
+        return False
+    try:
+        check_decoded(header)
+    except DefinitionError:
+        return False
+    pack_into(w.number.format, body, 4, 0)
+    for at in range(w.begin // 4):
+        words[last + 1 + at] = 0
+    vars_at = var_at[0] - w.listing.size
+    attrs_at = len(Writer(w).dimensions(header))
+    header.derived["frame"] = Frame(body, begin_at, attrs_at, vars_at)
+    return True
 
 
 class Writer:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     legal_names = late("pnc_vol.format.names")
 
-__all__ = ["check_length", "check_limits", "check_names", "check_type"]
+__all__ = ["check_decoded", "check_length", "check_limits", "check_names", "check_type"]
 
 _DIM_MAX = {1: 2**31 - 1, 2: 2**31 - 1, 5: MAX_OFFSET}
 
@@ -144,6 +144,19 @@ def check_limits(header: Header) -> None:
             if attrs and id(attrs) not in seen:
                 check_attrs(f"Variable {name!r}", attrs, version)
                 seen.add(id(attrs))
+    _check_sizes(header)
+    header.derived["within_limits"] = True
+
+
+def check_decoded(header: Header) -> None:
+    """As `check_limits` of a header that was decoded, which has no type nor count that its version does not have.
+
+    Raises
+    ------
+    DefinitionError
+        A length or a size that may be read, and may not be written.
+    """
+    _check_dims(header)
     _check_sizes(header)
     header.derived["within_limits"] = True
 

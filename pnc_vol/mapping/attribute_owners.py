@@ -29,7 +29,7 @@ else:
     links = late("pnc_vol.mapping.links")
     conventions = late("pnc_vol.mapping.conventions")
 
-__all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs"]
+__all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs", "with_fill"]
 
 Marker = Mapping[str, Any]
 
@@ -67,6 +67,18 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
     if markers:
         marker["attrs"] = markers
     return tuple(written)
+
+
+def with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
+    """Attributes with that of a fill value, one element as in the file; what it does not say goes to the marker."""
+    fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
+    said = next((attr for attr in written if attr.name == conventions.FILL), None)
+    wanted = conventions.fill_attr(fill, element)
+    if said is None and wanted is not None:
+        return (*written, wanted)
+    if said != wanted or wanted is None:
+        marker["fill"] = fill.rstrip(b"\0").hex()
+    return written
 
 
 def global_attrs(tree: Tree) -> tuple[Attr, ...]:

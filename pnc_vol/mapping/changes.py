@@ -4,7 +4,8 @@ Knows: which changes leave all other variables as they are. Does not know: bytes
 
 Rules
 -----
-1. The result is what `flatten.to_header` would make; where that is not sure, there is none.
+1. The result is what `flatten.to_header` would make; where that is not sure, there is none. Of a file as it was read
+   (`Flat.book` is None) the variables that nobody changed stay as they are there.
 2. Record datasets are counted by their length. The length of a dataset is in its marker only if it is not the number of
    records of the file, so that others change only if they have, or had, that number.
 """
@@ -12,12 +13,14 @@ Rules
 from __future__ import annotations
 
 from operator import itemgetter
+from typing import Any
 
 from pnc_vol.format.edits import with_attributes, with_variables
 from pnc_vol.format.model import Attr, Dim, Var
-from pnc_vol.mapping.attribute_owners import global_attrs
+from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, type_says_all, variable_of
+from pnc_vol.mapping.names import MARKERS
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["changed"]
@@ -88,9 +91,8 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
         if before and type_says_all(node.element, old.dims, header.dims) and node not in changed.resized:
             attrs = _only_grown(node, old, before)
         if attrs is None:
-            var = variable_of(node, flat.book, numrecs)
-            dims, attrs = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims), var.attrs
-            if (var.name, dims, var.type) != (old.name, old.dims, old.type):
+            attrs = _attrs_of(flat, node, old, numrecs, resized=node in changed.resized)
+            if attrs is None:
                 return None
         if node.owner is None and node.attrs.untouched is not None:
             untouched[uid] = node.attrs.untouched
@@ -120,6 +122,33 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
     return Flat(header, uids, flat.book, flat.moved, lengths, flat.numbers, flat.names, untouched), made
 
 
+def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized: bool) -> tuple[Attr, ...] | None:
+    """All attributes of a variable; None if it differs in more."""
+    if flat.book is None:
+        return None if resized else _attrs_of_numbers(node, old, flat.header.dims)
+    var = variable_of(node, flat.book, numrecs)
+    dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
+    return var.attrs if (var.name, dims, var.type) == (old.name, old.dims, old.type) else None
+
+
+def _attrs_of_numbers(node: DatasetNode, var: Var, dims: tuple[Dim, ...]) -> tuple[Attr, ...] | None:
+    """All attributes of a variable that was read, and changed in them alone; None if more is to be known of it.
+
+    Parameters
+    ----------
+    node : DatasetNode
+    var : Var, as it was read.
+    dims : tuple of Dim, those of the header.
+    """
+    if node.owner is not None or not type_says_all(node.element, var.dims, dims):
+        return None
+    marker: dict[str, Any] = {}
+    attrs = named_attrs(node.attrs, marker)
+    if node.fillvalue is not None:
+        attrs = with_fill(node.fillvalue, node.element, attrs, marker)
+    return None if marker or not MARKERS.isdisjoint(map(itemgetter(0), var.attrs)) else attrs
+
+
 def _added(
     flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int
 ) -> tuple[tuple[Dim, ...], tuple[Var, ...]] | None:
@@ -130,7 +159,7 @@ def _added(
     """
     header, book, taken = flat.header, flat.book, flat.names
     # Dimensions that no variable uses stand in no book.
-    if header.version != 5 or len(header.dims) != len(book.dims):
+    if book is None or header.version != 5 or len(header.dims) != len(book.dims):
         return None
     if not taken:
         taken.update(map(itemgetter(0), header.vars))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
 from pnc_vol.late import late
-from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs
+from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.markers import dump_marker
@@ -51,7 +51,7 @@ class Flat(NamedTuple):
 
     header : Header, nothing placed (`begin` -1, `numrecs` 0).
     uids : tuple of int, ``header.vars[i]`` belongs to the dataset ``uids[i]``.
-    book : DimBook, the dimensions as they were found, with what is known of them.
+    book : DimBook or None, the dimensions as they were found, and what is known of them; None of a file as it was read.
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     lengths : dict of int to int, how many datasets have each number of records.
     numbers : dict of int to int, uids and their numbers; empty until the first change of a variable looks for one.
@@ -62,7 +62,7 @@ class Flat(NamedTuple):
 
     header: Header
     uids: tuple[int, ...]
-    book: DimBook
+    book: DimBook | None
     moved: list[int] | None
     lengths: dict[int, int]
     numbers: dict[int, int]
@@ -337,7 +337,7 @@ def _variable_attrs(
         sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
         marker |= conventions.element_marker(element, conventions.derive(code, sizes, names, written))
     if node.fillvalue is not None:
-        written = _with_fill(node.fillvalue, element, written, marker)
+        written = with_fill(node.fillvalue, element, written, marker)
     if marker:
         written += (dump_marker(marker, node.tree.marker),)
     return written
@@ -382,14 +382,3 @@ def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -
         return written
     name = book.dims[dims[0]].name.encode("utf-8", "surrogateescape")
     return (*written, Attr(SAMPLE_DIMENSION, CHAR, len(name), name))
-
-
-def _with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
-    fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
-    said = next((attr for attr in written if attr.name == conventions.FILL), None)
-    wanted = conventions.fill_attr(fill, element)
-    if said is None and wanted is not None:
-        return (*written, wanted)
-    if said != wanted or wanted is None:
-        marker["fill"] = fill.rstrip(b"\0").hex()
-    return written

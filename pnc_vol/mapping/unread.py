@@ -22,7 +22,7 @@ from pnc_vol.format.model import Var
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree
 
-__all__ = ["Plan", "Unread", "attach_scales", "fillvalue_of", "itemsizes_of", "read_all"]
+__all__ = ["Plan", "Unread", "attach_scales", "fillvalue_of", "itemsizes_of", "lengths_of", "read_all"]
 
 Plan = tuple[
     Element, tuple[int, ...], tuple[tuple[str, str | None], ...], tuple[int, ...], tuple[int | None, ...] | None
@@ -168,6 +168,28 @@ def itemsizes_of(datasets: Mapping[int, DatasetNode], uids: Iterable[int]) -> li
         element = one[0] if type(one) is tuple else one.element
         sizes += [element.file_dtype.itemsize] * len(list(several))
     return sizes
+
+
+def lengths_of(datasets: dict[int, DatasetNode]) -> dict[int, int]:
+    """How many datasets have each number of records; none is made for that.
+
+    Examples
+    --------
+    >>> lengths_of({})
+    {}
+    """
+    found: dict[int, int] = {}
+    entries: list[Any] = list(dict.values(datasets))
+    for one in entries:
+        if type(one) is tuple:
+            shape, limits = one[3], one[4]
+        elif one.is_placeholder:
+            continue
+        else:
+            shape, limits = one.shape, one.maxshape
+        if limits and limits[0] is None:
+            found[shape[0]] = found.get(shape[0], 0) + 1
+    return found
 
 
 def fillvalue_of(datasets: Mapping[int, DatasetNode], uid: int) -> bytes | None:
