@@ -157,9 +157,11 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
     groups : what `_groups_below` finds below its root
     """
     met: dict[int, list[str]] = {id(tree.root): []}
-    for node in tree.datasets.values():
-        # a part of another dataset names no group: its parent is that dataset (`node.owner`, without a call for each)
-        if type(node.parent) is not GroupNode:
+    entries: list[Any] = list(dict.values(tree.datasets))
+    for node in entries:
+        # Those that are not made are in the root. A part of another dataset names no group: its parent is that dataset
+        # (`node.owner`, without a call for each).
+        if type(node) is tuple or type(node.parent) is not GroupNode:
             continue
         group, new = node.parent, []
         while id(group) not in met:
@@ -170,7 +172,7 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
             met[id(group)] = []
             met[id(group.parent)].append(group.name)
     return all(
-        [name for name, child in group.children.items() if isinstance(child, GroupNode)] == met.get(id(group))
+        [name for name, child in dict.items(group.children) if isinstance(child, GroupNode)] == met.get(id(group))
         for group in (tree.root, *groups)
     )
 
@@ -294,9 +296,9 @@ def is_attr_name(name: object) -> bool:
 
 
 def _groups_below(root: GroupNode) -> list[GroupNode]:
-    """All groups below one, parents first, in the order of creation."""
+    """All groups below one, parents first, in the order of creation; no dataset is made for that."""
     found = []
-    stack = [node for node in root.children.values() if isinstance(node, GroupNode)][::-1]
+    stack = [node for node in dict.values(root.children) if isinstance(node, GroupNode)][::-1]
     while stack:
         group = stack.pop()
         found.append(group)

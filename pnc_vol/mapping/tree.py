@@ -270,7 +270,9 @@ class Tree:
         node = GroupNode(self, name, parent, ())
         parent.children[name] = node
         parent.note(name)
-        self.touch()
+        # Attributes of the file tell of groups, and nothing else does.
+        self.touch_attributes(self.root)
+        self.all_groups = None
         return node
 
     def add_dataset(

@@ -32,6 +32,7 @@ Plan = tuple[
 K = TypeVar("K")
 V = TypeVar("V")
 _get: Any = dict.get
+_NOT_MADE = (int, tuple)
 
 
 class _Made(dict[K, V]):
@@ -49,12 +50,12 @@ class _Table(_Made[K, V]):
     def __getitem__(self, key: K) -> V:
         found = dict.__getitem__(self, key)
         kind = type(found)
-        return cast(V, self.unread.node(self, key)) if kind is tuple or kind is int else found
+        return cast(V, self.unread.node(cast(int, found if kind is int else key))) if kind in _NOT_MADE else found
 
     def get(self, key: K, default: Any = None) -> Any:
         found = _get(self, key, default)
         kind = type(found)
-        return self.unread.node(self, key) if kind is tuple or kind is int else found
+        return self.unread.node(found if kind is int else cast(int, key)) if kind in _NOT_MADE else found
 
     def values(self) -> ValuesView[V]:  # type: ignore[override]
         self.unread.make_all()
@@ -103,33 +104,31 @@ class Unread:
         self.datasets.update(dict.fromkeys(uids, plan))  # type: ignore[arg-type]
         self.children.update(zip(names, uids, strict=True))  # type: ignore[arg-type]
 
-    def node(self, table: Any, key: Any) -> Any:
-        """The node of an entry that was none."""
+    def node(self, uid: int) -> Any:
+        """The dataset of that uid; made if it is not."""
+        datasets = self.datasets
         with self.lock:
-            found = _get(table, key)
-            if type(found) is int:
-                found, key = _get(self.datasets, found), found
-            return self._made(key, found) if type(found) is tuple else found
-
-    def _made(self, uid: int, plan: Plan) -> DatasetNode:
-        element, visible, names, shape, maxshape = plan
-        name, _, attrs, _, _ = self.variables[uid]
-        node = DatasetNode(self.tree, name, self.root, attrs, uid, element, shape, maxshape, None, names, None, name)
-        if self.coordinates:
-            attach_scales(node, visible, self.coordinates)
-        self.datasets[uid] = self.children[name] = node
-        self.left -= 1
-        if not self.left:
-            self._use(_Made)
-        return node
+            found = _get(datasets, uid)
+            if type(found) is not tuple:
+                return found
+            element, visible, names, shape, limits = found
+            name, _, attrs, _, _ = self.variables[uid]
+            node = DatasetNode(self.tree, name, self.root, attrs, uid, element, shape, limits, None, names, None, name)
+            if self.coordinates:
+                attach_scales(node, visible, self.coordinates)
+            datasets[uid] = self.children[name] = node
+            self.left -= 1
+            if not self.left:
+                self._use(_Made)
+            return node
 
     def make_all(self) -> None:
         """Make all nodes; the tables are as others from then on."""
+        entries: list[tuple[int, Any]] = list(dict.items(self.datasets))
+        for uid, plan in entries:
+            if type(plan) is tuple:
+                self.node(uid)
         with self.lock:
-            entries: list[tuple[int, Any]] = list(dict.items(self.datasets))
-            for uid, plan in entries:
-                if type(plan) is tuple:
-                    self._made(uid, plan)
             self._use(_Made)
 
     def _use(self, kind: type) -> None:

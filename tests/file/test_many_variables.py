@@ -167,7 +167,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_a_first_read_makes_what_it_needs_and_no_more(path: pathlib.Path) -> None:
     with pnc_vol.File(path) as f:
         f["v1"][:]
-        assert calls_of(lambda: f["v2"]) <= 9
+        assert calls_of(lambda: f["v2"]) <= 7
         ds = f["v3"]
         assert calls_of(lambda: ds[:]) <= 11
         assert calls_of(lambda: ds[:]) <= 8

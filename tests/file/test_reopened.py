@@ -77,6 +77,10 @@ def add_a_variable(f: Any) -> None:
     f["new"] = np.arange(3)
 
 
+def add_a_group(f: Any) -> None:
+    f.create_group("g/inner").attrs["title"] = "a group"
+
+
 def change_nothing(f: Any) -> None:
     pass
 
@@ -92,6 +96,7 @@ ACTS = [
     add_records,
     add_a_record_of_one,
     add_a_variable,
+    add_a_group,
     change_nothing,
 ]
 
@@ -115,7 +120,9 @@ def test_the_file_is_as_if_all_had_been_made_anew(tmp_path: pathlib.Path, act: A
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("act", [change_units, change_that_of_the_file, add_an_array, name_a_scale, change_nothing])
+@pytest.mark.parametrize(
+    "act", [change_units, change_that_of_the_file, add_an_array, name_a_scale, add_a_group, change_nothing]
+)
 def test_no_other_variable_is_looked_at(tmp_path: pathlib.Path, act: Act) -> None:
     """As many calls in a file of 30 variables and in one of 300, when it is open."""
     found = []
