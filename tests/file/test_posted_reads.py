@@ -190,5 +190,5 @@ def test_many_are_completed_in_as_many_calls_as_few(path: str) -> None:
 
         completed(2000)
         few = completed(2000)
-        # not one more for each: some for each piece of the file that is read at once
+        # not one more for each: some for each piece of the file that is read
         assert completed(6000) <= few + 40

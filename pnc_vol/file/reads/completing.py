@@ -33,7 +33,7 @@ __all__ = ["complete_one", "complete_runs", "complete_short", "read_in_place", "
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_GROUP, _STEP = 8 << 20, 512 << 10
+_GROUP, _STEP = 8 << 20, 1 << 20
 """Bytes of posted reads that are read together: of large ones, and of small ones, which stay in the cache meanwhile."""
 
 _ALONE = 64
