@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     selection = late("pnc_vol.extents.selection")
 
-__all__ = ["PostedRead", "PostedReads", "ShortReads", "complete_with"]
+__all__ = ["FEW", "PostedRead", "PostedReads", "ShortReads", "complete_with"]
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +43,9 @@ _SHORT = 64 << 10
 
 _GROUP = 8 << 20
 """Bytes of those that are completed together, and whose values are in memory together."""
+
+FEW = 16
+"""Reads below which columns are not worth while."""
 
 _new = object.__new__
 
@@ -309,22 +312,23 @@ class PostedReads:
     open : ShortReads or None, the last of them, which may get more.
     """
 
-    __slots__ = ("_own", "open", "short")
+    __slots__ = ("_few", "_own", "open", "short")
 
     def __init__(self) -> None:
         self._own: dict[int, PostedRead] = {}
         self.short: list[ShortReads] = []
         self.open: ShortReads | None = None
+        # the last columns were of few reads: a program that waits for each does better without
+        self._few = False
 
     def __len__(self) -> int:
         return len(self._own) + sum(len(reads.targets) for reads in self.short)
 
     def columns(self, session: Any, node: DatasetNode, nelems: int, shape: tuple[int, ...]) -> ShortReads | None:
-        """The columns for a read of some elements of a variable of numbers; None if it is too large for them."""
-        nbytes = nelems * node.element.file_dtype.itemsize
-        if nbytes > _SHORT:
+        """The columns for a read of some elements of a variable of numbers; None if it is to be kept by itself."""
+        nbytes, reads = nelems * node.element.file_dtype.itemsize, self.open
+        if nbytes > _SHORT or (reads is None and self._few and len(self._own) < FEW):
             return None
-        reads = self.open
         if reads is None or reads.left < nbytes:
             self.open = reads = ShortReads(session)
             self.short.append(reads)
@@ -341,7 +345,7 @@ class PostedReads:
         for one in own:
             self.add(one)
         self.short.remove(reads)
-        self.open = None
+        self.open, self._few = None, len(reads.targets) < FEW
 
     def single(self) -> dict[int, PostedRead]:
         """All of them one by one, by number."""

@@ -192,3 +192,17 @@ def test_many_are_completed_in_as_many_calls_as_few(path: str) -> None:
         few = completed(2000)
         # not one more for each: some for each piece of the file that is read
         assert completed(6000) <= few + 40
+
+
+def test_a_program_that_waits_for_each_needs_no_columns(path: str) -> None:
+    with pnc_vol.File(path) as f:
+        x = f["x"]
+        waited = [calls_of(lambda i=i: x.iget(i).wait()) for i in range(5)]
+        # the first makes columns, of which it is taken out
+        assert waited[2] == waited[4] <= waited[0] - 5
+        kept = [x.iget(i) for i in range(N)]
+        f.wait_all()
+        again = [x.iget(i) for i in range(N)]
+        assert calls_of(lambda: x.iget(1)) <= 5, "many at once are in columns again"
+        f.wait_all()
+        assert np.array_equal([one.array for one in kept], [one.array for one in again])

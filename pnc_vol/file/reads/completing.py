@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.file.posted_reads import PostedRead, ShortReads, complete_with
+from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads, complete_with
 from pnc_vol.file.reads.contiguous import Facts, facts_of, read_numbers, read_run
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import block_of
@@ -121,7 +121,7 @@ def complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
 
     What the system says of a file that cannot be read, it says again when these are completed.
     """
-    if len(reads.targets) < _FEW:
+    if len(reads.targets) < FEW:
         return reads.single(range(len(reads.targets)))
     table = reads.table
     kinds, left = _placed(session, reads.nodes, table)
@@ -210,7 +210,7 @@ def _by_variable(table: Int64, variables: int) -> dict[int, list[int] | range]:
 
 
 _FEW = 16
-"""Posted reads of a variable below which each is placed by itself; small ones in all below which each is read so."""
+"""Posted reads of a variable below which each is placed by itself."""
 
 _NO_RUN = (-1, 0)
 
