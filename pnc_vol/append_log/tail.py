@@ -258,9 +258,10 @@ class Tail:
 
     def _let_go(self) -> None:
         """Let go of the window, if it is not one of those that are kept."""
-        if self.window is not None and all(self.window is not window for window, _, _ in self._kept):
-            self.window.close()
-        self.window, self.begin, self.limit = None, 0, 0
+        # First no longer used, then closed, whatever interrupts it.
+        window, self.window, self.begin, self.limit = self.window, None, 0, 0
+        if window is not None and all(window is not kept for kept, _, _ in self._kept):
+            window.close()
 
     def leave(self) -> None:
         """Let go of the file as it is."""

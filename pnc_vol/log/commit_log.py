@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -32,7 +32,7 @@ from pnc_vol.log.recent_posts import POSTS_BYTES, RecentPosts, SplitPosts
 
 __all__ = [
     "COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "GROUP", "GROUP_BYTES", "IN_LOGS", "IN_SLOT", "OPEN_GROUP", "SUFFIX",
-    "TOMBSTONE", "WHOLE", "CommitLog", "OpenGroup",
+    "TOMBSTONE", "WHOLE", "CommitLog", "GroupState", "OpenGroup",
 ]  # fmt: skip
 
 SUFFIX = ".commit"
@@ -106,6 +106,14 @@ class _Files(Protocol):
     def read(self, suffix: str, target: npt.NDArray[np.uint8], offset: int) -> None: ...
 
 
+class GroupState(NamedTuple):
+    """What `CommitLog.take_back` goes back to: the number of entries, and the CRCs of the open group."""
+
+    entries: int
+    meta_crc: int
+    data_crc: int
+
+
 class OpenGroup:
     """The entries behind the last commit.
 
@@ -136,9 +144,13 @@ class OpenGroup:
 
     def drop(self, committed: int, data_begin: int) -> None:
         """Nothing is in the group."""
-        self.posts.forget()
         self.slot[1] = self.quick_meta = self.meta_crc = self.data_crc = 0
         self.committed, self.data_begin = committed, data_begin
+        self.posts.forget()
+
+
+def _nothing() -> None:
+    """There is nothing to take back."""
 
 
 class CommitLog(RecordWriter):
@@ -156,7 +168,8 @@ class CommitLog(RecordWriter):
     ----------
     group : OpenGroup
     post_rows : callable
-        To be set before posts go to the slot: makes rows of those that leave it, and of their requests.
+        To be set before posts go to the slot: makes rows of those that leave it, and of their requests, and returns
+        what takes them back.
     requests : array of int
         The request of each entry.
     epoch, fills : int, flushes so far, and fills since the last one.
@@ -168,7 +181,7 @@ class CommitLog(RecordWriter):
         tail = files.commit
         super().__init__(COMMIT_LOG, tail.append_head, file=file, rank=rank, num_ranks=num_ranks, path=path, slot=slot)
         self.append = tail.append
-        self.post_rows: Callable[[SplitPosts, Int64], None]
+        self.post_rows: Callable[[SplitPosts, Int64], Callable[[], None]]
         self._files = files
         self.group = OpenGroup()
         self.epoch = self.fills = 0
@@ -228,6 +241,8 @@ class CommitLog(RecordWriter):
             posts.provided = True
         files.data.reserve(limit)
         files.meta.reserve(limit)
+        # A flush must be able to close the group, however full the device is by then.
+        files.commit.reserve(RECORD_BYTES)
         self._open_group(request, IN_SLOT)
         posts.data_end, posts.limit = files.data.end, limit
 
@@ -240,25 +255,33 @@ class CommitLog(RecordWriter):
             There is no room; the group is open still.
         """
         if number := self.open:
-            group, files = self.group, self._files
-            request = self.requests[group.committed]
-            before, posts = (files.meta.end, files.data.end), None
+            group, files, undo = self.group, self._files, _nothing
+            request, sequence = self.requests[group.committed], self.sequence
+            tails = files.commit, files.meta, files.data
+            before = [tail.end for tail in tails]
             try:
+                meta_crc, data_crc = group.meta_crc, group.data_crc
                 if group.posts.end:
                     posts = group.posts.split()
+                    undo = self.post_rows(posts, np.array(self.requests[group.committed :], np.int64))
                     files.data.extend(posts.values.data)
                     files.meta.extend(posts.entries.data)
-                    group.meta_crc, group.data_crc = crc32(posts.entries.data), crc32(posts.values.data)
+                    meta_crc, data_crc = crc32(posts.entries.data), crc32(posts.values.data)
                 ends = files.meta.end, files.data.end
-                super().add(COMMIT, group.meta_crc, request, self.epoch, *ends, number, group.data_crc)
-            except OSError:
-                if posts is not None:
-                    files.meta.take_back(before[0])
-                    files.data.take_back(before[1])
+                super().add(COMMIT, meta_crc, request, self.epoch, *ends, number, data_crc)
+            except BaseException:
+                # Also of memory that ran out, or an interrupt: a group is in its place whole.
+                undo()
+                for tail, end in zip(tails, before, strict=True):
+                    if tail.end != end:
+                        tail.take_back(end)
+                self.sequence = sequence
                 raise
-            if posts is not None:
-                self.post_rows(posts, np.array(self.requests[group.committed :], np.int64))
-            self.drop_group()
+            try:
+                self.drop_group()
+            except BaseException:
+                self.drop_group()
+                raise
         elif self.group.posts.limit:
             self.drop_group()
 
@@ -269,7 +292,18 @@ class CommitLog(RecordWriter):
 
     def add(self, kind: int, *fields: int) -> None:
         self.close_group()
-        super().add(kind, *fields)
+        self.add_all(kind, [fields])
+
+    def add_all(self, kind: int, rows: Sequence[tuple[int, ...]]) -> None:
+        tail, end, sequence = self._files.commit, self._files.commit.end, self.sequence
+        try:
+            super().add_all(kind, rows)
+        except BaseException:
+            # Also of an interrupt behind the append: a number that comes twice is damage.
+            if tail.end != end:
+                tail.take_back(end)
+            self.sequence = sequence
+            raise
 
     def _end_of(self, entry: int) -> int:
         """Where an entry ends in the metadata log."""
@@ -330,14 +364,22 @@ class CommitLog(RecordWriter):
         """The fill is in the log for good."""
         self.fills += 1
 
-    def take_back(self, end: int, entries: int) -> None:
-        """Forget the records behind a place in the file, and the entries behind so many; the logs end there again."""
+    def state(self) -> GroupState:
+        """What `take_back` goes back to."""
+        return GroupState(len(self.requests), self.group.meta_crc, self.group.data_crc)
+
+    def take_back(self, end: int, state: GroupState) -> None:
+        """Forget the records behind a place in the file, and the entries since `state`; the logs end there again."""
         self.sequence = (end - self.begin) // RECORD_BYTES
-        self.group.quick_meta = 0
+        group, entries = self.group, state.entries
+        group.quick_meta = 0
         del self.requests[entries:], self._ends[entries:]
-        if self.group.committed >= entries:
+        if group.committed >= entries:
             # It was alone in its group.
             self.drop_group()
+        elif not group.posts.limit:
+            group.meta_crc, group.data_crc = state.meta_crc, state.data_crc
+            group.slot[0] = group.meta_crc ^ group.data_crc
 
     def drop_group(self) -> None:
         """Nothing is in the open group: all entries that are counted have commits."""
@@ -351,6 +393,6 @@ class CommitLog(RecordWriter):
 
     def forget(self) -> None:
         """The log is begun anew: its files were cut."""
-        self.sequence = 0
-        self.requests, self._ends = array("q"), array("q")
+        requests, ends = array("q"), array("q")
+        self.sequence, self.requests, self._ends, self.group.committed = 0, requests, ends, 0
         self.drop_group()

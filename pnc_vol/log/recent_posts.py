@@ -170,23 +170,23 @@ class RecentPosts:
     crc : int, of them.
     limit : int, up to where posts may go without a further look; 0 while the open group is in the logs.
     data_end : int, where the values of the next one will be in the data log.
-    ends : array of int, where each ends.
+    count : int, how many there are.
+    ends : array of int, where each ends; as long as it may become.
     """
 
-    __slots__ = ("crc", "data_end", "end", "ends", "limit", "provided", "room", "slot")
+    __slots__ = ("count", "crc", "data_end", "end", "ends", "limit", "provided", "room", "slot")
 
     def __init__(self) -> None:
         self.room: Any = memoryview(b"")
         self.slot: Any = None
-        self.end = self.crc = self.limit = self.data_end = 0
+        self.count = self.end = self.crc = self.limit = self.data_end = 0
         self.provided = False
-        self.ends = array("q")
+        self.ends = array("q", bytes(POSTS_BYTES // LEAST_ENTRY * 8))
 
     def forget(self) -> None:
         """They are in the logs, or not wanted."""
-        self.end = self.crc = self.limit = 0
-        del self.ends[:]
+        self.count = self.end = self.crc = self.limit = 0
 
     def split(self) -> SplitPosts:
         """As the two logs have them."""
-        return split(np.frombuffer(self.room, np.uint8, self.end), np.frombuffer(self.ends, np.int64))
+        return split(np.frombuffer(self.room, np.uint8, self.end), np.frombuffer(self.ends, np.int64, self.count))

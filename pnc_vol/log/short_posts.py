@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from zlib import crc32
 
@@ -81,9 +81,10 @@ class ShortPosts:
             return self._begin(node, request, values, start)
         posts.room[begin:end] = post
         posts.crc = posts.slot[0] = crc32(post, posts.crc)
-        posts.end = end
+        # No call between the store of the CRC and the last line: an interrupt comes before all of them or behind.
+        posts.end = posts.ends[posts.count] = end
         posts.data_end += nbytes
-        posts.ends.append(end)
+        posts.count += 1
         self.commits.requests.append(request)
         return True
 
@@ -122,8 +123,9 @@ class ShortPosts:
         raw = values if nbytes > MOST_VALUES and values.flags.c_contiguous else values.tobytes()
         data.window[at - data.begin : data_end - data.begin] = raw
         meta.window[meta_at - meta.begin : meta_end - meta.begin] = entry
-        group.meta_crc = crc = crc32(entry, group.meta_crc)
-        group.data_crc = data_crc = crc32(raw, group.data_crc)
+        crc, data_crc = crc32(entry, group.meta_crc), crc32(raw, group.data_crc)
+        # No call from here to the number of entries, see `put_run`.
+        group.meta_crc, group.data_crc = crc, data_crc
         group.slot[0] = crc ^ data_crc
         data.end, meta.end = data_end, meta_end
         commits.requests.append(request)
@@ -145,11 +147,25 @@ class ShortPosts:
 
     # ------------------------------------------------------------------------- leaving the slot
 
-    def _post_rows(self, posts: SplitPosts, requests: Int64) -> None:
-        """Posts were moved from the slot to the logs."""
+    def _post_rows(self, posts: SplitPosts, requests: Int64) -> Callable[[], None]:
+        """Posts are about to move from the slot to the logs; returns what takes their rows back."""
+        backlog = self.backlog
         facts = {uid: (known.row_size, known.itemsize) for uid, known in self.recent.items()}
-        for uid, rows in _rows_of(posts, requests, facts).items():
-            self.backlog.post_packed(uid, rows.tobytes(), len(rows))
+        found = _rows_of(posts, requests, facts)
+        ends, number = {uid: len(backlog.tables[uid]) for uid in found}, backlog.rows
+
+        def undo() -> None:
+            for uid, end in ends.items():
+                del backlog.tables[uid][end:]
+            backlog.rows = number
+
+        try:
+            for uid, rows in found.items():
+                backlog.post_packed(uid, rows.tobytes(), len(rows))
+        except BaseException:
+            undo()
+            raise
+        return undo
 
     def interrupt(self) -> bool:
         """Another post comes: empty the slot; False if that cannot be done now."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +35,7 @@ from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Runs, Selection
 from pnc_vol.format.convert import Overflow
 from pnc_vol.log.batch import LogBatch, log_batches
-from pnc_vol.log.commit_log import GROUP, GROUP_BYTES, CommitLog
+from pnc_vol.log.commit_log import GROUP, GROUP_BYTES, CommitLog, GroupState
 from pnc_vol.log.definition_writer import DefinitionWriter, LoggedFile
 from pnc_vol.log.definitions import encode_work
 from pnc_vol.log.encoding import DATA_MAGIC, LogHeader, encode_header
@@ -48,6 +49,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.options import Options
 from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.rows import make_rows
 from pnc_vol.queue.stores import Capabilities, Store
 from pnc_vol.system import System, exists
 from pnc_vol.warn import warn_outside
@@ -185,6 +187,8 @@ class LogStore(Store):
             if fresh:
                 self._define(node, known)
             entry = known.entry(uid, selection, one, found, at, nbytes)
+            # What needs memory is made before the post is in the log.
+            rows = b"" if found is None else make_rows(request, found, at, known.itemsize).tobytes()
             files.data.append(payload)
             files.meta.append(entry)
             commits.add_entry(request, entry, payload)
@@ -193,17 +197,19 @@ class LogStore(Store):
             if self.each:
                 files.sync()
         except OSError as error:
-            self._take_back(*before)
+            self._take_back(before)
             if error.errno in FULL:
                 return False
             error.filename = error.filename or files.base
+            raise
+        except BaseException:
+            self._take_back(before)
             raise
         self.short.allow(self.group - commits.open if self.group > 1 and not self.options.burst_buf_capacity else 0)
         if one is not None:
             backlog.post(uid, request, one[0], one[1], at, known.itemsize)
         else:
-            assert found is not None
-            backlog.post_runs(uid, request, found, at, known.itemsize)
+            backlog.post_packed(uid, rows, count)
         return True
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
@@ -211,16 +217,18 @@ class LogStore(Store):
         self.definitions.define(node, known, self.commits.when)
         self.files.counters[0] = self.definitions.ndims
 
-    def _state(self) -> tuple[int, int, int, int]:
-        """Where the files end, and the number of entries: what `_take_back` goes back to."""
-        return self.files.commit.end, self.files.meta.end, self.files.data.end, len(self.commits.requests)
+    def _state(self) -> tuple[Sequence[int], GroupState]:
+        """Where the files end, and the open group: what `_take_back` goes back to."""
+        files = self.files
+        return (files.commit.end, files.meta.end, files.data.end), self.commits.state()
 
-    def _take_back(self, *state: int) -> None:
+    def _take_back(self, state: tuple[Sequence[int], GroupState]) -> None:
         """Forget a post that could not be logged whole."""
-        for tail, end in zip((self.files.commit, self.files.meta, self.files.data), state, strict=False):
+        ends, group = state
+        for tail, end in zip((self.files.commit, self.files.meta, self.files.data), ends, strict=True):
             if tail.end != end:
                 tail.take_back(end)
-        self.commits.take_back(state[0], state[3])
+        self.commits.take_back(ends[0], group)
 
     def cancel(self, requests: set[int]) -> None:
         self.short.make_rows()
@@ -231,6 +239,8 @@ class LogStore(Store):
     def cut(self, node: DatasetNode, count: int) -> bool:
         known, files = self.definitions.known.get(node.uid), self.files
         self.commits.close_group_if_possible()
+        if self.commits.open:
+            return False
         before = self._state()
         try:
             if known is None or not known.holds(node):
@@ -240,9 +250,12 @@ class LogStore(Store):
             if self.each:
                 files.sync()
         except OSError as error:
-            self._take_back(*before)
+            self._take_back(before)
             if error.errno in FULL:
                 return False
+            raise
+        except BaseException:
+            self._take_back(before)
             raise
         self.commits.filled()
         # A later post says how long the dataset is by then, also if that is as long as before.

@@ -241,17 +241,17 @@ class Queue:
         OSError
             A store could not record it; nothing was taken out.
         """
+        backlog = self.backlog
+        few = len(requests) == 1 and not backlog.closed and not backlog.lists.open
+        # What needs memory is made before a store records anything.
+        left, gone = ([], 0) if few else without(self.batches(), requests)
         for store in self.stores:
             store.cancel(requests)
-        backlog = self.backlog
-        if len(requests) == 1 and not backlog.closed and not backlog.lists.open:
+        if few:
             # One of many posts, as a program that changes its mind does: the others stay in the open batch.
             gone = backlog.take_out(*requests)
-            if not backlog.tables:
-                self.replace([])
-            return gone
-        left, gone = without(self.batches(), requests)
-        self.replace(left)
+        if not (few and backlog.tables):
+            self.replace(left)
         return gone
 
     def cut(self, node: DatasetNode, count: int) -> bool:
@@ -263,14 +263,17 @@ class Queue:
             False if there is no room to record it; nothing was dropped.
         """
         uid = node.uid
-        if not self.store.cut(node, count):
-            return False
+        left: list[Batch] | None = None
         if self.has(uid):
+            # Before the store records it, as in `cancel`.
             left = []
             for batch in self.batches():
                 rows = batch.rows(uid)
                 kept = rows[rows[:, 1] < count]
                 left.append(batch.change({uid: kept}) if len(kept) < len(rows) else batch)
+        if not self.store.cut(node, count):
+            return False
+        if left is not None:
             self.replace(left)
         return True
 
@@ -306,6 +309,8 @@ class Queue:
     def after_flush(self) -> None:
         """What was written is in the file, header included: if nothing is left, posts go to the first store again."""
         if len(self.stores) > 1 and self.empty:
+            # Whatever comes between, an interrupt too: nothing is posted to a store that is half begun anew.
+            self._use(self.memory)
             self._use(next((store for store in self.stores[:-1] if store.after_flush()), self.memory))
 
     def hints(self) -> dict[str, str]:
