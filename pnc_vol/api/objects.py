@@ -44,7 +44,7 @@ What = Literal["file", "group", "dataset"]
 C = TypeVar("C", bound=type)
 
 _classes: dict[str, Any] = {}
-"""The class for each kind of object, registered by the module that defines it."""
+"""The class for each kind of object, registered by the module that defines it; that of attributes when it is used."""
 
 
 def stands_for(what: What) -> Callable[[C], C]:
@@ -132,7 +132,9 @@ class HLObject:
     @property
     def attrs(self) -> AttributeManager:
         """The attributes."""
-        return attrs.AttributeManager(self)
+        # Asked for at each attribute: what is late is looked up by a call of its own.
+        made = _classes.get("attributes") or _classes.setdefault("attributes", attrs.AttributeManager)
+        return made(self)  # type: ignore[no-any-return]
 
     @property
     def ref(self) -> Reference:

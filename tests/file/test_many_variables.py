@@ -72,7 +72,7 @@ def test_the_calls_of_an_attribute(value: Any) -> None:
         x.attrs["a"] = value
         if type(value) is str:
             value = value[:-1]
-        assert calls_of(lambda: y.attrs.__setitem__("a", value)) <= 16
+        assert calls_of(lambda: y.attrs.__setitem__("a", value)) <= 14
         assert type(y.attrs["a"]) is type(x.attrs["a"])
         assert y.attrs["a"] == value
 
