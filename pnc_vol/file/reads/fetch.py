@@ -216,8 +216,10 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
     mine = list(own.values()) if numbers is None else [own[number] for number in sorted(numbers & own.keys())]
     try:
         complete(session, mine)
-    finally:
+    except BaseException:
         posted.forget([read.id for read in mine if read.test()])
+        raise
+    posted.forget([read.id for read in mine])
 
 
 # ------------------------------------------------------------------------------------- from the file
