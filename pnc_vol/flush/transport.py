@@ -174,7 +174,8 @@ class Transport:
 
     def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
-            return self._together(driver).write
+            write = self._together(driver).write
+            return self._after_the_round_before(driver, write) if agreed.rounds > 1 else write
 
         def collective(extents: Extents, memory: Bytes) -> None:
             try:
@@ -184,6 +185,31 @@ class Transport:
                 self.comm.agree("flush round")
 
         return collective
+
+    def _after_the_round_before(self, driver: Driver, write: Write) -> Write:
+        """`write` for a flush of several rounds, where nodes may hold back what ranks write.
+
+        What lies between the pieces of a round is read and written back. It may be another round's, whose data come
+        from another rank: one node would hold the old bytes and another one the new ones, and which come last is open.
+        """
+        if not driver.capabilities.holds_back or self.nodes.single:
+            return write
+        begun = False
+
+        def ordered(extents: Extents, memory: Bytes) -> None:
+            nonlocal begun
+            error: BaseException | None = None
+            try:
+                if begun:
+                    driver.drain()
+            except Exception as reason:
+                error = reason
+            if begun:
+                self.comm.agree("flush round", error=error)
+            begun = True
+            write(extents, memory)
+
+        return ordered
 
     def _together(self, driver: Driver) -> two_phase.TwoPhase:
         if self._two_phase is None:

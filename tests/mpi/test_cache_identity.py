@@ -24,6 +24,7 @@ CHOSEN = [
     (2, 2, "coherent", 4, IMMEDIATE, ["mpio", "posix"]),
     (4, 2, "coherent", 1, IMMEDIATE, ["mpio-aggregate", "posix"]),
     (4, 4, "enable", 4, AT_CLOSE, ["mpio", "posix-ordered"]),
+    (3, 2, "enable", 1, AT_CLOSE, ["mpio-aggregate", "posix-aggregate"]),
 ]
 """Ranks, nodes, mode, threads, when data are carried, variants."""
 PLACES = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (4, 4)]
