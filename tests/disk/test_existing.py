@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +84,7 @@ def register_by_name() -> None:
 
     class ByName(PosixDriver):
         name = "test_by_name"
-        capabilities = replace(PosixDriver.capabilities, takes_descriptor=False)
+        capabilities = PosixDriver.capabilities._replace(takes_descriptor=False)
 
         @classmethod
         def open(cls, path: Any, context: Any) -> Any:
