@@ -13,6 +13,7 @@ import gc
 import os
 import pathlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -105,6 +106,14 @@ def logs(tmp_path: pathlib.Path) -> pathlib.Path:
     made = tmp_path / "logs"
     made.mkdir()
     return made
+
+
+@pytest.fixture(autouse=True)
+def no_mpi_here() -> Iterator[None]:
+    """MPI is started once in a process and ends with it, so programs that use it run in processes of their own."""
+    before = "mpi4py.MPI" in sys.modules
+    yield
+    assert before or "mpi4py.MPI" not in sys.modules, "this test loads MPI into the process of pytest"
 
 
 @pytest.hookimpl(optionalhook=True)

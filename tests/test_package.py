@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,15 @@ def test_the_version_is_written_in_one_place() -> None:
     assert found[0] == pnc_vol.__version__
     for name in ("pyproject.toml", "CITATION.cff", "recipe/meta.yaml"):
         assert not re.search(r"(?m)^\s*version:? *[=:]? *[\"']?\d+\.\d+\.\d+", (ROOT / name).read_text()), name
+
+
+def test_defaults_of_dataclasses_suit_the_oldest_python() -> None:
+    """Python 3.10 refuses every list, dict and set as a default, later ones only those that cannot be hashed."""
+    modules = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "pnc_vol"]
+    classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
+    fields = [(each, one) for each in classes if dataclasses.is_dataclass(each) for one in dataclasses.fields(each)]
+    assert len(fields) > 50
+    assert not [(each, one.name) for each, one in fields if isinstance(one.default, list | dict | set)]
 
 
 def test_the_citation_can_be_read() -> None:

@@ -6,10 +6,11 @@ Knows: packages, options, a folder to try things in. Does not know: files that a
 from __future__ import annotations
 
 import errno
-import importlib
 import importlib.metadata
+import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +31,8 @@ __all__ = ["command"]
 PACKAGES = ("numpy", "h5py", "mpi4py", "netCDF4", "xarray", "dask", "fsspec", "typer", "rich")
 SPEED = 64 << 20
 """Bytes that are written to try how fast a folder is."""
+PATIENCE = 60
+"""Seconds in which the MPI library must be loaded."""
 
 Found = dict[str, Any]
 
@@ -67,18 +70,38 @@ def _versions() -> Found:
     return found
 
 
+_ASK_MPI = """
+import json
+try:
+    import mpi4py
+    mpi4py.rc.initialize = False  # a program that was not launched may not be able to start MPI
+    from mpi4py import MPI
+    version = MPI.Get_library_version().strip("\\0 \\n").splitlines()[0]
+    print(json.dumps({"library": version, "standard": ".".join(map(str, MPI.Get_version()))}))
+except (ImportError, RuntimeError) as error:
+    print(json.dumps({"error": str(error)}))
+"""
+
+
 def _mpi() -> Found:
-    """The MPI library that mpi4py finds."""
+    """The MPI library that mpi4py finds.
+
+    A child asks: to import `mpi4py.MPI` without starting MPI takes a setting that holds for the whole process, and a
+    broken MPI library may end the process that loads it.
+    """
     try:
-        # without starting MPI: a program that was not launched may not be able to
-        rc = importlib.import_module("mpi4py").rc
-        before, rc.initialize = rc.initialize, False
-        mpi = importlib.import_module("mpi4py.MPI")
-        rc.initialize = before
-    except (ImportError, RuntimeError) as error:
-        return {"library": f"none ({error}); pip install 'pnc-vol[mpi]', or mpi4py with the machine's MPI"}
-    version = str(mpi.Get_library_version()).strip("\0 \n").splitlines()[0]
-    return {"library": version, "standard": ".".join(map(str, mpi.Get_version())), "launched": launched()}
+        asked = subprocess.run(
+            [sys.executable, "-c", _ASK_MPI], capture_output=True, text=True, timeout=PATIENCE, check=True
+        )
+        # the library itself may print, too
+        found: Found = json.loads(asked.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        found = {"error": f"loading it took more than {PATIENCE} s"}
+    except subprocess.CalledProcessError as error:
+        found = {"error": (error.stderr.splitlines() or [f"loading it ended with code {error.returncode}"])[-1]}
+    if "error" in found:
+        return {"library": f"none ({found['error']}); pip install 'pnc-vol[mpi]', or mpi4py with the machine's MPI"}
+    return found | {"launched": launched()}
 
 
 def _options(folder: str) -> tuple[Found, Found]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pnc_vol.errors import DefinitionError
@@ -106,13 +107,7 @@ class GroupNode(Node):
             self.order[name] = None
 
 
-class _Table(dict[str, Any]):
-    """A table that the datasets without one of their own may have in common."""
-
-    __hash__ = object.__hash__  # type: ignore[assignment]
-
-
-class Parts(_Table):
+class Parts(dict[str, Any]):
     """The parts of a dataset, by name; `rows`: what `file.reads.composite_values` keeps of rows of varying length."""
 
     __slots__ = ("rows",)
@@ -125,7 +120,7 @@ class Parts(_Table):
 NO_PARTS = Parts()
 """The parts of all datasets that have none; not to be changed."""
 
-_NOTHING: Mapping[str, Any] = _Table()
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -152,8 +147,9 @@ class DatasetNode(Node):
     names: tuple[tuple[str, str | None], ...] = ()
     scale: str | None = None
     cdf_name: str = ""
-    ignored: Mapping[str, Any] = _NOTHING
-    parts: Parts = NO_PARTS
+    # Python 3.10 takes no dict as a default, hashable or not, so functions hand out what datasets have in common.
+    ignored: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    parts: Parts = field(default_factory=lambda: NO_PARTS)
     made_axes: list[Axis] | None = None
 
     @property

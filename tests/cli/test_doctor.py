@@ -41,6 +41,28 @@ def test_doctor_says_what_set_an_option(tmp_path: Path, verb: Any, monkeypatch: 
     assert "there is no such file" in verb("doctor", tmp_path / "none", code=2).err
 
 
+def test_doctor_leaves_mpi_to_the_process(tmp_path: Path, verb: Any) -> None:
+    """A setting of mpi4py holds for the whole process: what comes later and uses MPI would be aborted by the library."""
+    rc = pytest.importorskip("mpi4py", reason="mpi4py is not installed").rc
+    found = json.loads(verb("doctor", "--json", tmp_path, code=0).out)
+    assert found["mpi"]["standard"]
+    assert rc.initialize
+    assert "mpi4py.MPI" not in sys.modules
+
+
+def test_doctor_without_a_working_mpi(tmp_path: Path, verb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mpi4py").mkdir()
+    broken = tmp_path / "mpi4py" / "__init__.py"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for text, said in (
+        ("raise ImportError('no libmpi.so')", "none (no libmpi.so)"),
+        ("import os; os._exit(3)", "none (loading it ended with code 3)"),
+        ("print(1); raise OSError('broken')", "none (OSError: broken)"),
+    ):
+        broken.write_text(text)
+        assert json.loads(verb("doctor", "--json", tmp_path, code=0).out)["mpi"]["library"].startswith(said), text
+
+
 def test_json_of_files(small: Path, tmp_path: Path, verb: Any) -> None:
     (found,) = json.loads(verb("ls", "--json", "-r", small, code=0).out)
     objects = {each["path"]: each for each in found["objects"]}
