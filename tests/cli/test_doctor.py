@@ -42,7 +42,7 @@ def test_doctor_says_what_set_an_option(tmp_path: Path, verb: Any, monkeypatch: 
 
 
 def test_doctor_leaves_mpi_to_the_process(tmp_path: Path, verb: Any) -> None:
-    """A setting of mpi4py holds for the whole process: what comes later and uses MPI would be aborted by the library."""
+    """A setting of mpi4py holds for the whole process, so later users of MPI would be aborted."""
     rc = pytest.importorskip("mpi4py", reason="mpi4py is not installed").rc
     found = json.loads(verb("doctor", "--json", tmp_path, code=0).out)
     assert found["mpi"]["standard"]
