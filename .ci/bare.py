@@ -16,6 +16,9 @@ with pnc_vol.File("bare.nc") as f:
     assert f["x"][:].tolist() == [1.0, 2.0]
 assert pnc_vol.check("bare.nc") == []
 assert importlib.metadata.version("pnc-vol") == pnc_vol.__version__
+described = importlib.metadata.metadata("pnc-vol").get_payload()
+assert "Two commands" in described
+assert "](" not in described, "a relative link is dead on a package index"
 page = importlib.resources.files("pnc_vol").joinpath("viewer", "static")
 assert {"index.html", "app.js", "app.css", "LICENSES.txt"} <= {each.name for each in page.iterdir()}
 done = subprocess.run([sys.executable, "-m", "pnc_vol.cli"], capture_output=True, text=True, check=False)

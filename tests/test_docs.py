@@ -312,6 +312,17 @@ def setup_lines() -> list[str]:
     return [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("python3 -m venv")]
 
 
+LABELLED = re.compile(r"(?m)^\((\w+)\)=\n## (\w+)$")
+
+
+def test_labels_of_the_commands_stand_above_their_headings() -> None:
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert len(LABELLED.findall(text)) > 10
+    assert [found for found in LABELLED.findall(text) if found[0] != found[1]] == []
+    verbs = {label for label, _ in LABELLED.findall(text)}
+    assert set(re.findall(r"(?m)^## (\w+)$", text)) <= verbs
+
+
 def test_the_readme_has_one_command_for_the_demo_and_one_for_the_tests() -> None:
     lines = setup_lines()
     assert [line.rsplit("/", 1)[-1] for line in lines] == ["pnc-vol demo", "pytest"]
