@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -14,10 +13,6 @@ from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Driver, Wrapper
 from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.testing.driver_suite import DriverSuite, extents_of
-
-needs_mpi4py = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None, reason='mpi4py is not installed (pip install "pnc-vol[mpi]")'
-)
 
 
 class StackSuite(DriverSuite):
@@ -43,21 +38,6 @@ class TestTracedPosix(StackSuite):
 class TestTracedMemory(StackSuite):
     spec = "trace(limit=3) | memory"
     persistent = False
-
-
-@needs_mpi4py
-class TestMpio(StackSuite):
-    spec = "mpio"
-
-
-@needs_mpi4py
-class TestMpioInSmallCalls(StackSuite):
-    spec = "mpio(round_bytes=1000)"
-
-
-@needs_mpi4py
-class TestMpioWithoutTypes(StackSuite):
-    spec = "mpio(derived_types=false)"
 
 
 class PassThrough(Wrapper):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -62,15 +61,3 @@ class TestTraced(CacheSuite):
 class TestMemory(CacheSuite):
     stack = "cache({}) | memory"
     persistent = False
-
-
-@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
-class TestMpio(CacheSuite):
-    stack = "cache({}) | mpio"
-    options = "threads=2"
-
-
-@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
-class TestCoherentMpio(CacheSuite):
-    stack = "cache({}) | mpio"
-    options = "mode=coherent"

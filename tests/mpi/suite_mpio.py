@@ -1,0 +1,51 @@
+"""The public suite of drivers on stacks over MPI-IO, in a process that MPI was started in: `test_conformance` runs it.
+
+Its name keeps it from being collected with the other tests: MPI is started once in a process and ends with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.testing.driver_suite import DriverSuite
+
+assert MPI.Is_initialized()
+
+
+class StackSuite(DriverSuite):
+    """`{}` in the stack is the directory of a cache."""
+
+    spec = ""
+
+    @pytest.fixture(autouse=True)
+    def where(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "nvm"
+        self.folder.mkdir()
+
+    def make(self, path: str, *, writable: bool = True) -> Driver:
+        return open_stack(self.spec.format(f"path='{self.folder}'"), path, writable=writable)
+
+
+class TestMpio(StackSuite):
+    spec = "mpio"
+
+
+class TestMpioInSmallCalls(StackSuite):
+    spec = "mpio(round_bytes=1000)"
+
+
+class TestMpioWithoutTypes(StackSuite):
+    spec = "mpio(derived_types=false)"
+
+
+class TestCache(StackSuite):
+    spec = "cache({}, threads=2) | mpio"
+
+
+class TestCoherentCache(StackSuite):
+    spec = "cache({}, mode=coherent) | mpio"
