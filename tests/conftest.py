@@ -116,6 +116,53 @@ def no_mpi_here() -> Iterator[None]:
     assert before or "mpi4py.MPI" not in sys.modules, "this test loads MPI into the process of pytest"
 
 
+# What an ordinary run leaves out, and the command for it.
+LEFT_OUT = {
+    "large": "pytest -m large",
+    "services": "pip install 'pnc-vol[services]' && pytest -m services tests/services",
+    "browser": "pip install 'pnc-vol[browser]' && pytest -m browser",
+    "nightly": "pytest -m nightly",
+}
+_left_out: dict[str, int] = {}
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in LEFT_OUT.keys() & {each.name for each in item.iter_markers()}:
+            _left_out[mark] = _left_out.get(mark, 0) + 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = _left_out
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """All workers have collected the same tests."""
+    _left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which kinds of tests were left out, and how they are run."""
+    if _left_out:
+        terminalreporter.section("left out")
+        for mark, command in LEFT_OUT.items():
+            if mark in _left_out:
+                terminalreporter.line(f"{_left_out[mark]:5} {mark}: {command}")
+        terminalreporter.line("docs/develop/tests.md says what they need and how long they take")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker for each core when all tests run (`-n auto` is the default), else none: workers take time to start.
+
+    More than 8 would have programs on ranks wait for each other.
+    """
+    some = config.args_source is pytest.Config.ArgsSource.ARGS and config.args != ["tests"]
+    return 0 if some else min(len(os.sched_getaffinity(0)), 8)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     """With ``pytest -n 2`` the tests of a file stay together, and long files come first.
