@@ -1,0 +1,96 @@
+"""The command line of the engine: random programs over all options, with and without an event.
+
+The programs of a seed are the same in every run. What fails is made small and printed as a script; ``--found FOLDER``
+keeps the scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import run
+from events import EVENTS
+from known import known
+from options import OPTIONS, Config, covering, load_plugins, random_config
+from shrink import kind_of, script, shrunk
+
+
+def configs(args: argparse.Namespace, fixed: Config) -> Iterator[Config]:
+    """Covering arrays, one after another, each drawn anew; or any configurations."""
+    chance = random.Random(f"configurations {args.seed}")
+    if args.any:
+        while True:
+            yield random_config(chance, OPTIONS, fixed)
+    while True:
+        yield from covering(3 if args.triples else 2, chance, OPTIONS, fixed)
+
+
+def main(given: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python tests/engine", description=__doc__.split("\n")[0])
+    parser.add_argument("--programs", type=int, default=100, help="how many (100)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first one; a failure names its number")
+    parser.add_argument("--seed", default="1", help="of all programs (1)")
+    parser.add_argument("--event", default="nothing", choices=sorted(EVENTS), help="what happens to them (nothing)")
+    parser.add_argument("--triples", action="store_true", help="all triples of options instead of all pairs")
+    parser.add_argument("--any", action="store_true", help="configurations at random instead of all pairs")
+    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help="one value for an option")
+    parser.add_argument("--states", type=int, default=30, help="moments of one program at which an event happens (30)")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many seconds")
+    parser.add_argument("--all", action="store_true", help="known defects are failures, too")
+    parser.add_argument("--found", help="a folder for the scripts of failures")
+    args = parser.parse_args(given)
+    load_plugins()
+    fixed = dict(_pair(text) for text in args.set)
+    event = EVENTS[args.event](args.states)
+    begun, kinds, skipped = time.monotonic(), Counter[str](), Counter[str]()
+    tally = run.Tally()
+    for number, config in enumerate(itertools.islice(configs(args, fixed), args.first + args.programs)):
+        if number < args.first:
+            continue
+        if time.monotonic() - begun > args.seconds:
+            break
+        program = run.made(f"{args.seed}:{number}", config)
+        told = run.attempt(program, lambda one, folder: event(one, folder, tally))
+        tally.programs += 1
+        if not told:
+            continue
+        if (name := known(config, told)) and not args.all:
+            skipped[name] += 1
+            continue
+        kinds[kind_of(told)] += 1
+        if kinds[kind_of(told)] == 1:
+            small, said = shrunk(program, told, lambda one: run.attempt(one, event))
+            text = event.script(small, said) if hasattr(event, "script") else script(small, said)
+            print(f"--- program {program.seed}: {told}\n{text}", flush=True)
+            if args.found:
+                os.makedirs(args.found, exist_ok=True)
+                Path(args.found, f"{args.event}_{program.seed.replace(':', '_')}.py").write_text(text)
+    seconds = time.monotonic() - begun
+    print(
+        f"{tally.programs} programs with {args.event} ({tally.refused} refused, {tally.acts} acts"
+        f"{f', {tally.states} states' if tally.states else ''}), "
+        f"{seconds:.0f} s, {tally.programs / seconds:.1f} programs per second; failures: {sum(kinds.values())} of "
+        f"{len(kinds)} kinds; known: {dict(skipped)}"
+    )
+    for kind, count in kinds.most_common():
+        print(f"  {count} times {kind}")
+    return bool(kinds)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    if name not in OPTIONS:
+        raise SystemExit(f"there is no option {name!r}; options are {', '.join(OPTIONS)}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value

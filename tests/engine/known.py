@@ -1,0 +1,41 @@
+"""Defects that are known and not mended yet, so that a run shows what is new. This list must be empty in the end.
+
+Each line: a name, what of a configuration it needs, and what the message of the failure has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from options import Config, in_subfiles, logged
+
+KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
+    # the descriptor of the commit log stays open where nothing was posted
+    ("descriptor of a log", logged, r"Wrong: \(descriptors, threads\) were"),
+    # refused at the first flush instead of at the opening
+    ("durable flush of HDF5 blobs", in_subfiles, "so a flush cannot be durable"),
+    # the example of a driver takes bytes that are written to several places for wrong ones
+    ("verify", lambda c: c["stack"] == "verify", "What was written is not what is read back"),
+    # raw files are shorter than what their variables may hold, or are not among what a cache brings back
+    ("strict raw files", lambda c: c["layout"] == "rawfiles", "ShortFileError"),
+    ("raw files of lists", lambda c: c["layout"] == "rawfiles", "has no attribute 'joined'"),
+    ("raw files in a cache", lambda c: c["layout"] == "rawfiles" and c["cache"] == "flush_none", "Wrong: "),
+    # a set that gets its name at the close is not found by a second handle
+    ("second handle of a new set", in_subfiles, "FileNotFoundError"),
+    # elements that are arrays can be assigned, and not posted by name
+    ("arrays by iput", lambda c: True, r"No conversion path for dtype: dtype\('V8'\)"),
+    # a flush of HDF5 blobs keeps its values in the queue, and a cancel drops them
+    ("cancel in HDF5 blobs", lambda c: c["layout"] == "hdf5blob", "elements are wrong"),
+    # rows that are resized along an inner axis, with a log
+    ("rows resized with a log", logged, r"ValueError: cannot reshape array of size"),
+    # the file keeps the reserve of a layout that is not there any more
+    ("a file longer than its header says", lambda c: True, "Wrong: ncvalidator: "),
+    # what a set's caches hold cannot be brought to the set by its name alone
+    ("replay of a set without output", in_subfiles, r"LogRefusedError: .*there is no such file; a log holds"),
+]
+
+
+def known(config: Config, told: str) -> str:
+    """The name of the known defect that a failure shows, or ""."""
+    return next((name for name, applies, text in KNOWN if applies(config) and re.search(text, told)), "")

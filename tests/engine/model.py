@@ -1,0 +1,345 @@
+"""What a file should hold: a model in numpy, and how it is compared with what is read.
+
+Knows: kinds of elements, selections as numpy has them, names and links. Does not know: how an act changes it (`acts`),
+options, crashes (`events`).
+
+The model is the same for every configuration: that is the promise. Values are drawn as `Values`, few numbers from
+which an array follows, so that a program can be printed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from modelling import COMPOUND, outer
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+class Impossible(Exception):
+    """An act means nothing in this state: what it needs was taken out of the program."""
+
+
+NUMBERS = ("i1", "i2", "i4", "f4", "f8", "u1", "u2", "u4", "i8", "u8")
+"""Types of CDF-5; CDF-1 and CDF-2 have the first five."""
+KINDS = (*NUMBERS, ">i4", "<f8", "f2", "c16", "?", "S5", "text", "compound", "rows", "enum", "pair", "V3")
+INNER = {"pair": (2,)}
+"""Axes of one element."""
+
+
+def dtype_of(h: Any, kind: str) -> Any:
+    """The dtype of a kind, made by `h`: pnc_vol, h5py, or a script that is being written."""
+    if kind == "text":
+        return h.string_dtype()
+    if kind == "rows":
+        return h.vlen_dtype("i4")
+    if kind == "enum":
+        return h.enum_dtype({"RED": 0, "BLUE": 2, "GREEN": 1}, "i2")
+    return {"compound": COMPOUND, "pair": "(2,)i4"}.get(kind, kind)
+
+
+class Values(NamedTuple):
+    """An array whose elements count from `start`; the same three fields always give the same array."""
+
+    start: int
+    shape: Shape
+    kind: str
+
+    @property
+    def array(self) -> Array:
+        numbers = np.arange(self.start, self.start + math.prod(self.shape)) % 97 + 1
+        if self.kind == "text":
+            return _objects([b"t%d" % n * (n % 3) for n in numbers], self.shape)
+        if self.kind == "rows":
+            return _objects([np.arange(n, n + n % 4, dtype="i4") for n in numbers.tolist()], self.shape)
+        if self.kind == "compound":
+            made = np.zeros(len(numbers), COMPOUND)
+            made["p"], made["q"], made["s"] = numbers, numbers / 2, [b"%d" % n for n in numbers]
+            made["t"] = numbers[:, None] + [0, 1]
+            return made.reshape(self.shape)
+        if self.kind == "pair":
+            return (numbers[:, None] * [1, -1]).astype("i4").reshape(*self.shape, 2)
+        if self.kind == "S5":
+            return np.array([b"s%d" % n for n in numbers], "S5").reshape(self.shape)
+        if self.kind == "V3":
+            return np.array([bytes([n, 7, n]) for n in numbers], "V3").reshape(self.shape)
+        if self.kind in ("?", "enum"):
+            return (
+                (numbers % (2 if self.kind == "?" else 3)).astype("?" if self.kind == "?" else "i2").reshape(self.shape)
+            )
+        return numbers.astype(self.kind).reshape(self.shape)
+
+    def text(self) -> str:
+        """As a line of a script has it."""
+        if math.prod(self.shape) > 12 and self.array.dtype.kind in "iufc" and self.kind not in ("pair", "enum"):
+            return f"values({self.start}, {self.shape}, {self.kind!r})"
+        return literal(self.array)
+
+
+HELPER = """def values(start, shape, dtype):
+    return (np.arange(start, start + np.prod(shape, dtype=int)) % 97 + 1).astype(dtype).reshape(shape)
+"""
+
+
+def literal(array: Array) -> str:
+    """An array as a line of a script has it."""
+    if array.dtype == object:
+        flat = [item.tolist() if isinstance(item, np.ndarray) else item for item in array.ravel()]
+        if flat and isinstance(flat[0], list):
+            rows = ", ".join(f"np.array({item}, 'i4')" for item in flat)
+            return f"np.array([{rows}, None], object)[:-1].reshape({array.shape})"
+        return f"np.array({flat}, object).reshape({array.shape})"
+    dtype = repr(array.dtype.descr if array.dtype.names else array.dtype.str)
+    if array.dtype.kind == "V" and not array.dtype.names:
+        return f"np.frombuffer({array.tobytes()!r}, {dtype}).reshape({array.shape})"
+    if array.size and array.dtype.kind in "iuf" and np.array_equal(array, np.broadcast_to(array.flat[0], array.shape)):
+        return f"np.full({array.shape}, {array.flat[0].item()!r}, {dtype})"
+    if array.size == 0:
+        return f"np.zeros({array.shape}, {dtype})"
+    if array.size > 12 and array.dtype.kind in "iuf":
+        first = int(array.flat[0]) - 1
+        if np.array_equal(Values(first, array.shape, array.dtype.str).array, array):
+            return f"values({first}, {array.shape}, {array.dtype.str!r})"
+    return f"np.array({array.tolist()!r}, {dtype})"
+
+
+def _objects(items: list[Any], shape: Shape) -> Array:
+    made = np.empty(len(items), object)
+    for i, item in enumerate(items):
+        made[i] = item
+    return made.reshape(shape)
+
+
+def cells(shape: Shape, at: Any) -> Array:
+    """Flat numbers of the elements that an index selects, in the shape of the selection.
+
+    Raises
+    ------
+    Impossible
+        There are none such.
+    """
+    try:
+        if isinstance(at, np.ndarray) and at.dtype == bool and at.shape == shape:
+            return np.flatnonzero(at)
+        return np.asarray(outer(np.arange(math.prod(shape)).reshape(shape), at))
+    except (IndexError, ValueError, TypeError) as error:
+        raise Impossible(str(error)) from None
+
+
+@dataclass
+class Data:
+    """A dataset.
+
+    values : array, of objects for texts and rows; with the axes of one element behind.
+    posted : bool[shape], elements that were posted since the last flush.
+    """
+
+    kind: str
+    values: Array
+    maxshape: tuple[int | None, ...]
+    fill: Any = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    posted: Array = field(default_factory=lambda: np.zeros(0, bool))
+    scale: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        inner = len(INNER.get(self.kind, ()))
+        return self.values.shape[: self.values.ndim - inner]
+
+    def empty(self, shape: Shape) -> Array:
+        """Elements that were never written."""
+        if self.kind == "text":
+            return _objects([b""] * math.prod(shape), shape)
+        if self.kind == "rows":
+            return _objects([np.zeros(0, "i4") for _ in range(math.prod(shape))], shape)
+        whole = (*shape, *INNER.get(self.kind, ()))
+        if self.fill is not None:
+            return np.full(whole, self.fill, self.values.dtype)
+        return np.zeros(whole, self.values.dtype)
+
+    def at(self, at: Any) -> Array:
+        """The values of a selection, a copy."""
+        chosen = cells(self.shape, at)
+        flat = self.values.reshape(-1, *INNER.get(self.kind, ()))
+        found = np.empty((*chosen.shape, *INNER.get(self.kind, ())), self.values.dtype)
+        found[...] = flat[chosen]
+        return found
+
+    def put(self, at: Any, given: Any) -> None:
+        """Values for a selection, broadcast as numpy does it."""
+        chosen = cells(self.shape, at)
+        inner = INNER.get(self.kind, ())
+        new = np.empty((*chosen.shape, *inner), self.values.dtype)
+        try:
+            new[...] = given
+        except (ValueError, TypeError) as error:
+            raise Impossible(str(error)) from None
+        if not self.values.flags.c_contiguous:
+            self.values = self.values.copy()
+        self.values.reshape(-1, *inner)[chosen] = new[()] if new.ndim == 0 else new
+        self.posted = self.posted.copy()
+        self.posted.reshape(-1)[chosen] = True
+
+    def resize(self, shape: Shape) -> None:
+        """Keep what is in both shapes."""
+        common = tuple(slice(0, min(a, b)) for a, b in zip(shape, self.shape, strict=True))
+        new, posted = self.empty(shape), np.zeros(shape, bool)
+        new[common] = self.values[common]
+        posted[common] = self.posted[common]
+        self.values, self.posted = new, posted
+
+    def copy(self) -> Data:
+        """A dataset of its own, with the same content."""
+        return Data(
+            self.kind,
+            self.values.copy(),
+            self.maxshape,
+            self.fill,
+            dict(self.attrs),
+            np.ones(self.shape, bool),
+            self.scale,
+        )
+
+
+def new_data(kind: str, shape: Shape, maxshape: Any, fill: Any) -> Data:
+    """A dataset that nobody has written to."""
+    made = Data(kind, Values(0, shape, kind).array, maxshape or shape, fill)
+    made.values, made.posted = made.empty(shape), np.zeros(shape, bool)
+    return made
+
+
+@dataclass
+class Model:
+    """A file.
+
+    objects : by path, a `Data`, a group as a dictionary of its attributes, or the path of a soft link as a text. Hard
+        links are two paths of one object. The root is "".
+    waiting : expected values of posted reads, by their number.
+    """
+
+    objects: dict[str, Any] = field(default_factory=lambda: {"": {}})
+    waiting: dict[int, Array] = field(default_factory=dict)
+    dtype_limit: tuple[str, ...] = KINDS
+
+    def data(self, path: str) -> Data:
+        found = self.objects.get(path)
+        if not isinstance(found, Data):
+            raise Impossible(path)
+        return found
+
+    def attrs(self, path: str) -> dict[str, Any]:
+        found = self.objects.get(path)
+        if found is None or isinstance(found, str):
+            raise Impossible(path)
+        return found.attrs if isinstance(found, Data) else found  # type: ignore[no-any-return]
+
+    def paths(self, kind: type | None = None) -> list[str]:
+        """Of all objects, or of datasets (`Data`), groups (`dict`), soft links (`str`)."""
+        return [path for path, found in self.objects.items() if kind is None or isinstance(found, kind)]
+
+    def below(self, path: str) -> list[str]:
+        """A path and all that are in it."""
+        return [one for one in self.objects if one == path or one.startswith(path + "/")]
+
+    def add(self, path: str, found: Any) -> None:
+        """Put an object at a path, making groups on the way."""
+        steps = path.split("/")
+        if path in self.objects or not path:
+            raise Impossible(path)
+        for n in range(1, len(steps)):
+            if not isinstance(self.objects.get("/".join(steps[:n]), {}), dict):
+                raise Impossible(path)
+        for n in range(1, len(steps)):
+            self.objects.setdefault("/".join(steps[:n]), {})
+        self.objects[path] = found
+
+    def flushed(self) -> None:
+        """Nothing is posted any more."""
+        for path in self.paths(Data):
+            data = self.objects[path]
+            data.posted = np.zeros(data.shape, bool)
+
+    def closed(self) -> None:
+        """The session has ended."""
+        self.waiting.clear()
+
+
+# ---------------------------------------------------------------------------------------------- comparing
+
+
+def difference(got: Any, wanted: Any) -> str:
+    """Where values that were read are not those of the model; "" if they are."""
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    if got.shape != wanted.shape:
+        return f"its shape is {got.shape}, not {wanted.shape}"
+    if wanted.dtype == object:
+        for i, (one, other) in enumerate(zip(got.ravel(), wanted.ravel(), strict=True)):
+            if isinstance(other, np.ndarray):
+                if not np.array_equal(one, other):
+                    return f"row {i} is {one!r}, not {other!r}"
+            elif (one.encode() if isinstance(one, str) else one) != other:
+                return f"element {i} is {one!r}, not {other!r}"
+        return ""
+    if wanted.dtype.kind == "V":
+        same = np.asarray(got == wanted) if wanted.dtype.names else got.tobytes() == wanted.tobytes()
+    else:
+        same = np.asarray(got == wanted)
+        if wanted.dtype.kind in "fc" and got.dtype.kind in "fc":
+            same |= (got != got) & (wanted != wanted)
+    if np.all(same):
+        return ""
+    if not isinstance(same, np.ndarray) or same.shape != wanted.shape:
+        return f"{got.tolist()!r} is not {wanted.tolist()!r}"
+    place = tuple(int(axis[0]) for axis in np.nonzero(~same))
+    wrong = f"{int((~same).sum())} of {same.size} elements are wrong"
+    return f"{wrong}: {list(place)} is {got[place]!r}, not {wanted[place]!r}"
+
+
+def whole_difference(h: Any, f: Any, model: Model) -> str:
+    """Where a file is not the model: names, kinds, shapes, values, attributes."""
+    names: list[str] = []
+
+    def walk(group: Any, path: str) -> None:
+        for name in group:
+            where = f"{path}/{name}" if path else name
+            names.append(where)
+            if group.get(name, getclass=True, getlink=True) is h.HardLink and isinstance(group[name], h.Group):
+                walk(group[name], where)
+
+    walk(f, "")
+    wanted = [path for path in model.objects if path]
+    if sorted(names) != sorted(wanted):
+        return f"it has {sorted(set(names) - set(wanted))} and lacks {sorted(set(wanted) - set(names))}"
+    for path, found in model.objects.items():
+        if isinstance(found, str):
+            link = f.get(path, getlink=True)
+            if getattr(link, "path", None) != found:
+                return f"{path} is {link!r}, not a link to {found}"
+            continue
+        there = f[path or "/"]
+        if isinstance(found, Data) != isinstance(there, h.Dataset):
+            return f"{path} is {there!r}"
+        for key, value in model.attrs(path).items():
+            if key not in there.attrs:
+                return f"attribute {key} of {path or '/'} is not there"
+            if wrong := difference(there.attrs[key], value):
+                return f"attribute {key} of {path or '/'}: {wrong}"
+        if isinstance(found, Data):
+            if (there.shape, there.maxshape) != (found.shape, found.maxshape):
+                return f"{path} has {there.shape} of {there.maxshape}, not {found.shape} of {found.maxshape}"
+            if np.dtype(there.dtype).base.newbyteorder("=") != (
+                np.dtype(dtype_of(h, found.kind)).base.newbyteorder("=")
+            ):
+                return f"{path} has the type {there.dtype}, not {found.kind}"
+            if found.fill is not None and there.fillvalue != found.fill:
+                return f"{path} has the fill value {there.fillvalue}, not {found.fill}"
+            if wrong := difference(there[()] if found.shape == () else there[...], found.values):
+                return f"{path}: {wrong}"
+            if there.is_scale != found.scale:
+                return f"{path} is {'a' if there.is_scale else 'no'} scale"
+    return ""

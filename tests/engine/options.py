@@ -1,0 +1,271 @@
+"""All options of an opening with their values, and covering arrays over them.
+
+Knows: names and values of options, what they are as arguments of `pnc_vol.File`. Does not know: what a program does.
+
+A *configuration* is a dictionary with a value for every option of `OPTIONS`. The first value of each option is the
+ordinary one: a failure is made small by going back to it. A line of the table is all that a new option needs: if it is
+a keyword of `File` or a hint, nothing else has to know of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import itertools
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PLUGINS = {
+    "rawfiles": "plugin_layout/pnc_vol_rawfiles.py",
+    "verify": "plugin_driver/pnc_vol_verify.py",
+    "zipped": "plugin_store/pnc_vol_zipped.py",
+}
+
+Config = dict[str, Any]
+
+
+class Option(NamedTuple):
+    """One option.
+
+    name : str; values : tuple, the ordinary one first.
+    how : what it is for `File`: "keyword", "hint", or "" for what `arguments` treats by itself.
+    when : whether it has a meaning in a configuration; elsewhere it has its ordinary value.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    how: str = "keyword"
+    when: Callable[[Config], bool] = lambda config: True
+
+
+def logged(config: Config) -> bool:
+    return config["store"] == "log"
+
+
+def cached(config: Config) -> bool:
+    return config["cache"] != "none" and in_file(config)
+
+
+def in_file(config: Config) -> bool:
+    return config["stack"] not in ("memory", "object")
+
+
+def on_ranks(config: Config) -> bool:
+    return config["ranks"] > 1
+
+
+def in_subfiles(config: Config) -> bool:
+    return config["layout"] in ("blob", "hdf5blob")
+
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("ranks", (1,), ""),
+        Option("nodes", (1,), "", on_ranks),
+        Option("stack", ("posix", "trace", "verify", "memory", "object"), ""),
+        Option("layout", ("canonical", "blob", "hdf5blob", "rawfiles"), "", in_file),
+        Option("store", ("memory", "log", "zipped"), ""),
+        Option("cache", ("none", "flush_immediate", "flush_onclose", "flush_none", "coherent"), "", in_file),
+        Option("publish", ("create", "close")),
+        Option("durable", (False, True)),
+        Option("buffer_size", (64 << 20, 64 << 10)),
+        Option("header_reserve", (None, 0, 64, 20000)),
+        Option("format", ("CDF-5", "CDF-2", "CDF-1")),
+        Option("var_align", (4, 512)),
+        Option("record_align", (4, 1024)),
+        Option("ordered", (False, True)),
+        Option("separator", ("_", "..")),
+        Option("strict", (False, True)),
+        Option("locking", (None, False), "keyword", in_file),
+        Option("deferred", (False, True), "", in_file),
+        Option("burst_buf_capacity", (0, 5000, 100_000), "keyword", logged),
+        Option("burst_buf_sync", ("none", "flush", "each"), "keyword", logged),
+        Option("burst_buf_flush_buffer_size", (0, 65536), "keyword", logged),
+        Option("burst_buf_shared_logs", (False, True), "keyword", logged),
+        Option("burst_buf_dirname", ("", "logs"), "", logged),
+        Option("e10_cache_threads", (1, 3), "hint", cached),
+        Option("ind_wr_buffer_size", (512 << 10, 1000), "hint", cached),
+        Option("pnc_cache_capacity", (0, 5000), "hint", cached),
+        Option("pnc_cache_in_flight", (4 << 30, 10_000), "hint", cached),
+        Option("e10_cache_discard_flag", ("enable", "disable"), "hint", cached),
+        Option("subfiles", (0, 1, 2), "keyword", in_subfiles),
+        Option("transport", ("auto", "aggregate", "independent", "collective"), "keyword", on_ranks),
+        Option("aggrs_per_node", (0, 1, 2), "keyword", on_ranks),
+        Option("cb_buffer_size", ("", "4096"), "hint", on_ranks),
+        Option("striping_unit", ("", "4096"), "hint", on_ranks),
+    )
+}
+
+REFUSED: list[tuple[Callable[[Config], bool], type[BaseException], str]] = [
+    (lambda c: in_subfiles(c) and c["format"] != "CDF-5", ValueError, "a set of subfiles has 64-bit maps"),
+    (lambda c: c["layout"] == "hdf5blob" and logged(c), ValueError, "cannot have a burst-buffer log"),
+    (lambda c: c["layout"] == "rawfiles" and logged(c), ValueError, "cannot have a burst buffer log"),
+    (lambda c: c["layout"] == "rawfiles" and on_ranks(c), ValueError, "cannot share a file with the layout"),
+]
+"""What an opening refuses by one clear error: for which configurations, its class, and what its text says."""
+
+
+def ranks_options(ranks: tuple[int, ...], nodes: tuple[int, ...], *, mpi: bool) -> dict[str, Option]:
+    """The table for programs on ranks; `mpi`: real ones, which have MPI-IO."""
+    stacks = ("posix", "trace", "verify", *(("mpio",) if mpi else ()))
+    return OPTIONS | {
+        "ranks": Option("ranks", ranks, ""),
+        "nodes": Option("nodes", nodes, "", on_ranks),
+        "stack": Option("stack", stacks, ""),
+        "layout": OPTIONS["layout"]._replace(values=("canonical", "blob", "hdf5blob")),
+    }
+
+
+def normal(config: Config, table: dict[str, Option] = OPTIONS) -> Config:
+    """A configuration in which what has no meaning has its ordinary value."""
+    made = {name: config.get(name, option.values[0]) for name, option in table.items()}
+    for name, option in table.items():
+        if not option.when(made):
+            made[name] = option.values[0]
+    return made
+
+
+def refusal(config: Config) -> tuple[type[BaseException], str] | None:
+    """The error with which the opening refuses a configuration, or None."""
+    return next(((error, text) for applies, error, text in REFUSED if applies(config)), None)
+
+
+def covering(
+    strength: int, chance: random.Random, table: dict[str, Option] = OPTIONS, fixed: Config | None = None
+) -> Iterator[Config]:
+    """Configurations that hold every combination of values of `strength` options that can occur together.
+
+    Each new one is the best of some drawn at random around a combination that is missing yet. A combination that cannot
+    occur, as an option has no meaning beside another one, is left out. One that is refused is in a configuration of its
+    own: what is refused runs nothing.
+    """
+    fixed = fixed or {}
+    values = {name: (fixed[name],) if name in fixed else option.values for name, option in table.items()}
+    names = [name for name in values if len(values[name]) > 1]
+    left: dict[frozenset[tuple[str, Any]], None] = {}
+    for some in itertools.combinations(names, strength):
+        left |= dict.fromkeys(
+            frozenset(zip(some, each, strict=True)) for each in itertools.product(*(values[name] for name in some))
+        )
+    keys = list(left)
+    chance.shuffle(keys)
+    for key in keys:
+        if key not in left:
+            continue
+        best: tuple[int, Config] | None = None
+        refused: Config | None = None
+        for _ in range(30):
+            drawn = {name: chance.choice(values[name]) for name in values} | dict(key)
+            made = normal(drawn, table)
+            if not key <= made.items():
+                # what it needs may be another option's value
+                continue
+            if refusal(made):
+                refused = refused or made
+                continue
+            new = sum(all(made[name] == value for name, value in other) for other in keys[:400] if other in left)
+            if best is None or new > best[0]:
+                best = new, made
+            if strength > 2:
+                break
+        if best is None:
+            del left[key]
+            if refused is not None:
+                yield refused
+            continue
+        for some in itertools.combinations(names, strength):
+            left.pop(frozenset((name, best[1][name]) for name in some), None)
+        yield best[1]
+
+
+def random_config(chance: random.Random, table: dict[str, Option] = OPTIONS, fixed: Config | None = None) -> Config:
+    """Any configuration; each option is ordinary in half of the draws."""
+    drawn = {
+        name: option.values[0] if chance.random() < 0.5 else chance.choice(option.values)
+        for name, option in table.items()
+    }
+    return normal(drawn | (fixed or {}), table)
+
+
+# --------------------------------------------------------------------------------------- arguments of File
+
+
+def load_plugins(*names: str) -> None:
+    """Register the examples of other packages' layouts, drivers and stores."""
+    from pnc_vol.drivers import stack
+    from pnc_vol.layout import registry
+    from pnc_vol.queue import stores
+
+    for name in names or PLUGINS:
+        path = EXAMPLES / PLUGINS[name]
+        if path.stem in sys.modules:
+            continue
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        if name == "rawfiles":
+            registry.register(name, module.RawFiles)
+        elif name == "verify":
+            stack.register(name, module.VerifyDriver)
+        else:
+            stores.register(name, module.ZippedStore.open)
+
+
+def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
+    """The keywords of `File` that a configuration means.
+
+    Parameters
+    ----------
+    folder : str
+        Of the file; the log and the cache are in folders of it.
+    """
+    stack, layout, store, cache = (config[name] for name in ("stack", "layout", "store", "cache"))
+    given: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
+    for name, option in OPTIONS.items():
+        value = config[name]
+        if value == option.values[0] or (mode == "r" and name in ("publish", "locking")):
+            continue
+        if option.how == "keyword":
+            given[name] = value
+        elif option.how == "hint":
+            hints[name] = str(value)
+    driver = {"trace": "trace | posix", "verify": "verify | posix", "memory": "memory", "mpio": "mpio"}.get(stack)
+    if driver:
+        given["driver"] = driver
+    elif on_ranks(config):
+        given["driver"] = "posix"
+    if layout != "canonical" and mode in ("w", "x", "w-"):
+        given["layout"] = layout
+    if store == "log":
+        given["burst_buf"] = True
+        if config["burst_buf_dirname"]:
+            given["burst_buf_dirname"] = os.path.join(folder, "logs")
+    elif store != "memory":
+        given["store"] = store
+    if cache != "none":
+        hints["e10_cache_path"] = os.path.join(folder, "nvm")
+        hints |= {"e10_cache": "coherent"} if cache == "coherent" else {"e10_cache_flush_flag": cache}
+    if config["deferred"]:
+        given["hints_file"] = os.path.join(folder, "guard.json")
+    return given | ({"hints": hints} if hints else {})
+
+
+def prepare(config: Config, folder: str) -> Any:
+    """Make the folders and files that the arguments name; what is to be opened: a path, or a file object."""
+    if cached(config):
+        os.mkdir(os.path.join(folder, "nvm"))
+    if config["burst_buf_dirname"]:
+        os.mkdir(os.path.join(folder, "logs"))
+    if config["deferred"]:
+        Path(folder, "guard.json").write_text(json.dumps({"Guardnames": "x.nc"}))
+    return io.BytesIO() if config["stack"] == "object" else os.path.join(folder, "x.nc")

@@ -1,0 +1,372 @@
+"""Programs: made from a seed, run, and looked at; the command line.
+
+Knows: acts, options, the model. Does not know: what happens to a program on its way (`events`), how a failure is made
+small (`shrink`).
+
+    python tests/engine --programs 1000 --seed 7            every pair of options, no event
+    python tests/engine --programs 1 --seed 7 --first 123   the program of one number
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import acts
+import h5py
+from acts import ACTS, Step
+from model import Data, Impossible, Model, Values, difference, whole_difference
+from options import Config, arguments, in_file, prepare, refusal
+
+import pnc_vol
+
+MEMORY = "/dev/shm"
+
+
+class Wrong(AssertionError):
+    """What was read, or is left over, is not what the model says."""
+
+
+@dataclass
+class Program:
+    """A configuration and what is done with it.
+
+    seed : str, that made it.
+    """
+
+    seed: str
+    config: Config
+    steps: list[Step] = field(default_factory=list)
+
+
+def made(seed: str, config: Config, most: int = 25) -> Program:
+    """The program of a seed."""
+    chance = random.Random(seed)
+    program, model = Program(seed, config), Model()
+    for _ in range(chance.randint(3, most)):
+        step = acts.draw(chance, model, config)
+        try:
+            ACTS[step.act].effect(model, **step.args)
+        except Impossible:
+            continue
+        program.steps.append(step)
+    return program
+
+
+class Run:
+    """What an act works with.
+
+    f : the open file; h : pnc_vol, or h5py.
+    model : Model, after the act.
+    kept : requests, by number.
+    twin : bool, whether h5py runs the program.
+    system : for `File`, or None.
+    """
+
+    twin = False
+    rank, size = 0, 1
+
+    def __init__(self, config: Config, folder: str, *, seed: str = "", system: Any = None, comm: Any = None) -> None:
+        self.seed = seed
+        self.config, self.folder, self.system, self.comm = config, folder, system, comm
+        self.h: Any = pnc_vol
+        self.model = Model()
+        self.kept: dict[int, Any] = {}
+        self.place = prepare(config, folder)
+        self.f: Any = None
+
+    def open(self, mode: str) -> Any:
+        given = arguments(self.config, self.folder, mode)
+        if self.system is not None:
+            given["system"] = self.system
+        if self.comm is not None:
+            given["comm"] = self.comm
+        return self.h.File(self.place, mode, **given)
+
+    def given(self, values: Values) -> Any:
+        """An array to be written."""
+        return values.array if values.shape else values.array[()]
+
+    def same(self, got: Any, expected: Any) -> None:
+        if wrong := difference(got, expected):
+            raise Wrong(wrong)
+
+    def whole(self) -> None:
+        if wrong := whole_difference(self.h, self.f, self.model):
+            raise Wrong(wrong)
+
+    def end(self, how: str) -> None:
+        """End a session: by a close, an exception in a with block, or by forgetting it."""
+        self.kept.clear()
+        if how == "raise":
+            error = ValueError("in a with block")
+            self.f.__exit__(ValueError, error, None)
+        elif how == "forget":
+            self.f = None
+            gc.collect()
+        else:
+            self.f.close()
+        if self.config["cache"] == "flush_none":
+            replayed(self)
+
+    def read_elsewhere(self) -> None:
+        with open(self.place, "rb") as disk, pnc_vol.File(disk) as other:
+            if wrong := whole_difference(pnc_vol, other, self.model):
+                raise Wrong(f"another reader: {wrong}")
+
+    def step(self, step: Step) -> bool:
+        """Do one act; False if it means nothing any more."""
+        one = ACTS[step.act]
+        try:
+            expected = one.effect(self.model, **step.args)
+        except Impossible:
+            return False
+        one.do(self, expected, **step.args)
+        return True
+
+
+class Twin(Run):
+    """The same with h5py, in memory."""
+
+    twin = True
+
+    def __init__(self) -> None:
+        self.h, self.model, self.kept = h5py, Model(), {}
+        self.image: Any = None
+        self.f = self.open("w")
+
+    def open(self, mode: str) -> Any:
+        if mode == "w":
+            return h5py.File("twin.h5", "w", driver="core", backing_store=False)
+        return h5py.File(self.image, mode)
+
+    def end(self, how: str) -> None:
+        self.f.flush()
+        self.image = io.BytesIO(self.f.id.get_file_image())
+        self.kept.clear()
+        self.f.close()
+
+
+class Twinned(AssertionError):
+    """h5py does not agree with the model: a mistake of the engine."""
+
+
+def twin(program: Program) -> None:
+    """Run a program with h5py; it must agree with the model."""
+    run = Twin()
+    try:
+        for step in program.steps:
+            if step.args.get("kind") in ("pair", "rows"):
+                # h5py has its own rules for the shapes of such values
+                continue
+            if step.act == "reopen":
+                step = step._replace(args=step.args | {"look": False})
+            run.step(step)
+        run.whole()
+    finally:
+        if run.f:
+            run.f.close()
+
+
+# ------------------------------------------------------------------------------------------------ one program
+
+
+def execute(program: Program, folder: str, **more: Any) -> Model | None:
+    """Run a program to its end in an empty folder; None if its configuration is refused, as it must be.
+
+    Raises
+    ------
+    Exception
+        Whatever is wrong.
+    """
+    load = Loads()
+    refused = refusal(program.config)
+    run = Run(program.config, folder, seed=program.seed, **more)
+    try:
+        run.f = run.open("w")
+    except Exception as error:
+        if refused and isinstance(error, refused[0]) and refused[1] in str(error):
+            return None
+        raise
+    if refused:
+        raise Wrong(f"the opening does not refuse what it is said to refuse: {refused}")
+    try:
+        for step in program.steps:
+            run.step(step)
+        if program.config["layout"] != "hdf5blob":
+            run.whole()
+        run.end("close")
+        if program.config["deferred"]:
+            pnc_vol.finalize()
+        closed(run, load)
+    finally:
+        run.kept.clear()
+        if run.f is not None:
+            # of a failure nothing is to be left that disturbs the next program
+            try_close(run.f)
+            run.f = None
+    return run.model
+
+
+def try_close(f: Any) -> None:
+    try:
+        if f:
+            f.close()
+    except Exception:
+        pass
+
+
+def closed(run: Run, load: Loads) -> None:
+    """After the last close: other openings and other programs read it, and nothing is left over."""
+    config = run.config
+    if config["stack"] != "memory":
+        run.f = run.open("r")
+        run.whole()
+        run.f.close()
+    run.f = None
+    if in_file(config) and config["layout"] == "canonical":
+        others_read(run)
+    load.check()
+    if in_file(config):
+        left = leftovers(run)
+        if left:
+            raise Wrong(f"left over: {left}")
+
+
+def replayed(run: Run) -> None:
+    """Bring what a cache kept back to the file."""
+    nvm = os.path.join(run.folder, "nvm")
+    if os.listdir(nvm):
+        pnc_vol.replay(run.place, hints={"e10_cache_path": nvm})
+
+
+def leftovers(run: Run) -> list[str]:
+    """Files that nobody needs any more."""
+    config = run.config
+    names = set(os.listdir(run.folder)) - {"guard.json"}
+    own = {"x.nc"}
+    if config["layout"] in ("blob", "hdf5blob"):
+        own = {f"x.nc.{n:04}" for n in range(4)}
+    elif config["layout"] == "rawfiles":
+        own |= {name for name in names if name.startswith("x.nc.")}
+    left = sorted(names - own - {"nvm", "logs"})
+    for name in ("nvm", "logs"):
+        if name in names and not (name == "nvm" and config["e10_cache_discard_flag"] == "disable"):
+            left += [f"{name}/{inside}" for inside in os.listdir(os.path.join(run.folder, name))]
+    if config["e10_cache_discard_flag"] == "disable":
+        left = [name for name in left if not name.endswith(".pncc")]
+    return left
+
+
+class Loads:
+    """What a process holds: descriptors and threads."""
+
+    def __init__(self) -> None:
+        self.before = self._now()
+
+    @staticmethod
+    def _now() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    def check(self) -> None:
+        now = self._now()
+        if now != self.before:
+            held = []
+            for fd in os.listdir("/proc/self/fd"):
+                try:
+                    held.append(os.readlink(f"/proc/self/fd/{fd}"))
+                except OSError:
+                    continue
+            held = [name for name in held if not name.startswith(("pipe:", "/dev/", "/proc/"))]
+            raise Wrong(f"(descriptors, threads) were {self.before} and are {now}; open are {held}")
+
+
+def others_read(run: Run) -> None:
+    """ncvalidator and netCDF4 on the closed file; a sample, since each takes as long as the program."""
+    number = crc32(run.seed.encode())
+    if number % 8 == 0:
+        told = subprocess.run(["ncvalidator", "-q", run.place], capture_output=True, text=True, check=False)
+        if told.returncode:
+            raise Wrong(f"ncvalidator: {told.stdout}{told.stderr}")
+    if number % 4 == 0:
+        import netCDF4
+
+        with netCDF4.Dataset(run.place) as other:
+            other.set_auto_maskandscale(False)
+            for path in run.model.paths(Data):
+                data = run.model.objects[path]
+                name = path.replace("/", run.config["separator"])
+                if name not in other.variables or not acts.numeric(data) or other.variables[name].shape != data.shape:
+                    continue
+                if wrong := difference(other.variables[name][...], data.values):
+                    raise Wrong(f"netCDF4 reads {name}: {wrong}")
+
+
+# -------------------------------------------------------------------------------------------------- many
+
+
+@dataclass
+class Tally:
+    """What became of programs."""
+
+    programs: int = 0
+    refused: int = 0
+    acts: int = 0
+    states: int = 0
+
+
+def folder_for_programs() -> str:
+    return tempfile.mkdtemp(prefix="engine", dir=MEMORY if os.path.isdir(MEMORY) else None)
+
+
+def attempt(program: Program, work: Callable[[Program, str], Any]) -> str:
+    """Run a program in a folder of its own; what went wrong, "" if nothing did."""
+    folder = folder_for_programs()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
+            work(program, folder)
+    except Exception as error:
+        told = said(error)
+        traceback.clear_frames(error.__traceback__)
+        del error
+        gc.collect()
+        return told
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return ""
+
+
+def said(error: BaseException) -> str:
+    """An error in one line, with the place in the package where it came up."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/pnc_vol/" in frame.filename]
+    where = f" ({frames[-1].filename.partition('/pnc_vol/')[2]}:{frames[-1].name})" if frames else ""
+    return f"{type(error).__name__}: {str(error)[:400]}{where}"
+
+
+def serial(program: Program, folder: str, tally: Tally | None = None) -> None:
+    """A program without an event, and every fourth with h5py as well."""
+    model = execute(program, folder)
+    if tally is not None:
+        tally.refused += model is None
+        tally.acts += len(program.steps)
+    if model is not None and crc32(program.seed.encode()) % 4 == 0:
+        try:
+            twin(program)
+        except Exception as error:
+            raise Twinned(f"h5py: {said(error)}") from error
+
+
+__all__ = ["Loads", "Program", "Run", "Tally", "Wrong", "attempt", "execute", "made", "serial"]

@@ -1,0 +1,328 @@
+"""A failure is made small, and printed as a script that runs without the engine.
+
+Knows: programs. Does not know: how they are run: `fails` is asked whether a smaller one still fails in the same way.
+
+A script is made by the acts themselves: they are done with a file that writes down what it is told (`Spoken`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from acts import ACTS, Step
+from model import HELPER, Impossible, Model, Values, literal
+from options import EXAMPLES, OPTIONS, PLUGINS, Config, arguments, normal
+from run import Program
+
+# ------------------------------------------------------------------------------------------------ smaller
+
+
+def kind_of(told: str) -> str:
+    """What stays the same of a message while the program becomes smaller."""
+    error, _, text = told.partition(":")
+    place = re.search(r"\([\w/]+\.py:\w+\)$", told)
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|[\w./-]*/[\w./-]*|\W|\d|_", " ", text)
+    return f"{error} {place.group() if place else ' '.join(words.split()[:4])}"
+
+
+def shrunk(program: Program, told: str, fails: Callable[[Program], str], most: int = 300) -> tuple[Program, str]:
+    """A program from which nothing more can be taken, and what it fails with.
+
+    Parameters
+    ----------
+    fails : callable
+        What goes wrong with a program, "" if nothing does.
+    most : int
+        Programs that are tried.
+    """
+    wanted, tried = kind_of(told), 0
+    again = True
+    while again and tried < most:
+        again = False
+        for smaller in _smaller(program):
+            tried += 1
+            found = fails(smaller)
+            if found and kind_of(found) == wanted:
+                program, told, again = smaller, found, True
+                break
+            if tried >= most:
+                break
+    return program, told
+
+
+def _smaller(program: Program) -> Iterator[Program]:
+    """Programs with less in them: great pieces first."""
+    steps, config = program.steps, program.config
+    size = len(steps) // 2
+    while size:
+        for begin in range(len(steps) - size, -1, -max(size, 1)):
+            yield _with(program, steps[:begin] + steps[begin + size :], config)
+        size //= 2
+    for name, option in OPTIONS.items():
+        for value in option.values:
+            if value == config[name]:
+                break
+            yield _with(program, steps, normal(config | {name: value}))
+    for i, step in enumerate(steps):
+        for args in _simpler(step.args):
+            yield _with(program, [*steps[:i], step._replace(args=args), *steps[i + 1 :]], config)
+
+
+def _with(program: Program, steps: list[Step], config: Config) -> Program:
+    return Program(program.seed, config, _that_mean_something(steps))
+
+
+def _that_mean_something(steps: list[Step]) -> list[Step]:
+    """The acts that can be done when those before are."""
+    model, kept = Model(), []
+    for step in steps:
+        with suppress(Impossible):
+            ACTS[step.act].effect(model, **step.args)
+            kept.append(step)
+    return kept
+
+
+def _simpler(args: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Arguments with one value that is simpler."""
+    for name, value in args.items():
+        if name == "way" and value not in ("assign", "index"):
+            yield args | {name: "assign" if value.startswith("iput") else "index"}
+        if name in ("fill", "maxshape", "values") and value is not None and "maxshape" in args:
+            yield args | {name: None}
+        if name == "look" and value:
+            yield args | {name: False}
+        if name == "how" and value not in ("plain", "close"):
+            yield args | {name: "plain" if value in ("durable", "sync") else "close"}
+        if name == "kind" and value != "i4" and not isinstance(args.get("values"), Values):
+            yield args | {name: "i4"}
+        if name == "shape" and value and max(value) > 3 and args.get("values") is None:
+            shape = tuple(min(n, 3) for n in value)
+            grown = args.get("maxshape")
+            yield args | {
+                name: shape,
+                "maxshape": grown and tuple(m and max(m, n) for m, n in zip(grown, shape, strict=True)),
+            }
+        if name == "value" and isinstance(value, str) and len(value) > 5:
+            yield args | {name: value[: len(value) // 2]}
+        if isinstance(value, Values) and value.start > 1:
+            yield args | {name: value._replace(start=1)}
+
+
+# ------------------------------------------------------------------------------------------------- script
+
+
+class Script:
+    """Lines of Python."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names = 0
+        self.indent = ""
+
+    def add(self, line: str) -> int:
+        self.lines.append(self.indent + line)
+        return len(self.lines) - 1
+
+
+class Spoken:
+    """An object of which every use becomes a line."""
+
+    def __init__(self, script: Script, text: str, line: int | None = None) -> None:
+        self.__dict__.update(_script=script, _text=text, _line=line)
+
+    def _name(self) -> str:
+        """The text by which it is used; the result of a call gets a name."""
+        script, line = self._script, self._line
+        if line is not None:
+            script.names += 1
+            name = f"v{script.names}"
+            call = script.lines[line].lstrip()
+            script.lines[line] = f"{script.lines[line][: -len(call)]}{name} = {call}"
+            self.__dict__.update(_text=name, _line=None)
+        return str(self._text)
+
+    def __getattr__(self, name: str) -> Spoken:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Spoken(self._script, f"{self._name()}.{name}")
+
+    def __getitem__(self, at: Any) -> Spoken:
+        return Spoken(self._script, f"{self._name()}[{index_code(at)}]")
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._script.add(f"{self._name()}[{index_code(at)}] = {code(value)}")
+
+    def __delitem__(self, at: Any) -> None:
+        self._script.add(f"del {self._name()}[{index_code(at)}]")
+
+    def __call__(self, *args: Any, **more: Any) -> Spoken:
+        given = [code(arg) for arg in args] + [f"{name}={code(value)}" for name, value in more.items()]
+        call = f"{self._name()}({', '.join(given)})"
+        if call.startswith("h5py."):
+            return Spoken(self._script, call)
+        return Spoken(self._script, call, self._script.add(call))
+
+    def __enter__(self) -> Spoken:
+        self._script.add(f"with {self._name()}:")
+        self._script.indent += "    "
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._script.indent = self._script.indent[4:]
+
+
+def code(value: Any) -> str:
+    """A value as Python text."""
+    if isinstance(value, Spoken):
+        return value._name()
+    if isinstance(value, Values):
+        return value.text()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return literal(np.asarray(value)) + ("" if np.ndim(value) else "[()]")
+    if isinstance(value, str) and len(value) > 60 and value == value[:5] * (len(value) // 5):
+        return f"{value[:5]!r} * {len(value) // 5}"
+    return repr(value)
+
+
+def index_code(at: Any) -> str:
+    if isinstance(at, tuple):
+        return ", ".join(index_code(part) for part in at) + ("," if len(at) == 1 else "") if at else "()"
+    if isinstance(at, slice):
+        ends = [("" if one is None else repr(one)) for one in (at.start, at.stop)]
+        return ":".join(ends) + (f":{at.step}" if at.step not in (None, 1) else "")
+    if at is Ellipsis:
+        return "..."
+    return code(at)
+
+
+class Speaking:
+    """In place of a `Run`: acts that are done with it become lines."""
+
+    twin, rank, size = False, 0, 1
+
+    def __init__(self, config: Config, script: Script) -> None:
+        self.config, self.script, self.model = config, script, Model()
+        self.kept: dict[int, Any] = {}
+        self.h: Any = Spoken(script, "h5py")
+        self._file = Spoken(script, "f")
+
+    @property
+    def f(self) -> Any:
+        return self._file
+
+    @f.setter
+    def f(self, made: Any) -> None:
+        """``run.f = run.open(...)`` has been written down."""
+
+    def open(self, mode: str) -> Any:
+        target = "other" if mode == "r+" and self._inside_twice else "f"
+        self.script.add(f"{target} = h5py.File(PATH, {mode!r}{given_text(self.config, mode)})")
+        return Spoken(self.script, target)
+
+    _inside_twice = False
+
+    def given(self, values: Values) -> Any:
+        return Spoken(self.script, values.text() if values.shape else f"{values.text()}[()]")
+
+    def same(self, got: Any, expected: Any) -> None:
+        self.script.add(f"np.testing.assert_array_equal({code(got)}, {code(expected)})")
+
+    def whole(self) -> None:
+        self._check("f")
+
+    def _check(self, f: str) -> None:
+        from model import Data
+
+        for path in self.model.paths(Data):
+            self.script.add(
+                f"np.testing.assert_array_equal({f}[{path!r}][()], {code(self.model.objects[path].values)})"
+            )
+        for path in self.model.paths(Data) + self.model.paths(dict):
+            for key, value in self.model.attrs(path).items():
+                where = f"{f}[{path or '/'!r}].attrs[{key!r}]"
+                self.script.add(f"np.testing.assert_array_equal({where}, {code(value)})")
+
+    def end(self, how: str) -> None:
+        self.kept.clear()
+        if how == "raise":
+            self.script.add("f.__exit__(ValueError, ValueError('in a with block'), None)")
+        else:
+            self.script.add("del f" if how == "forget" else "f.close()")
+
+    def read_elsewhere(self) -> None:
+        with Spoken(self.script, "open(PATH, 'rb') as disk, h5py.File(disk) as other"):
+            self.script.add("assert other")
+            self._check("other")
+
+    def step(self, step: Step) -> None:
+        one = ACTS[step.act]
+        with suppress(Impossible):
+            expected = one.effect(self.model, **step.args)
+            self._inside_twice = step.act == "twice"
+            one.do(self, expected, **step.args)
+
+
+def given_text(config: Config, mode: str) -> str:
+    """The keywords of `File`, as a script has them."""
+    given = arguments(config, "FOLDER", mode)
+    return "".join(f", {name}={_in_folder(value)}" for name, value in given.items())
+
+
+def _in_folder(value: Any) -> str:
+    return re.sub(r"'FOLDER/(\w+(\.json)?)'", r"FOLDER + '/\1'", repr(value))
+
+
+def script(program: Program, told: str = "", *, before: str = "", after: str = "") -> str:
+    """A program as lines of Python, with what went wrong.
+
+    Parameters
+    ----------
+    before, after : str
+        Lines of an event: before the first opening, and after the last act.
+    """
+    config, out = program.config, Script()
+    run = Speaking(config, out)
+    run.open("w")
+    for step in program.steps:
+        run.step(step)
+    if not after:
+        if config["layout"] != "hdf5blob":
+            run.whole()
+        run.end("close")
+        if config["deferred"]:
+            out.add("h5py.finalize()")
+        if config["stack"] != "memory":
+            run.open("r")
+            run.whole()
+            run.end("close")
+    body = "\n".join(out.lines)
+    head = [f'"""{told}\n\nMade from the seed {program.seed}."""', "import os, tempfile", "import numpy as np"]
+    head += ["import pnc_vol as h5py"]
+    for name in PLUGINS:
+        if name in (config["layout"], config["stack"], config["store"]):
+            head.append(PLUGIN_LINES[name].format(path=str((EXAMPLES / PLUGINS[name]).parent)))
+    head += ["FOLDER = tempfile.mkdtemp()", "PATH = FOLDER + '/x.nc'"]
+    if config["stack"] == "object":
+        head += ["import io", "PATH = io.BytesIO()"]
+    for name in ("nvm", "logs"):
+        if f"/{name}" in body + before + after:
+            head.append(f"os.mkdir(FOLDER + '/{name}')")
+    if config["deferred"]:
+        head.append("open(FOLDER + '/guard.json', 'w').write('{\"Guardnames\": \"x.nc\"}')")
+    if "values(" in body:
+        head.append(HELPER)
+    return "\n".join([*head, *([before] if before else []), body, *([after] if after else []), ""])
+
+
+PLUGIN_LINES = {
+    "rawfiles": "import sys; sys.path.append({path!r}); import pnc_vol_rawfiles as plugin\n"
+    "from pnc_vol.layout import registry; registry.register('rawfiles', plugin.RawFiles)",
+    "verify": "import sys; sys.path.append({path!r}); import pnc_vol_verify as plugin\n"
+    "from pnc_vol.drivers import stack; stack.register('verify', plugin.VerifyDriver)",
+    "zipped": "import sys; sys.path.append({path!r}); import pnc_vol_zipped as plugin\n"
+    "from pnc_vol.queue import stores; stores.register('zipped', plugin.ZippedStore.open)",
+}

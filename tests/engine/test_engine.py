@@ -1,0 +1,180 @@
+"""Random programs over every pair of options; and that the engine finds what it is there to find."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import acts
+import options
+import pytest
+import run
+import shrink
+from events import EVENTS
+from known import known
+from model import NUMBERS
+
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.system import REAL
+
+WRITTEN = acts.Step("store", {"path": "a", "values": run.Values(1, (3,), "i4")})
+ORDINARY = options.normal({})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plugins() -> None:
+    options.load_plugins()
+
+
+def failing(programs: list[run.Program], event: str = "nothing", states: int = 10) -> list[str]:
+    """What went wrong with programs, as scripts, but for what is known."""
+    happens = EVENTS[event](states)
+    found = []
+    for program in programs:
+        told = run.attempt(program, happens)
+        if told and not known(program.config, told):
+            found.append(shrink.script(program, told))
+    return found
+
+
+def pairs(seed: str) -> list[run.Program]:
+    chance = random.Random(seed)
+    return [run.made(f"{seed}:{n}", config) for n, config in enumerate(options.covering(2, chance))]
+
+
+def ordinary(count: int, seed: str = "ordinary") -> list[run.Program]:
+    return [run.made(f"{seed}:{n}", ORDINARY) for n in range(count)]
+
+
+def first_failure(programs: list[run.Program]) -> tuple[run.Program, str]:
+    """The first program that fails, made small, and what it says."""
+    happens = EVENTS["nothing"](1)
+    for program in programs:
+        if told := run.attempt(program, happens):
+            return shrink.shrunk(program, told, lambda one: run.attempt(one, happens))
+    raise AssertionError("no program fails")
+
+
+@pytest.mark.parametrize("seed", ["a", "b", "c"])
+def test_every_pair_of_options(seed: str) -> None:
+    assert not failing(pairs(seed))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("strength", [2, 3])
+def test_pairs_and_triples_at_length(strength: int) -> None:
+    chance = random.Random(strength)
+    configs = [config for _ in range(10 if strength == 2 else 1) for config in options.covering(strength, chance)]
+    assert not failing([run.made(f"{strength}:{n}", config) for n, config in enumerate(configs)])
+
+
+def test_a_covering_array_has_every_pair() -> None:
+    """Of options that go together; those that are refused have configurations of their own."""
+    found = list(options.covering(2, random.Random(1)))
+    for one in (("store", "log"), ("cache", "flush_immediate"), ("layout", "blob"), ("publish", "close")):
+        for other in (("durable", True), ("buffer_size", 64 << 10), ("stack", "trace"), ("header_reserve", 0)):
+            assert any(config[one[0]] == one[1] and config[other[0]] == other[1] for config in found), (one, other)
+    assert all(options.refusal(config) is None for config in found if config["layout"] == "canonical")
+
+
+def test_programs_are_those_of_their_seed() -> None:
+    here = [shrink.script(program) for program in pairs("same")[:10]]
+    code = (
+        "import test_engine as t, shrink; print([shrink.script(p) for p in t.pairs('same')[:10]] == " + repr(here) + ")"
+    )
+    places = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONHASHSEED": "7"}
+    assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout == "True\n"
+
+
+def test_a_wrong_value_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a driver that loses the last byte of each write above 100 bytes; the script fails without the engine."""
+    write = PosixDriver.write
+
+    def spoiled(self: Any, extents: Any, memory: Any, *, collective: bool = False) -> None:
+        if extents.nbytes > 100:
+            memory = memory.copy()
+            memory[-1] ^= 1
+        write(self, extents, memory, collective=collective)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PosixDriver, "write", spoiled)
+        program, told = first_failure(ordinary(60))
+    assert "elements are wrong" in told or "row" in told or "element" in told
+    assert len(program.steps) <= 2
+    text = shrink.script(program, told)
+    assert len(text.splitlines()) < 25
+    runs(text, tmp_path, 0)
+    spoil = (
+        "import pnc_vol.drivers.posix as p\nw = p.PosixDriver.write\n"
+        "def spoiled(self, extents, memory, *, collective=False):\n"
+        "    memory = memory.copy()\n    memory[-1] ^= extents.nbytes > 100\n"
+        "    w(self, extents, memory, collective=collective)\np.PosixDriver.write = spoiled\n"
+    )
+    runs(spoil + text, tmp_path, 1)
+
+
+def runs(text: str, folder: Path, code: int) -> None:
+    """A script ends with this code."""
+    (folder / "script.py").write_text(text)
+    done = subprocess.run([sys.executable, folder / "script.py"], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == code, done.stdout + done.stderr
+
+
+def test_a_script_of_any_program_runs(tmp_path: Path) -> None:
+    """Without the engine, to its end."""
+    for n, program in enumerate(ordinary(4, "script")):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        runs(shrink.script(program), folder, 0)
+
+
+def test_a_descriptor_that_stays_open_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaked: list[int] = []
+    close = PosixDriver.close
+
+    def leaking(self: Any) -> None:
+        leaked.append(os.open("/dev/null", os.O_RDONLY))
+        close(self)
+
+    monkeypatch.setattr(PosixDriver, "close", leaking)
+    try:
+        program, told = first_failure(ordinary(3))
+    finally:
+        for fd in leaked:
+            os.close(fd)
+    assert "(descriptors, threads) were" in told
+    assert len(program.steps) <= 1
+
+
+def test_a_file_that_is_left_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(REAL), "rmdir", lambda self, path: None)
+    program = ordinary(1)[0]
+    config = options.normal({"cache": "flush_immediate"})
+    told = run.attempt(run.Program("left", config, [*program.steps, WRITTEN]), EVENTS["nothing"](1))
+    assert told.startswith("Wrong: left over: ['nvm/pnccache-x.nc-")
+
+
+def test_the_model_is_that_of_h5py() -> None:
+    """Programs with every kind of element and every act, with h5py alone."""
+    for program in ordinary(60, "twins"):
+        run.twin(program)
+
+
+def test_a_new_option_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = options.Option("on_overflow", ("raise", "clip"))
+    monkeypatch.setitem(options.OPTIONS, new.name, new)
+    found = list(options.covering(2, random.Random(1)))
+    clipped = [config for config in found if config["on_overflow"] == "clip" and not options.refusal(config)]
+    assert {config["store"] for config in clipped} == {"memory", "log", "zipped"}
+    assert options.arguments(clipped[0], "folder")["on_overflow"] == "clip"
+    assert not failing([run.made(f"new:{n}", config) for n, config in enumerate(clipped[:3])])
+
+
+def test_numbers_have_their_type() -> None:
+    assert {kind: str(run.Values(1, (2,), kind).array.dtype) for kind in NUMBERS[:2]} == {"i1": "int8", "i2": "int16"}
