@@ -98,19 +98,16 @@ class Watch:
 
     @contextlib.contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        # Once for a phase: with all peers loaded a collection takes 50 ms, and the life of a small file 1.
+        # Once for a phase: with all peers loaded a collection takes 50 ms, and the life of a small file 1. During the
+        # phase the collector stays on, as users have it: what a library makes it look through is part of its cost.
         if phase not in self.seconds:
             gc.collect()
-        gc.disable()
         if self._trim:
             _give_back()
         before = _reset_peak()
         started = time.perf_counter()
-        try:
-            yield
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
-        finally:
-            gc.enable()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
         self.memory[phase] = max(self.memory.get(phase, 0), memory_now() - before)
 
 
