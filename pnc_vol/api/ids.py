@@ -117,7 +117,7 @@ class Handle:
         try:
             self.ref.release()
         finally:
-            self.released = True
+            self.released = not self.ref.held
 
 
 class AttributeID(NamedTuple):

@@ -5,7 +5,9 @@ Knows: paths, the system, header bytes. Does not know: variables, requests; rank
 Rules
 -----
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
-   stands for a whole file. With ``publish="close"`` the rename comes at the close.
+   stands for a whole file. With ``publish="close"`` the rename comes at the close. Until then a flush makes its
+   temporary name stand for a whole file as well (`Location.flushed`): it has a journal, a new layout takes that same
+   name when it is complete, and it is not removed if it cannot get its own.
 2. Of a header the bytes that differ are replaced in place. If they are more than a few, that is done with a journal
    beside the file (`journal`): first the journal is written, then the bytes, then the journal goes. A journal that is
    found when a file is opened is completed.
@@ -51,6 +53,8 @@ class Location:
     exclusive : bool, `publish` replaces nothing.
     key : tuple of int or None, device and inode, on the rank that looked.
     replaces : bool, another file had the name when this one was made; on rank 0.
+    flushed : bool, a flush was completed in it while it had a temporary name.
+    instead_of : str, the temporary name of the flushed file of which this is a new layout, until it has that.
     unseen : bool, nothing of what is worked on has ever been under the name: no flush of it can be lost.
     held : Held, the descriptors of this file and of those that it is to replace; empty but on rank 0.
     """
@@ -64,6 +68,7 @@ class Location:
         exclusive: bool = False,
         unseen: bool = False,
         held: Held | None = None,
+        instead_of: str = "",
     ) -> None:
         self.held = held or Held(system, path)
         self.system = system
@@ -71,6 +76,8 @@ class Location:
         self.work = work
         self.exclusive = exclusive
         self.unseen = unseen
+        self.instead_of = instead_of
+        self.flushed = False
         self.replaces = False
         self.key: tuple[int, int] | None = None
         self._named_for_good = False
@@ -80,6 +87,8 @@ class Location:
         self._sync: Callable[[], None] | None = None
         self._origin: Key | None = None
         """The file of which this is a new layout, if that has a name."""
+        self._before: Key | None = None
+        """The file that has the name `instead_of`."""
         self._kept = False
         self.unsynced: SyncError | None = None
         """Why this file, which should take the place of another one, never does: its fsync failed."""
@@ -88,6 +97,16 @@ class Location:
     def published(self) -> bool:
         """True if the file under its name is the one that is worked on."""
         return self.work == self.path
+
+    @property
+    def at_stake(self) -> bool:
+        """True if what is under `work` is what somebody may look for after a kill."""
+        return self.published or self.flushed
+
+    @property
+    def kept_as(self) -> str:
+        """The temporary name under which there is what was flushed, "" if there is none."""
+        return "" if self.published else self.work if self.flushed else self.instead_of
 
     @property
     def torn(self) -> bool:
@@ -138,7 +157,9 @@ class Location:
         location = cls(system, target, beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
         location.replaces = not publish and exists(system, target)
         with _named(path):
-            location.key = write_new(system, location.work, header, mode, durable=durable, held=location.held)
+            # What takes the place of a file is whole on the disk before it does, or a crash leaves an empty one.
+            safe = durable or (publish and mode is not None)
+            location.key = write_new(system, location.work, header, mode, durable=safe, held=location.held)
         try:
             if publish:
                 location.publish(durable=durable)
@@ -176,14 +197,45 @@ class Location:
                 self.work, self.unseen = self.path, False
                 self._origin = None
                 forget_journal(self.system, self.path)
+                if self.instead_of:
+                    with suppress(OSError):
+                        self.system.unlink(self.instead_of)
                 self.held.only(self.key)
-            if durable and not self._named_for_good and self._there() is not None:
-                self.system.fsync_dir(os.path.dirname(self.path) or ".")
-                self._named_for_good = True
+            self._name_for_good(durable=durable)
+
+    def _name_for_good(self, *, durable: bool) -> None:
+        if durable and not self._named_for_good and self._there() is not None:
+            self.system.fsync_dir(os.path.dirname(self.work) or ".")
+            self._named_for_good = True
 
     def note_published(self) -> None:
         """The file has its name: on the ranks that did not publish it, too."""
-        self.work, self.unseen = self.path, False
+        self.work, self.unseen, self.instead_of = self.path, False, ""
+
+    def keep(self, *, durable: bool) -> None:
+        """After a flush, have a whole file under one temporary name until `publish`: a new layout takes it now.
+
+        Parameters
+        ----------
+        durable : bool
+            As of `publish`.
+
+        Raises
+        ------
+        OSError
+            This may be called again.
+        """
+        with _named(self.path):
+            if self.instead_of:
+                self.system.rename(self.work, self.instead_of)
+                self.held.drop(self._before)
+                self._named_for_good = False
+            self.note_kept()
+            self._name_for_good(durable=durable)
+
+    def note_kept(self) -> None:
+        """A flush is complete in the file, which keeps its temporary name: on the ranks that did not see to it, too."""
+        self.work, self.instead_of, self.flushed = self.instead_of or self.work, "", True
 
     def note_unsynced(self, error: SyncError) -> None:
         """The file could not be synced: it never takes the place of another one."""
@@ -193,8 +245,11 @@ class Location:
         """A new, empty file beside this one that takes its place when published."""
         there = self._there() or self.held.stat(self.key)
         work = beside(self.system, self.path, "pnctmp")
-        made = Location(self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen, held=self.held)
-        made.replaces = self.replaces
+        made = Location(
+            self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen, held=self.held,
+            instead_of=self.kept_as,
+        )  # fmt: skip
+        made.replaces, made._before = self.replaces, self._before if self.instead_of else self.key
         made._origin = self.key if self.published else self._origin
         with _named(self.path):
             made.key = write_new(self.system, made.work, b"", 0o600, held=self.held)
@@ -208,7 +263,7 @@ class Location:
     def _there(self) -> os.stat_result | None:
         """What the system says of the file, under its name, which is followed; None if it has none any more."""
         if not self.published:
-            return self.system.stat(self.work)
+            return self.held.where(self.work, self.key)
         there = self.held.where(self.path, self.key)
         name = self.held.name_of(self.key) if there is None else ""
         if name:
@@ -248,8 +303,8 @@ class Location:
         return not name
 
     def discard(self) -> None:
-        """Remove the file if it is not under its name."""
-        if not self.published and not self._kept:
+        """Remove the file if it is not under its name, and nothing was flushed to it."""
+        if not self.at_stake and not self._kept:
             self.held.drop(self.key)
             with suppress(OSError):
                 self.system.unlink(self.work)
@@ -309,24 +364,24 @@ class Location:
                 self._drop_journal(sync)
 
     def _keep_journal(self, old: bytes, new: bytes, parts: Parts, sync: Callable[[], None] | None) -> bool:
-        """Make the journal; False if the file needs none: without a name nobody can open it."""
-        there = self._there() if self.published else None
+        """Make the journal; False if the file needs none: nobody opens it before a flush is complete."""
+        there = self._there() if self.at_stake else None
         if there is None:
             return False
         if self._torn is None:
             # Who may read the file must be able to read its header, wherever that is.
             mode = 0o600 | there.st_mode & 0o666
-            if self._journal[0] != self.path:
-                self._journal = self.path, journal_path(self.path)
+            if self._journal[0] != self.work:
+                self._journal = self.work, journal_path(self.work)
             journal, content = self._journal[1], content_of(there.st_ino, old, new, parts)
             try:
                 write_new(self.system, journal, content, mode, durable=sync is not None)
             except FileExistsError:
-                forget_journal(self.system, self.path)
+                forget_journal(self.system, self.work)
                 write_new(self.system, journal, content, mode, durable=sync is not None)
             if sync is not None:
                 # The folder holds the file's own name as well.
-                self.system.fsync_dir(os.path.dirname(self.path) or ".")
+                self.system.fsync_dir(os.path.dirname(self.work) or ".")
                 self._named_for_good = True
         self._torn, self._sync = old, sync
         return True
@@ -370,7 +425,7 @@ class Location:
                 except OSError:
                     # Nobody knows what of it is on stable storage; there the journal may be needed.
                     return
-            forget_journal(self.system, self.path)
+            forget_journal(self.system, self.work)
 
 
 class _named:

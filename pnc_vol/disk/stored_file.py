@@ -111,7 +111,12 @@ class StoredFile:
 
     @property
     def at_stake(self) -> bool:
-        """True if somebody could need what the header in the file knows: the file has its name, or has none at all."""
+        """True if somebody could need what the header in the file knows: the file can be found, or has no name at all."""
+        return self.location is None or self.location.at_stake
+
+    @property
+    def named(self) -> bool:
+        """True if the file has the name that it is to have, or is to have none."""
         return self.location is None or self.location.published
 
     def publish_at_flush(self) -> None:

@@ -4,7 +4,9 @@ Knows: the session's parts. Does not know: users' objects.
 
 Rules
 -----
-1. Closing flushes. Whatever fails, the file is closed in the end, and is not longer than its header says.
+1. Closing flushes. Whatever fails, the file is closed in the end, and is not longer than its header says. Only a file
+   that was flushed and cannot get its name (``publish="close"``) stays open for a second attempt; what was flushed
+   stays under its temporary name in any case, and a message says so.
 2. A rank that leaves alone tells the others, and waits for no rank.
 """
 
@@ -13,11 +15,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pnc_vol.errors import FlushError, SyncError
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
-from pnc_vol.warn import DEBUG, FILE, tell
+from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.file.reads import composite_values, fetch
@@ -27,7 +30,7 @@ else:
 __all__ = ["abort", "close"]
 
 
-def close(session: Session) -> None:
+def close(session: Session, *, again: bool = False) -> None:
     """See `Session.close`."""
     if session.closed or session.forked:
         session.mark_closed()
@@ -46,6 +49,12 @@ def close(session: Session) -> None:
                 fetch.complete_all(session, "close")
     except BaseException as error:
         orderly = session.comm.in_step(error)
+        kept = _kept(session, orderly=orderly)
+        if kept and isinstance(error, OSError):
+            again = again and orderly and not isinstance(error, (FlushError, SyncError))
+            _add(error, f"what was flushed before is kept in {kept}{': close() tries again' * again}")
+            if again:
+                raise
         if not orderly:
             session.comm.abandon(f"{type(error).__name__}: {error}")
         elif session.writable and session.file_set is None:
@@ -63,6 +72,28 @@ def close(session: Session) -> None:
         check_durable(session.disk)
 
 
+def _kept(session: Session, *, orderly: bool) -> str:
+    """Where there is what was flushed to a file that has not got its name; "" if nowhere (collective if `orderly`)."""
+    if session.file_set is None:
+        location = session.disk.location
+        return "" if location is None else location.kept_as
+    kept = session.file_set.kept_as
+    if orderly:
+        (anywhere,), _ = session.comm.reduce("close kept", (bool(kept),))
+        kept = kept or (f"a temporary file of another rank beside {session.disk.path}" if anywhere else "")
+    return kept
+
+
+def _add(error: OSError, text: str) -> None:
+    """Say more in the message of an error, which may have been raised more than once."""
+    if text in str(error):
+        return
+    if error.strerror:
+        error.strerror = f"{error.strerror}; {text}"
+    elif error.args:
+        error.args = f"{error.args[0]}; {text}", *error.args[1:]
+
+
 def _read_last(session: Session) -> OSError | None:
     """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
     if session.comm.size == 1 and session.posted.reads:
@@ -78,6 +109,9 @@ def abort(session: Session, reason: str) -> None:
     """See `Session.abort`."""
     if not session.closed and not session.forked:
         session.comm.abandon(reason)
+        kept = _kept(session, orderly=False)
+        if kept and session.comm.rank == 0:
+            warn_outside(f"{session.disk.path}: it was given up before its close. What was flushed is kept in {kept}")
         _let_go(session, orderly=session.comm.size == 1, flushed=False)
 
 

@@ -280,7 +280,7 @@ class Epochs:
     def _follow(self, epoch: int, encoded: bytes) -> None:
         """Let a held header follow to the file; on rank 0."""
         disk, location = self._disk, self._disk.location
-        if location is None or not location.published or only_numrecs_differs(self._in_file, encoded):
+        if location is None or not location.at_stake or only_numrecs_differs(self._in_file, encoded):
             self._driver.release(epoch)
         else:
             sync = location.sync_data if disk.lasting and disk.sync_error is None else None

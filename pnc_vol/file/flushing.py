@@ -33,7 +33,7 @@ from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
 from pnc_vol.file.flush_data import before_data, check_failures, write_data
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
-from pnc_vol.file.relocation import Copy, complete_copy, copied
+from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest
@@ -137,11 +137,14 @@ def flush(
     header = target.header
     if lowest is not None:
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
+    takes_away = bool(later) or header.numrecs < disk.numrecs or replaces_live(disk, target.uids)
     try:
         # what fails is known to all ranks where requests failed as well
         with comm.errors_shared() if failures else _ALONE:
             held = _order(session, trouble, carried=carried)
-            write_header(comm, defs, disk, header, session.counts, epochs, durable=durable, held=held)
+            write_header(
+                comm, defs, disk, header, session.counts, epochs, durable=durable, held=held, takes_away=takes_away
+            )
     except BaseException as reason:
         disk.driver.unorder()
         if failures and isinstance(reason, Exception):
@@ -272,7 +275,7 @@ def _nothing_to_do(session: Session, flat: Flat, agreed: Agreement) -> bool:
     if session.file_set is not None and not (session.file_set.begun or disk.keep_unpublished):
         return False
     complete = flat.header.numrecs == disk.header.numrecs and not disk.may_be_longer
-    return complete and (disk.at_stake or disk.keep_unpublished)
+    return complete and (disk.named or disk.keep_unpublished)
 
 
 def _accept(session: Session, flat: Flat, agreed: Agreement) -> Flat:

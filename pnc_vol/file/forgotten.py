@@ -43,7 +43,7 @@ class SessionRef(Protocol):
     @property
     def last(self) -> bool: ...
 
-    def release(self) -> None: ...
+    def release(self, *, last_call: bool = False) -> None: ...
 
     def drop(self) -> None: ...
 
@@ -86,7 +86,7 @@ def _let_go(ref: SessionRef) -> None:
     path, _ = _held.pop(ref, ("", None))
     session = ref.session
     if session.closed or session.comm.size == 1 or holds(session):
-        ref.release()
+        ref.release(last_call=True)
         return
     if not ref.last:
         ref.drop()

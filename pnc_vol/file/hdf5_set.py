@@ -204,7 +204,9 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
             # Without these the files would not be whole: none gets its name.
             return
         self._copy_plain(layout, decided)
-        if durable:
+        (replaces,), _ = self.comm.reduce("close replaces", (own.location.replaces,))
+        if durable or replaces:
+            # What takes the place of other files is on stable storage before.
             self.driver.sync()
             own.driver.sync()
         own.driver.end_flush()

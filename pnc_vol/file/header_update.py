@@ -8,7 +8,10 @@ Rules
 2. A durable flush has all ranks' data on stable storage before the header, and the header before it returns.
 3. Once a file had a durable flush, and from the beginning if it was there before this session, an ordinary flush
    syncs as well before a header is overwritten or a copy takes the file's name: three syncs for a header in place, two
-   for a copy. Data, and the record count by itself, need none: they replace nothing that was to last.
+   for a copy. New data, and a record count that grows, need none: they replace nothing that was to last.
+4. In such a file, a header that takes away what the one in the file knows (`takes_away`) comes after a sync of the data,
+   because some of these may stand for what goes; and it is synced itself before anything uses the space that is free
+   then, or cuts it off, however small the difference is.
 """
 
 from __future__ import annotations
@@ -62,17 +65,22 @@ def write_header(
     *,
     durable: bool,
     held: bool,
+    takes_away: bool = False,
 ) -> None:
     """Write the header behind the data, or the record count alone if that is all that changed (collective).
 
     held : bool, the driver holds it, and it follows to the file when the data of all ranks are there; see `Epochs`.
+    takes_away : bool, the header in the file knows variables or records that the new one does not.
     """
     location = disk.location
     unnamed = location is not None and not location.published
-    names = unnamed and not disk.keep_unpublished
+    # It gets its name, or, as a new layout, the temporary one of the file that it is made of.
+    names = unnamed and not (disk.keep_unpublished and location is not None and not location.instead_of)
     replaces = names and _replaces_lasting(comm, disk)
     # A rename is not held back with the data of the file that gets the name.
     safe = durable or replaces or (names and disk.driver.capabilities.holds_back)
+    if takes_away and not (safe or held or location is None):
+        safe = disk.lasting and _can_sync(comm, disk)
     if safe:
         _sync_before(comm, disk, counts, "flush sync", replaces=replaces)
     error: BaseException | None = None
@@ -114,8 +122,9 @@ def write_header(
     defs.flushed(new)
     if safe:
         _sync_before(comm, disk, counts, "flush sync header", replaces=replaces)
-    if location is not None and not disk.keep_unpublished and (unnamed or durable):
-        _publish(comm, location, durable=durable)
+    if location is not None and (unnamed or durable):
+        named = _keep if unnamed and disk.keep_unpublished else _publish
+        named(comm, location, durable=durable)
     if durable:
         disk.note_durable()
 
@@ -138,7 +147,7 @@ def _put(
     old, driver, location = disk.header_bytes, disk.driver, disk.location
     if parts is None:
         parts = changed_parts(old, encoded)
-    if not parts and (location is None or location.published):
+    if not parts and (location is None or location.at_stake):
         return
     if new.numrecs or len(record_vars(new)) < len(new.vars):
         # Without data a file ends with its header; with data it is as long as the header says, the last padding too.
@@ -202,11 +211,20 @@ def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], No
 def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
     """Whether the file that gets its name replaces one that may have been on stable storage (collective)."""
     assert disk.location is not None
-    if not disk.location.unseen:
+    if disk.lasting or not disk.location.unseen or disk.keep_unpublished:
         return disk.lasting
     # Rank 0 alone knows what had the name when this file was made.
     (replaces,), _ = comm.reduce("flush replaces", (disk.location.replaces,))
     return bool(replaces)
+
+
+def _can_sync(comm: Comm, disk: StoredFile) -> bool:
+    """Whether no fsync of the file failed on any rank (collective): after that nothing is promised, and none is tried.
+
+    Of a header that followed late, rank 0 alone knows of the error.
+    """
+    (failed,), _ = comm.reduce("flush sync failed", (disk.sync_error is not None,))
+    return not failed
 
 
 def cut_tail(comm: Comm, disk: StoredFile) -> None:
@@ -226,7 +244,7 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
     Until then it stays, since a later flush may count it.
     """
     location, longer = disk.location, False
-    if comm.rank == 0 and (location is None or (location.published and not location.torn)):
+    if comm.rank == 0 and (location is None or (location.at_stake and not location.torn)):
         with suppress(OSError):
             longer = disk.driver.size() > _length(disk)
     held = len(disk.driver.unsynced().offset) > 0
@@ -256,6 +274,21 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
     location.note_published()
     if any_named:
         comm.agree("flush journal", error=error)
+
+
+def _keep(comm: Comm, location: Location, *, durable: bool) -> None:
+    """After a flush of a file that gets its name at the close: it is found under its temporary one (collective)."""
+    if location.instead_of or durable:
+        if location.unsynced is not None:
+            raise comm.on_all(location.refusal())
+        error: BaseException | None = None
+        if comm.rank == 0:
+            try:
+                location.keep(durable=durable)
+            except Exception as reason:
+                error = reason
+        comm.agree("flush keep", error=error)
+    location.note_kept()
 
 
 def _sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *, replaces: bool) -> None:

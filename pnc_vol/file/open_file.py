@@ -237,8 +237,11 @@ class OpenFile(Session):
     # --------------------------------------------------------------------------------------- closing
 
     @without_collector
-    def close(self) -> None:
+    def close(self, *, again: bool = False) -> None:
         """Flush and let go of the file (collective); a second call does nothing.
+
+        again : bool, leave a file that was flushed and cannot get its name (``publish="close"``) open: the caller calls
+            this once more.
 
         Raises
         ------
@@ -250,7 +253,7 @@ class OpenFile(Session):
             is kept.
         """
         with self.lock:
-            close(self)
+            close(self, again=again)
 
     def abort(self, reason: str) -> None:
         """Let go of the file without a flush and without waiting; the other ranks are told why."""

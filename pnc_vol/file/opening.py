@@ -354,6 +354,8 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
     error: BaseException | None = None
     if comm.rank == 0:
         try:
+            if location.replaces:
+                location.sync_data()
             location.publish(durable=options.durable or options.burst_buf_sync != "none")
         except OSError as reason:
             error = reason

@@ -129,12 +129,12 @@ class SessionRef:
     writable : bool, False if it was opened for reading, though the session may write.
     """
 
-    __slots__ = ("_entry", "session", "writable")
+    __slots__ = ("_entry", "_tried", "session", "writable")
 
     def __init__(self, entry: Entry, *, writable: bool) -> None:
         self._entry = entry
         self.session = entry.session
-        self.writable = writable
+        self.writable, self._tried = writable, False
         entry.refs.add(self)
 
     @property
@@ -142,8 +142,16 @@ class SessionRef:
         """True if nobody else uses the session."""
         return self._entry.refs <= {self}
 
-    def release(self) -> None:
-        """Close the session, or leave it to others, flushed if they only read (collective); see `Session.close`."""
+    @property
+    def held(self) -> bool:
+        """True until it was released."""
+        return self in self._entry.refs
+
+    def release(self, *, last_call: bool = False) -> None:
+        """Close the session, or leave it to others, flushed if they only read (collective); see `Session.close`.
+
+        last_call : bool, nobody can call this again, should the session be left open for that.
+        """
         close_forgotten()
         session, refs = self.session, self._entry.refs
         with lock:
@@ -159,17 +167,23 @@ class SessionRef:
         if deferred.wanted(session):
             deferred.hold(session, self._close)
         else:
-            self._close()
+            self._close(again=not (last_call or self._tried))
 
-    def _close(self) -> None:
+    def _close(self, *, again: bool = False) -> None:
         since = time.perf_counter()
         try:
-            self.session.close()
+            self.session.close(again=again)
+        except OSError:
+            if not self.session.closed:
+                self._tried = True
+                self._entry.refs.add(self)
+            raise
         finally:
             deferred.note_time("close", since)
-            _leave(self._entry.token)
-            # A handle that is closed keeps this entry, and must not keep the object that was the file.
-            self._entry.target = None
+            if not self._entry.refs:
+                _leave(self._entry.token)
+                # A handle that is closed keeps this entry, and must not keep the object that was the file.
+                self._entry.target = None
 
     def drop(self) -> None:
         """Leave the session to others as it is."""

@@ -77,6 +77,11 @@ class FileSet(Protocol):
     def layout(self, options: Options) -> Layout:
         """A layout of the session."""
 
+    @property
+    def kept_as(self) -> str:
+        """The temporary name of a file of this rank that was flushed and has not got its own; see `Location`."""
+        return ""
+
     def drain(self, operation: str) -> None:
         """Bring what drivers hold back to the files (collective)."""
 
@@ -289,7 +294,7 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
+    def close(self, *, again: bool = False) -> None:
         """Flush and let go of the file (collective)."""
 
     @abstractmethod

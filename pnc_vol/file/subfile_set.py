@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -98,7 +99,7 @@ class SubfileSet(BlobSet[BlobFiles]):
     @property
     def begun(self) -> bool:
         """Whether the subfiles say what they are and have their names."""
-        return bool(self.files.headers) and all(member.session.disk.at_stake for member in self.members)
+        return bool(self.files.headers) and all(member.session.disk.named for member in self.members)
 
     def take(self, headers: Sequence[Header], told: Sequence[Described], uids: tuple[int, ...]) -> None:
         """Know what the subfiles say.
@@ -144,6 +145,11 @@ class SubfileSet(BlobSet[BlobFiles]):
         return self.driver.read_index(self.files, k)
 
     @property
+    def kept_as(self) -> str:
+        places = [member.session.disk.location for member in self.members]
+        return next((place.kept_as for place in places if place is not None and place.kept_as), "")
+
+    @property
     def settled(self) -> bool:
         return self.driver.held == ""
 
@@ -182,6 +188,9 @@ class SubfileSet(BlobSet[BlobFiles]):
         lost, layout.lost_records = layout.lost_records, {}
         names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])
         gone = {} if self.count == 1 else {key: name for key, name in self._names.items() if names.get(key) != name}
+        if gone and self._lasts():
+            # What stands for it is in the other subfiles, and must be there for good when subfile 0 forgets it.
+            durable = True
         for member in self.members:
             member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
             self._define(member, canonical, uids, nodes, decided, gone)
@@ -238,11 +247,20 @@ class SubfileSet(BlobSet[BlobFiles]):
         self._agreement.lists.clear()
         if session.disk.keep_unpublished:
             return
-        # on rank 0, what the set has taken the place of
+        # on rank 0, what the set has taken the place of, as nobody will find undone
         stale, self._stale = self._stale, []
+        if stale:
+            self._location.system.fsync_dir(os.path.dirname(self._location.path) or ".")
         for name in stale:
             with suppress(FileNotFoundError):
                 self._location.system.unlink(name)
+
+    def _lasts(self) -> bool:
+        """Whether subfiles may hold what is to outlast a power failure, and can all be synced (collective)."""
+        disks = [member.session.disk for member in self.members]
+        mine = any(disk.lasting for disk in disks), any(disk.sync_error is not None for disk in disks)
+        (lasting, failed), _ = self.comm.reduce("flush set lasts", mine)
+        return bool(lasting) and not failed
 
     def _flush_member(
         self, session: Session, step: Callable[[], None], done: list[Written], *, durable: bool, carried: bool

@@ -75,7 +75,7 @@ class NewFile:
         def finish() -> bytes:
             assert self.location is not None
             self.driver.resize(max(nbytes, len(self.content)))
-            if self.durable:
+            if self.durable or self.location.replaces:
                 self.driver.sync()
             self.location.publish(durable=self.durable)
             return b""

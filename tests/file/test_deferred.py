@@ -102,7 +102,7 @@ def test_several_guarded_files_are_closed_in_the_order_in_which_they_were_given_
     closed: list[str] = []
     kind = type(f._id.handle.session)
     really = kind.close
-    monkeypatch.setattr(kind, "close", lambda self: (closed.append(self.disk.path), really(self))[1])
+    monkeypatch.setattr(kind, "close", lambda self, **_: (closed.append(self.disk.path), really(self))[1])
     g.close()
     f.close()
     assert held() == ["step2.nc", "step1.nc"]

@@ -104,8 +104,12 @@ def flushing(c: Context) -> None:
 
 def closing(c: Context) -> None:
     if c.f is not None:
-        f, c.f = c.f, None
-        f.close()
+        try:
+            c.f.close()
+        finally:
+            if not c.f:
+                # else it was flushed and has not got its name: another close tries again
+                c.f = None
 
 
 # ------------------------------------------------------------------------------------------- the steps

@@ -1,0 +1,238 @@
+"""A file that gets its name at the close: what is flushed before is found under a temporary name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import FlushError, SyncError
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, TraceSystem
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "x.nc"
+
+
+def temporary(path: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(path.parent.glob(".*.pnctmp"))
+
+
+class Killed(HookedSystem):
+    """The process ends at a call that changes something."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(REAL)
+        self.at = at
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.at -= name in CHANGING
+        if not self.at and name in CHANGING:
+            os._exit(9)
+        return super().call(name, args, kwargs)
+
+
+def program(path: pathlib.Path, system: Any, told: int, **options: Any) -> None:
+    """Flushes, one of them with a new layout; the values of `x` that were flushed are written to `told`."""
+    f = pnc_vol.File(path, "w", publish="close", system=system, **options)
+    f["x"] = [1] * 100
+    f.flush(durable=True)
+    os.write(told, b"\1")
+    f["x"][:] = 2
+    f.flush()
+    os.write(told, b"\2")
+    for k in range(100):
+        f.attrs[f"a{k}"] = "y" * 100
+    f.flush()
+    f["z"] = [5] * 500
+    f["x"][:] = 3
+    f.flush()
+    os.write(told, b"\3")
+    f.close()
+
+
+def kills(path: pathlib.Path, **options: Any) -> Iterator[tuple[int, int]]:
+    """Run `program` and end it at each call that changes something: the call, and the last value that was flushed."""
+    for at in range(1, 1000):
+        for name in path.parent.iterdir():
+            if name.is_file():
+                name.unlink()
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                program(path, Killed(at), tell, **options)
+            finally:
+                os._exit(0)
+        os.close(tell)
+        ended = os.waitpid(child, 0)[1] == 0
+        flushed = max(os.read(told, 100), default=0)
+        os.close(told)
+        if ended:
+            return
+        yield at, flushed
+
+
+def found(path: pathlib.Path, **options: Any) -> list[int]:
+    """What `x` is in each file that a killed program left."""
+    values = []
+    for name in [*temporary(path), path]:
+        try:
+            with pnc_vol.File(name, "r+", recover=True, **options) as f:
+                values.append(int(f["x"][0]) if "x" in f else 0)
+        except OSError:
+            # a copy that was not complete
+            values.append(0)
+    return values
+
+
+@pytest.mark.filterwarnings("ignore::pnc_vol.errors.PncVolWarning")
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_kill_at_any_moment_leaves_what_was_flushed(path: pathlib.Path, cached: bool) -> None:
+    options: dict[str, Any] = {}
+    if cached:
+        (path.parent / "nvm").mkdir()
+        options = {"hints": {"e10_cache_path": str(path.parent / "nvm")}}
+    moments = 0
+    for at, flushed in kills(path, **options):
+        moments += 1
+        values = found(path, **options)
+        assert max(values) >= flushed, f"killed at {at}: {values}"
+    assert moments > 20
+
+
+def test_the_header_of_a_flushed_file_has_a_journal(path: pathlib.Path) -> None:
+    """A kill in the middle of the write of a header leaves a journal, by which the next opening completes it."""
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", publish="close", system=system) as f:
+        f["x"] = [1]
+        f.flush()
+        assert not system.matching(name="open", path=lambda name: name.endswith("pncj"))
+        f["y"] = [2]
+        f.flush()
+        assert system.matching(name="open", path=lambda name: name.endswith("pnctmp.pncj"))
+    assert os.listdir(path.parent) == ["x.nc"]
+
+
+def test_a_new_layout_takes_the_temporary_name(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w", publish="close") as f:
+        f["x"] = np.arange(10)
+        f.flush()
+        (work,) = temporary(path)
+        for k in range(100):
+            f.attrs[f"a{k}"] = "y" * 100
+        f.flush()
+        assert f.statistics()["moves"] == 1
+        assert temporary(path) == [work]
+        with open(work, "rb") as disk, pnc_vol.File(disk) as other:
+            assert len(other.attrs) == 100
+            assert other["x"][:].tolist() == list(range(10))
+    assert os.listdir(path.parent) == ["x.nc"]
+
+
+def test_a_durable_flush_brings_the_temporary_name_to_stable_storage(path: pathlib.Path) -> None:
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", publish="close", system=system) as f:
+        f["x"] = [1]
+        f.flush()
+        assert not system.matching(name={"fsync", "fdatasync", "fsync_dir"})
+        f.flush(durable=True)
+        assert system.matching(name="fsync_dir")
+
+
+def test_a_close_that_could_not_rename_is_tried_again(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"})
+    f = pnc_vol.File(path, "w", publish="close", system=system)
+    f["x"] = [1, 2]
+    f.flush(durable=True)
+    f["x"][1] = 3
+    with pytest.raises(OSError, match=r"kept in .*pnctmp: close\(\) tries again") as caught:
+        f.close()
+    assert caught.value.errno == errno.EIO
+    (work,) = temporary(path)
+    assert str(work) in str(caught.value)
+    assert f
+    assert f["x"][:].tolist() == [1, 3]
+    f.close()
+    assert not f
+    assert os.listdir(path.parent) == ["x.nc"]
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [1, 3]
+
+
+def test_after_the_second_attempt_the_file_is_closed_and_kept(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"}, mode="forever")
+    f = pnc_vol.File(path, "w", publish="close", system=system)
+    f["x"] = [1, 2]
+    f.flush()
+    for again in (True, False):
+        with pytest.raises(OSError, match=r"kept in .*pnctmp") as caught:
+            f.close()
+        assert bool(f) == again
+        assert ("tries again" in str(caught.value)) == again
+    f.close()
+    (work,) = temporary(path)
+    with pnc_vol.File(work, "r+") as f:
+        assert f["x"][:].tolist() == [1, 2]
+
+
+def test_a_with_block_that_cannot_rename_keeps_the_file(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"}, mode="forever")
+    with pytest.raises(OSError, match="kept in"), pnc_vol.File(path, "w", publish="close", system=system) as f:
+        f["x"] = [1, 2]
+        f.flush()
+    assert f
+    system.heal()
+    f.close()
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("calls", ["pwrite", "fdatasync"])
+def test_a_close_that_cannot_write_keeps_what_was_flushed(path: pathlib.Path, calls: str) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.ENOSPC, calls={calls}, mode="forever")
+    system.fail_at = 0
+    f = pnc_vol.File(path, "w", publish="close", system=system)
+    f["x"] = [1, 2]
+    f.flush(durable=True)
+    f["x"][1] = 3
+    system.fail_at = system.count + 1
+    with pytest.raises((FlushError, SyncError)) as caught:
+        f.close()
+    assert not f
+    # without the data that failed the file is whole; what could not be synced does not get the name
+    (there,) = [*temporary(path), *path.parent.glob("x.nc")]
+    assert there == path or str(there) in str(caught.value)
+    with pnc_vol.File(there) as f:
+        assert f["x"][0] == 1
+
+
+def test_a_file_without_a_flush_leaves_nothing(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"})
+    f = pnc_vol.File(path, "w", publish="close", system=system)
+    f["x"] = [1, 2]
+    with pytest.raises(OSError, match="Input/output"):
+        f.close()
+    assert not f
+    assert not os.listdir(path.parent)
+
+
+def test_a_set_is_closed_again(path: pathlib.Path) -> None:
+    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"})
+    f = pnc_vol.File(path, "w", publish="close", layout="blob", system=system)
+    f["x"] = [1, 2]
+    f.flush(durable=True)
+    with pytest.raises(OSError, match=r"kept in .*pnctmp: close\(\) tries again"):
+        f.close()
+    assert f
+    f.close()
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [1, 2]
