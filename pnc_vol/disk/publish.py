@@ -6,7 +6,7 @@ Rules
 -----
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
    stands for a whole file. With ``publish="close"`` the rename comes at the close. Until then a flush makes its
-   temporary name stand for a whole file as well (`Location.flushed`): it has a journal, a new layout takes that same
+   temporary name stand for a whole file as well (`Location.kept_as`): it has a journal, a new layout takes that same
    name when it is complete, and it is not removed if it cannot get its own.
 2. Of a header the bytes that differ are replaced in place. If they are more than a few, that is done with a journal
    beside the file (`journal`): first the journal is written, then the bytes, then the journal goes. A journal that is
@@ -53,8 +53,8 @@ class Location:
     exclusive : bool, `publish` replaces nothing.
     key : tuple of int or None, device and inode, on the rank that looked.
     replaces : bool, another file had the name when this one was made; on rank 0.
-    flushed : bool, a flush was completed in it while it had a temporary name.
-    instead_of : str, the temporary name of the flushed file of which this is a new layout, until it has that.
+    kept_as : str, the temporary name under which there is what was flushed so far; "" if there is none. It is `work`,
+        or the name of the file of which this is a new layout, until this has it.
     unseen : bool, nothing of what is worked on has ever been under the name: no flush of it can be lost.
     held : Held, the descriptors of this file and of those that it is to replace; empty but on rank 0.
     """
@@ -68,7 +68,7 @@ class Location:
         exclusive: bool = False,
         unseen: bool = False,
         held: Held | None = None,
-        instead_of: str = "",
+        kept_as: str = "",
     ) -> None:
         self.held = held or Held(system, path)
         self.system = system
@@ -76,19 +76,16 @@ class Location:
         self.work = work
         self.exclusive = exclusive
         self.unseen = unseen
-        self.instead_of = instead_of
-        self.flushed = False
+        self.kept_as = kept_as
         self.replaces = False
         self.key: tuple[int, int] | None = None
         self._named_for_good = False
-        self._torn: bytes | None = None
+        self._torn: tuple[bytes, Callable[[], None] | None] | None = None
+        """A header that is being replaced, and how the file is synced."""
         self._journal = "", ""
         """A path, and the name of its journal: found once for many headers."""
-        self._sync: Callable[[], None] | None = None
         self._origin: Key | None = None
-        """The file of which this is a new layout, if that has a name."""
-        self._before: Key | None = None
-        """The file that has the name `instead_of`."""
+        """The file of which this is a new layout, if somebody can find that."""
         self._kept = False
         self.unsynced: SyncError | None = None
         """Why this file, which should take the place of another one, never does: its fsync failed."""
@@ -101,12 +98,12 @@ class Location:
     @property
     def at_stake(self) -> bool:
         """True if what is under `work` is what somebody may look for after a kill."""
-        return self.published or self.flushed
+        return self.work in (self.path, self.kept_as)
 
     @property
-    def kept_as(self) -> str:
-        """The temporary name under which there is what was flushed, "" if there is none."""
-        return "" if self.published else self.work if self.flushed else self.instead_of
+    def takes_over(self) -> bool:
+        """True if this is a new layout that is to have the temporary name of another file."""
+        return self.kept_as not in ("", self.work)
 
     @property
     def torn(self) -> bool:
@@ -194,12 +191,12 @@ class Location:
                     self.held.may_replace(self.path)
                     self.system.rename(self.work, self.path)
                 self.exclusive = self._named_for_good = False
-                self.work, self.unseen = self.path, False
-                self._origin = None
-                forget_journal(self.system, self.path)
-                if self.instead_of:
+                if self.takes_over:
                     with suppress(OSError):
-                        self.system.unlink(self.instead_of)
+                        self.system.unlink(self.kept_as)
+                self._origin = None
+                self.note_published()
+                forget_journal(self.system, self.path)
                 self.held.only(self.key)
             self._name_for_good(durable=durable)
 
@@ -210,7 +207,7 @@ class Location:
 
     def note_published(self) -> None:
         """The file has its name: on the ranks that did not publish it, too."""
-        self.work, self.unseen, self.instead_of = self.path, False, ""
+        self.work, self.unseen, self.kept_as = self.path, False, ""
 
     def keep(self, *, durable: bool) -> None:
         """After a flush, have a whole file under one temporary name until `publish`: a new layout takes it now.
@@ -226,16 +223,16 @@ class Location:
             This may be called again.
         """
         with _named(self.path):
-            if self.instead_of:
-                self.system.rename(self.work, self.instead_of)
-                self.held.drop(self._before)
-                self._named_for_good = False
+            if self.takes_over:
+                self.system.rename(self.work, self.kept_as)
+                self.held.drop(self._origin)
+                self._origin, self._named_for_good = None, False
             self.note_kept()
             self._name_for_good(durable=durable)
 
     def note_kept(self) -> None:
         """A flush is complete in the file, which keeps its temporary name: on the ranks that did not see to it, too."""
-        self.work, self.instead_of, self.flushed = self.instead_of or self.work, "", True
+        self.work = self.kept_as = self.kept_as or self.work
 
     def note_unsynced(self, error: SyncError) -> None:
         """The file could not be synced: it never takes the place of another one."""
@@ -247,10 +244,10 @@ class Location:
         work = beside(self.system, self.path, "pnctmp")
         made = Location(
             self.system, self.path, work, exclusive=self.exclusive, unseen=self.unseen, held=self.held,
-            instead_of=self.kept_as,
+            kept_as=self.kept_as,
         )  # fmt: skip
-        made.replaces, made._before = self.replaces, self._before if self.instead_of else self.key
-        made._origin = self.key if self.published else self._origin
+        made.replaces = self.replaces
+        made._origin = self.key if self.at_stake else self._origin
         with _named(self.path):
             made.key = write_new(self.system, made.work, b"", 0o600, held=self.held)
             try:
@@ -296,7 +293,7 @@ class Location:
 
     def _nameless(self) -> bool:
         """Whether the file that this one is to replace has no name any more; its name is followed."""
-        if self._origin is None or self.held.where(self.path, self._origin) is not None:
+        if self.unseen or self._origin is None or self.held.where(self.path, self._origin) is not None:
             return False
         name = self.held.name_of(self._origin)
         self.path = name or self.path
@@ -383,7 +380,7 @@ class Location:
                 # The folder holds the file's own name as well.
                 self.system.fsync_dir(os.path.dirname(self.work) or ".")
                 self._named_for_good = True
-        self._torn, self._sync = old, sync
+        self._torn = old, sync
         return True
 
     def _drop_journal(self, sync: Callable[[], None] | None) -> None:
@@ -417,11 +414,12 @@ class Location:
             The journal is kept, for the next attempt or the next open.
         """
         if self._torn is not None:
-            driver.write_one(self._torn, 0)
+            old, sync = self._torn
+            driver.write_one(old, 0)
             self._torn = None
-            if self._sync is not None:
+            if sync is not None:
                 try:
-                    self._sync()
+                    sync()
                 except OSError:
                     # Nobody knows what of it is on stable storage; there the journal may be needed.
                     return

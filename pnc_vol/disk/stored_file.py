@@ -111,7 +111,7 @@ class StoredFile:
 
     @property
     def at_stake(self) -> bool:
-        """True if somebody could need what the header in the file knows: the file can be found, or has no name at all."""
+        """True if somebody could need what the header in the file knows: it can be found, or is to have no name."""
         return self.location is None or self.location.at_stake
 
     @property

@@ -195,7 +195,7 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
         return made[0].work.encode()
 
     work = on_root(comm, "copy", do).decode()
-    location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen, instead_of=old.kept_as)
+    location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen, kept_as=old.kept_as)
     fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
     driver = open_together(
         stack_of(options, comm), work, context_of(options, comm, writable=True, fd=fd), comm, location

@@ -158,6 +158,7 @@ def check_failures(
             # All data are in the caches, and this is the last flush: a replay is to bring them to the file.
             end_flush(session.comm, disk.driver)
         raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
-    if replaces_live(disk, target.uids) and (disk.location is None or not disk.location.unseen):
+    place = disk.location
+    if replaces_live(disk, target.uids) and (place is None or place.kept_as or not place.unseen):
         # The old header stays: the new one lacks data that the old one knows.
         raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing, held=True))

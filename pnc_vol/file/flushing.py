@@ -137,7 +137,8 @@ def flush(
     header = target.header
     if lowest is not None:
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
-    takes_away = bool(later) or header.numrecs < disk.numrecs or replaces_live(disk, target.uids)
+    gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
+    takes_away = gone or bool(later) or header.numrecs < disk.header.numrecs
     try:
         # what fails is known to all ranks where requests failed as well
         with comm.errors_shared() if failures else _ALONE:

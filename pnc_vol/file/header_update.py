@@ -9,9 +9,9 @@ Rules
 3. Once a file had a durable flush, and from the beginning if it was there before this session, an ordinary flush
    syncs as well before a header is overwritten or a copy takes the file's name: three syncs for a header in place, two
    for a copy. New data, and a record count that grows, need none: they replace nothing that was to last.
-4. In such a file, a header that takes away what the one in the file knows (`takes_away`) comes after a sync of the data,
-   because some of these may stand for what goes; and it is synced itself before anything uses the space that is free
-   then, or cuts it off, however small the difference is.
+4. In such a file, a header that takes away what the one in the file knows (`takes_away`) comes after a sync of the
+   data, because some of these may stand for what goes; and it is synced itself before anything uses the space that is
+   free then, or cuts it off, however small the difference is.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def write_header(
     location = disk.location
     unnamed = location is not None and not location.published
     # It gets its name, or, as a new layout, the temporary one of the file that it is made of.
-    names = unnamed and not (disk.keep_unpublished and location is not None and not location.instead_of)
+    names = unnamed and not (disk.keep_unpublished and location is not None and not location.takes_over)
     replaces = names and _replaces_lasting(comm, disk)
     # A rename is not held back with the data of the file that gets the name.
     safe = durable or replaces or (names and disk.driver.capabilities.holds_back)
@@ -278,7 +278,7 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
 
 def _keep(comm: Comm, location: Location, *, durable: bool) -> None:
     """After a flush of a file that gets its name at the close: it is found under its temporary one (collective)."""
-    if location.instead_of or durable:
+    if location.takes_over or durable:
         if location.unsynced is not None:
             raise comm.on_all(location.refusal())
         error: BaseException | None = None
