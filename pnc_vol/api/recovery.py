@@ -13,7 +13,7 @@ from typing import Any, overload
 from pnc_vol import comm as communicators
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
-from pnc_vol.layout.subfiles import subfile_path
+from pnc_vol.layout.subfiles import subfile_path, subfiles_of
 from pnc_vol.log.folders import remove_logs
 from pnc_vol.mpi_comm import over
 from pnc_vol.options import Options, resolve
@@ -23,6 +23,7 @@ from pnc_vol.recovery.caches import replay_caches
 from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.replay import ReplayReport, replay_into
 from pnc_vol.recovery.sources import metas_of, named_logs
+from pnc_vol.system import exists
 
 __all__ = ["replay"]
 
@@ -80,8 +81,8 @@ def replay(
     Parameters
     ----------
     path : path-like
-        The file. The path in a log is never followed. With `output`, the set of subfiles: the name that it was created
-        with, or that of a subfile.
+        The file, or the set of subfiles, by the name that it was created with. The path in a log is never followed.
+        With `output` the name of a subfile means the set, too.
     logs : path-like, sequence of them, or None
         Metadata logs (``NAME.meta``) and folders of logs, of pnc_vol or of the C library, or ``nc_burst_buf_dirname``,
         for those of this file in it. They are kept, those of pnc_vol marked as done. None: those that killed jobs left
@@ -158,8 +159,13 @@ def replay(
         )
     if variables is not None or overwrite or remove or progress is not None:
         raise TypeError("replay() takes variables, overwrite, remove and progress with output= alone")
-    real = resolved.system.realpath(os.path.abspath(target))
-    refuse_open(real, target)
+    # The log of a set of subfiles is that of its first one; each has caches of its own.
+    members = [target] if exists(resolved.system, target) else subfiles_of(resolved.system, target) or [target]
+    target = members[0]
+    reals = [resolved.system.realpath(os.path.abspath(member)) for member in members]
+    for member, real in zip(members, reals, strict=True):
+        refuse_open(real, member)
+    real = reals[0]
     ranks = communicators.serial() if comm is None else over(comm, timeout=resolved.collective_timeout)
     given = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs or ())
     names = [os.fspath(name) for name in given]
@@ -178,8 +184,11 @@ def replay(
 
     def carry() -> bytes:
         """Caches first: they hold the header that logs are replayed upon."""
-        carried = replay_caches(real, cache_folders if logs is not None else None, options=resolved, **flags)
-        return json.dumps([carried.caches, carried.nbytes, carried.headers, carried.messages]).encode()
+        named = cache_folders if logs is not None else None
+        done = [replay_caches(each, named, options=resolved, **flags) for each in (reals if named is None else [real])]
+        messages = [message for one in done for message in one.messages]
+        sums = [sum(counts) for counts in zip(*((one.caches, one.nbytes, one.headers) for one in done), strict=True)]
+        return json.dumps([*sums, messages]).encode()
 
     caches, carried, headers, told = json.loads(communicators.on_root(ranks, "replay caches", carry))
     found = json.loads(communicators.on_root(ranks, "replay find", find))

@@ -223,7 +223,8 @@ def remove_folder(system: System, folder: str, first: str) -> None:
 def noted(system: System, note: str) -> list[str]:
     """The lines of a note: folders, some with their hosts; none if there is no note."""
     with suppress(OSError, UnicodeDecodeError):
-        lines = read_whole(system, note, limit=_MOST_NOTES).decode().splitlines()
+        # Whoever may write to the folder may put a link there: what it leads to is not ours to read.
+        lines = read_whole(system, note, limit=_MOST_NOTES, flags=os.O_NOFOLLOW).decode().splitlines()
         # a note that a power failure left in pieces may hold zeros, which are in no path
         return [line for line in lines if "\0" not in line]
     return []

@@ -313,8 +313,9 @@ def _found_set(
             refuse_open(options.system.realpath(base), base, replaced=True)
     if claim is not None and claim.look_after is not None:
         replaced = mode in ("w", "w-", "x")
-        for number in range(_subfiles_of(options.system, base) if there is not None else 1):
-            name = subfiles.subfile_path(base, number)
+        names = subfiles.subfiles_of(options.system, base) if there is not None else []
+        # The first one last: a log of the set, which is its, is replayed upon what the caches of all hold.
+        for name in reversed(names or [subfiles.subfile_path(base, 0)]):
             claim.look_after(name, options.system.realpath(name), options, writable=mode != "r", replaced=replaced)
         if first and first != signature.HDF5_SIGNATURE:
             # What was recovered may have brought another header.
@@ -324,15 +325,6 @@ def _found_set(
             first = mine.subfile.content
     inode = there.st_ino if there is not None else 0
     return Found("set", token, base, "", len(first), inode, first)
-
-
-def _subfiles_of(system: System, base: str) -> int:
-    """How many files there are from subfile 0 on."""
-    number = 0
-    with suppress(OSError):
-        while system.stat(subfiles.subfile_path(base, number)):
-            number += 1
-    return max(1, number)
 
 
 def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:

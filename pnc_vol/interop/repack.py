@@ -42,6 +42,7 @@ from pnc_vol.mapping.flatten import numrecs_of
 from pnc_vol.mapping.old_marker import with_present_marker
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options, resolve
+from pnc_vol.recovery.cache_folders import find_caches, sort_folders
 from pnc_vol.recovery.leftovers import abandoned_logs
 from pnc_vol.system import REAL, System, exists
 
@@ -234,7 +235,13 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
 
 
 def _refuse_logs(path: str, real: str, options: Options) -> None:
-    """Refuse if posted data are in a log: they are not in the file, and belong to the file as it is."""
+    """Refuse if data are in a log or a cache: they are not in the file, and belong to the file as it is."""
+    system = options.system
+    for folder in sort_folders(system, real, find_caches(system, real, options).gone).own:
+        raise LogRefusedError(
+            f"{path}: a job that ended early left data in caches, in {folder}, that may not be in it; "
+            f"'pnc-vol replay {path}' or pnc_vol.replay() puts them there; repack afterwards"
+        )
     for folder in find_logs(options.system, real, os.path.dirname(real)).alive:
         raise LogRefusedError(f"{path}: a job writes to it through a log in {folder}; repack when the job has ended")
     for folder in abandoned_logs(real, options):

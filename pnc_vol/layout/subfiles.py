@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents, distinct
 from pnc_vol.system import System, exists
 
-__all__ = ["OFFSET", "SHIFT", "Subfiles", "by_file", "names_set", "subfile_path"]
+__all__ = ["OFFSET", "SHIFT", "Subfiles", "by_file", "names_set", "subfile_path", "subfiles_of"]
 
 SHIFT = 48
 """Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
@@ -41,6 +43,11 @@ def subfile_path(path: str, number: int) -> str:
     'out.nc.0003'
     """
     return f"{path}.{number:04d}"
+
+
+def subfiles_of(system: System, path: str) -> list[str]:
+    """The subfiles of a set that are there, from the first one to the last before one that is not."""
+    return list(takewhile(lambda name: exists(system, name), map(partial(subfile_path, path), count())))
 
 
 def names_set(system: System, path: str) -> bool:

@@ -47,7 +47,7 @@ from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.model import Extents
 from pnc_vol.options import Options
-from pnc_vol.recovery.ownership import is_replaced
+from pnc_vol.recovery.ownership import is_replaced, mark_replaced
 from pnc_vol.system import System, exists, is_folder
 
 __all__ = [
@@ -60,9 +60,11 @@ __all__ = [
     "forget_noted",
     "is_cache_folder",
     "missing_folders",
+    "part_from",
     "refuse",
     "remove_caches",
     "sort_folders",
+    "temporary_of_folder",
 ]
 
 
@@ -75,12 +77,20 @@ class Cache:
     log: CacheLog
 
     @property
+    def nbytes(self) -> int:
+        """Length of the cache file."""
+        return self.system.stat(self.stem + DATA).st_size
+
+    @property
     def file(self) -> bytes:
         """How its log names the file; nothing if it tells of nothing any more."""
         return b"" if self.log.header is None else self.log.header.file
 
     def read(self, extents: Extents) -> npt.NDArray[np.uint8]:
         """Bytes of extents that lie one behind another in memory; fewer where the file ends."""
+        # A log may claim more than there is memory, so the cache file, which has each byte at its own place, is asked.
+        if int((extents.offset + extents.length).max(initial=0)) > self.nbytes or extents.nbytes > self.nbytes:
+            return np.empty(0, np.uint8)
         memory = np.empty(extents.nbytes, np.uint8)
         return memory[: read_cached(self.system, self.stem + DATA, extents, memory)]
 
@@ -265,16 +275,21 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
 
 def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
     """Say under which temporary name the file of a cache is, if it never took its own."""
+    other = _temporary_of(system, path, cache)
+    if other:
+        raise LogRefusedError(
+            f"{cache.stem}{SUFFIX} belongs to a file that did not have its final name yet (publish='close'): "
+            f"replay it into {other!r}, and rename that",
+            field="path",
+            value=other,
+        )
+
+
+def _temporary_of(system: System, path: str, cache: Cache) -> str:
+    """The temporary name, beside `path`, of the file of a cache; "" if it has none."""
     folder = os.path.dirname(path)
-    for name in system.listdir(folder or "."):
-        other = os.path.join(folder, name)
-        if _nameless(name) and cache.file == _inode_of(system, other):
-            raise LogRefusedError(
-                f"{cache.stem}{SUFFIX} belongs to a file that did not have its final name yet (publish='close'): "
-                f"replay it into {other!r}, and rename that",
-                field="path",
-                value=other,
-            )
+    names = [os.path.join(folder, name) for name in system.listdir(folder or ".") if _nameless(name)]
+    return next((name for name in names if cache.file == _inode_of(system, name)), "")
 
 
 def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
@@ -282,6 +297,25 @@ def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
     job = {os.path.basename(os.path.dirname(cache.stem)) for cache in caches}
     away = [line for line in missing_folders(system, path) if os.path.basename(line) in job]
     return f" (they are in {', '.join(away[:8])})" if away else " (a node that is gone?)"
+
+
+def part_from(system: System, path: str, folders: Sequence[str]) -> None:
+    """Note that the file of some caches has gone, or is about to be replaced.
+
+    An inode number is given to another file once its file is gone. Caches of a file that has only a temporary name yet
+    keep it.
+    """
+    for folder in folders:
+        if not temporary_of_folder(system, path, folder):
+            with suppress(OSError):
+                mark_replaced(system, folder)
+
+
+def temporary_of_folder(system: System, path: str, folder: str) -> str:
+    """The temporary name, beside `path`, of the file of the caches in a folder; "" if it has none."""
+    with suppress(OSError, LogError):
+        return next(filter(None, (_temporary_of(system, path, cache) for cache in caches_in(system, folder))), "")
+    return ""
 
 
 def is_cache_folder(system: System, name: str) -> bool:

@@ -11,16 +11,19 @@ Rules
 2. Bytes that do not have the checksum that their log says, and a log that is damaged, are refused unless `salvage` is
    set, and are then left out.
 3. Carrying twice changes nothing, and a recovery that is killed may be made again: caches are removed at its end.
+4. A cache is never older than its file: a file that has caches is not opened for writing before they are carried or
+   given up. They are not carried unasked: a cache knows its file by an inode number, which another program's file of
+   that name may have got.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pnc_vol.disk.journal import recover as complete_journal
+from pnc_vol.disk.locking import Held
 from pnc_vol.drivers.cache.cache_file import DATA, grow_file, write_extents
 from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.errors import LogError, LogRefusedError
@@ -33,12 +36,13 @@ from pnc_vol.recovery.cache_folders import (
     find_caches,
     forget_noted,
     missing_folders,
+    part_from,
     refuse,
     remove_caches,
     sort_folders,
+    temporary_of_folder,
 )
-from pnc_vol.recovery.ownership import mark_replaced
-from pnc_vol.system import System
+from pnc_vol.system import System, exists
 from pnc_vol.warn import warn_outside
 
 __all__ = ["CarriedCaches", "carry_caches", "look_after_caches", "replay_caches"]
@@ -95,6 +99,8 @@ def carry_caches(
         A log or a cache file is damaged; the file is as it was.
     LogRefusedError
         The caches may be good, and are not for this file, or not all there.
+    LockedError
+        Another process has the file open for writing.
     OSError
         Something cannot be read or written; the caches are kept.
     """
@@ -104,10 +110,25 @@ def carry_caches(
         jobs.setdefault(os.path.basename(folder), []).extend(caches_in(system, folder))
     for caches in jobs.values():
         refuse(system, path, caches, salvage=salvage, partial=partial, any_file=any_file)
-    if any(cache.log.header is not None for caches in jobs.values() for cache in caches):
+    held = Held(system, path, options.locking)
+    try:
+        if any(cache.log.header is not None for caches in jobs.values() for cache in caches):
+            # Another process may be writing the file, with the caches carried or without.
+            held.take(path)
+        _carry_jobs(path, list(jobs.values()), report, system, salvage=salvage)
+    finally:
+        held.release()
+    return report
+
+
+def _carry_jobs(
+    path: str, jobs: Sequence[Sequence[Cache]], report: CarriedCaches, system: System, *, salvage: bool
+) -> None:
+    """Carry caches that were not refused to a file that nobody else writes."""
+    if any(cache.log.header is not None for caches in jobs for cache in caches):
         # A header that was following when the job was killed; otherwise it would be put over a later one some day.
         complete_journal(system, path, writable=True)
-    for caches in jobs.values():
+    for caches in jobs:
         last = min((cache.log.ended for cache in caches), default=0)
         wrong = [cache.wrong(last) for cache in caches]
         bad = [f"{cache.stem}{DATA}" for cache, ranges in zip(caches, wrong, strict=True) if ranges.start.size]
@@ -118,7 +139,6 @@ def carry_caches(
             )
         report.messages += [f"{name}: bytes with a wrong checksum are left out" for name in bad]
         _carry(path, caches, wrong, last, report, system)
-    return report
 
 
 def _carry(
@@ -213,51 +233,61 @@ def replay_caches(
 
 
 def look_after_caches(path: str, options: Options, *, writable: bool, replaced: bool) -> None:
-    """Carry, or tell of, the caches that a killed job left of a file; on rank 0, before the file is opened.
+    """Carry, refuse or tell of the caches that a killed job left of a file; on rank 0, before the file is opened.
 
     Raises
     ------
     LogError
-        A cache that is to be carried is damaged; it is kept.
+        The file is opened for writing, and its caches hold data that are not carried to it: `recover` is not set, or a
+        cache is damaged or not there. All are kept.
     """
     system = options.system
     found = find_caches(system, path, options)
     if found.closed:
         closed = "; ".join(f"{folder}: {why}" for folder, why in found.closed.items())
         warn_outside(f"{path}: caches of this file are not read: {closed}")
-    missing = missing_folders(system, path)
-    if missing and not replaced:
+    own, foreign, done = sort_folders(system, path, found.gone)
+    if writable:
+        remove_caches(system, path, done)
+    if replaced or not exists(system, path):
+        part_from(system, path, own)
+        own, foreign = [], own + foreign
+    elif options.recover == "any-file":
+        own, foreign = [folder for folder in found.gone if folder not in done], []
+    for folder in foreign:
+        work = temporary_of_folder(system, path, folder)
+        if work:
+            whose, advice = f"{work!r}, which did not have its final name yet", f"'pnc-vol replay {work}' carries them"
+        else:
+            whose = "another file that had this name"
+            advice = (
+                "'pnc-vol log FOLDER' shows them, 'pnc-vol replay --any-file FILE FOLDER' carries them all the same"
+            )
         warn_outside(
+            f"{path}: a job that ended early left data of {whose}, in caches in {folder}. They are kept and not put "
+            f"into this file; {advice}"
+        )
+    missing = [] if replaced else missing_folders(system, path)
+    if missing:
+        text = (
             f"{path}: caches of this file are not on this machine: {', '.join(missing[:8])}. If their job has ended, "
             "what it flushed last may be missing in the file: 'pnc-vol replay' on that host, or with their folders "
             "brought here, puts it there; 'pnc-vol replay --partial FILE' gives it up"
         )
-    own, foreign, done = sort_folders(system, path, found.gone)
-    if writable:
-        remove_caches(system, path, done)
-    if replaced:
-        # An inode number is given to another file once its file is gone.
-        for folder in own:
-            with suppress(OSError):
-                mark_replaced(system, folder)
-        own, foreign = [], own + foreign
-    elif not own or options.recover == "any-file":
-        own, foreign = [folder for folder in found.gone if folder not in done], []
-    if foreign:
-        warn_outside(
-            f"{path}: a job that ended early left data of another file that had this name in caches, in "
-            f"{', '.join(foreign)}. They are kept and not put into this file; 'pnc-vol log FOLDER' shows them, "
-            "'pnc-vol replay --any-file FILE FOLDER' puts them into a file all the same"
-        )
+        if writable:
+            raise LogRefusedError(f"{text}. Until then the file can only be read{_OLDER}", field="rank")
+        warn_outside(text)
     if own and options.recover and writable:
-        try:
-            carry_caches(path, own, options=options, any_file=options.recover == "any-file")
-        except LogRefusedError as error:
-            warn_outside(f"{path}: caches of a job that ended early are not carried to it: {error}")
-        else:
-            remove_caches(system, path, own)
+        carry_caches(path, own, options=options, any_file=options.recover == "any-file")
+        remove_caches(system, path, own)
     elif own:
-        warn_outside(
+        text = (
             f"{path}: a job that ended early left data in caches, in {', '.join(own)}, that may not be in the file; "
             "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', carries them there"
         )
+        if writable:
+            raise LogRefusedError(f"{text}. Until then the file can only be read{_OLDER}", field="file")
+        warn_outside(text)
+
+
+_OLDER = ": what is written to it now would later be covered by the older data of these caches"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ import pytest
 from kills import forked
 
 import pnc_vol
+from pnc_vol.disk.locking import Held
 from pnc_vol.drivers.stack import open_stack
-from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
+from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
 from pnc_vol.extents.model import one_extent
 from pnc_vol.recovery.ownership import is_replaced
+from pnc_vol.system import REAL
 
 
 @pytest.fixture
@@ -102,7 +106,7 @@ def test_a_file_that_gets_the_inode_of_the_old_one_does_not_get_its_data(tmp_pat
     assert is_replaced(pnc_vol.system.REAL, str(old))
     # As if the file system had given the number to this file.
     os.replace(tmp_path / "other name", path)
-    with pytest.warns(PncVolWarning, match="the log of another file, which had this name"):
+    with pytest.warns(PncVolWarning, match="of another file that had this name"):
         pnc_vol.File(path, "r+", recover=True).close()
     assert old.exists()
     with warnings.catch_warnings():
@@ -110,8 +114,7 @@ def test_a_file_that_gets_the_inode_of_the_old_one_does_not_get_its_data(tmp_pat
         assert contents(path) == {0}
 
 
-@pytest.mark.parametrize("mode", ["r", "r+"])
-def test_a_damaged_cache_keeps_nobody_from_the_file(tmp_path: Path, nvm: Path, mode: str) -> None:
+def test_a_damaged_cache_keeps_nobody_from_reading_the_file(tmp_path: Path, nvm: Path) -> None:
     path = tmp_path / "x.nc"
     written(path, nvm, 0)
     killed(path, nvm, 10)
@@ -120,11 +123,133 @@ def test_a_damaged_cache_keeps_nobody_from_the_file(tmp_path: Path, nvm: Path, m
     data[20] ^= 4
     log.write_bytes(data)
     with pytest.warns(PncVolWarning, match="left data in caches"):
-        pnc_vol.File(path, mode).close()
+        pnc_vol.File(path).close()
     for call in (lambda: pnc_vol.File(path, "r+", recover=True), lambda: pnc_vol.replay(path)):
         with pytest.raises(LogError, match="wrong CRC"):
             call()
     assert log.exists()
+
+
+PLAIN: dict[str, Any] = {}
+LATER = {
+    "no cache": PLAIN,
+    "the same cache": {"hints": {"e10_cache_flush_flag": "flush_none"}},
+    "carried at the close": {"hints": {"e10_cache_flush_flag": "flush_onclose"}},
+    "a log": {"burst_buf": True},
+    "at the close, durable": {"durable": True},
+}
+
+
+@pytest.mark.parametrize("mode", ["r+", "a"])
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("end", ["kept", "killed"])
+def test_a_cache_is_never_older_than_its_file(tmp_path: Path, nvm: Path, end: str, later: str, mode: str) -> None:
+    """A file that has caches is opened for writing when they were carried, or given up."""
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    if end == "kept":
+        with pytest.warns(PncVolWarning, match="flush_none"):
+            written(path, nvm, 1, "r+", e10_cache_flush_flag="flush_none")
+    else:
+        killed(path, nvm, 1)
+    options = dict(LATER[later])
+    if later in ("the same cache", "carried at the close"):
+        options["hints"] = {"e10_cache_path": str(nvm), **options["hints"]}
+    before = path.read_bytes()
+    with pytest.raises(LogRefusedError, match=r"recover=True .*covered by the older data of these caches"):
+        pnc_vol.File(path, mode, **options)
+    assert path.read_bytes() == before
+    with pytest.warns(PncVolWarning, match="left data in caches"), pnc_vol.File(path) as f:
+        assert set(f["x"][...].tolist()) <= {0, 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        with pnc_vol.File(path, mode, recover=True, **options) as f:
+            assert set(f["x"][...].tolist()) == {1}
+            f["x"][...] = 2
+        if later == "the same cache":
+            pnc_vol.replay(path)
+    assert not list(nvm.iterdir())
+    pnc_vol.File(path, "r+", recover=True).close()
+    assert contents(path) == {2}
+
+
+def test_caches_are_not_carried_into_a_file_that_another_process_writes(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    before = path.read_bytes()
+    held = Held(REAL, str(path), True)
+    held.take(str(path))
+    try:
+        for call in (lambda: pnc_vol.replay(path), lambda: pnc_vol.File(path, "r+", recover=True)):
+            with pytest.raises(LockedError):
+                call()
+        assert path.read_bytes() == before
+    finally:
+        held.release()
+    assert pnc_vol.replay(path).caches == 1
+    assert contents(path) == {1}
+
+
+def test_repack_refuses_a_file_whose_caches_hold_data(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    with pytest.raises(LogRefusedError, match="repack afterwards"):
+        pnc_vol.repack(path)
+    pnc_vol.replay(path)
+    pnc_vol.repack(path)
+    assert contents(path) == {1}
+
+
+@pytest.mark.parametrize("way", ["replay", "recover", "command"])
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_set_of_subfiles_is_recovered_by_its_name(
+    tmp_path: Path, nvm: Path, cache: bool, log: bool, way: str
+) -> None:
+    path = tmp_path / "set.nc"
+
+    def write(pipe: int) -> None:
+        hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"} if cache else {}
+        f = pnc_vol.File(path, "w", layout="blob", burst_buf=log, hints=hints)
+        x = f.create_dataset("x", (100,), "i4")
+        x[...] = 1
+        f.flush()
+        x[:50] = 2
+        if not log:
+            f.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child, reading = forked(write)
+    os.close(reading)
+    os.waitpid(child, 0)
+    if way == "replay":
+        report = pnc_vol.replay(path)
+        assert (report.logs, report.caches) == (int(log), int(cache))
+    elif way == "recover":
+        pnc_vol.File(path, "r+", recover=True).close()
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "pnc_vol.cli", "replay", str(path)], check=True, capture_output=True
+        )
+        assert done.stdout
+    assert not list(nvm.iterdir())
+    with pnc_vol.File(path) as f:
+        assert f["x"][...].tolist() == [2] * 50 + [1] * 50
+
+
+def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path, nvm: Path) -> None:
+    path, elsewhere = tmp_path / "x.nc", tmp_path / "elsewhere"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    (note,) = tmp_path.glob(".x.nc.pncc")
+    note.rename(elsewhere)
+    note.symlink_to(elsewhere)
+    assert pnc_vol.replay(path).caches == 0
+    note.unlink()
+    elsewhere.rename(note)
+    assert pnc_vol.replay(path).caches == 1
 
 
 def test_a_cache_of_a_file_that_never_got_its_name_is_removed(tmp_path: Path, nvm: Path) -> None:

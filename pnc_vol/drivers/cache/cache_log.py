@@ -67,7 +67,9 @@ class CacheLog(NamedTuple):
     damage: str
 
 
-_ENDED = CacheLog(None, 1 << 62, 0, {}, [], 0, [], 0, "")
+_MOST = 1 << 62
+"""Bytes that no file has, and epochs that no job has."""
+_ENDED = CacheLog(None, _MOST, 0, {}, [], 0, [], 0, "")
 
 
 def decode_cache_log(records: bytes, tables_of: Callable[[int], bytes]) -> CacheLog:
@@ -126,6 +128,8 @@ class _State:
     def take(self, record: np.void) -> None:
         """Go on with the next record."""
         kind, epoch, nbytes = (int(record[name]) for name in ("kind", "epoch", "nbytes"))
+        if max(epoch, nbytes) > _MOST:
+            raise LogError(f"record {int(record['sequence'])} has a number that no file has", field="nbytes")
         extents, data = self._table(record)
         ranges = ranges_of(extents.offset, extents.length)
         if kind in (extent_log.WRITE, extent_log.THROUGH):
@@ -138,13 +142,17 @@ class _State:
         elif kind == extent_log.THROUGH:
             self._forget(lambda old: old.minus(ranges), ranges)
         elif kind == extent_log.CUT:
-            self._forget(lambda old: old.below(nbytes), Ranges(np.array([nbytes]), np.array([1 << 62])))
+            self._forget(lambda old: old.below(nbytes), Ranges(np.array([nbytes]), np.array([_MOST])))
             self.held = [one.below(nbytes) for one in self.held]
         elif kind == extent_log.HEADER:
+            if data.nbytes != extents.nbytes:
+                raise LogError("the bytes of a held header are not there", field="count")
             if extent_log.checksum(data) != int(record["checksum"]):
                 raise LogError("the bytes of a held header have a wrong checksum", field="checksum")
             self.held.append(Held(epoch, extents, data))
         elif kind == extent_log.GROW:
+            if data.nbytes or extents.nbytes:
+                raise LogError("a record of a length has bytes besides", field="count")
             self.held.append(Held(epoch, extents, data, nbytes))
         elif kind == extent_log.EPOCH:
             self.ended = max(self.ended, epoch)
