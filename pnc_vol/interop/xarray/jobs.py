@@ -5,6 +5,7 @@ Knows: dask, datasets, regions. Does not know: how variables are defined or enco
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,12 +15,28 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.interop.xarray.offsets import joined, target_of
 from pnc_vol.interop.xarray.progress import Progress
 
-__all__ = ["Job", "Pending", "Target", "by_offset", "is_dask", "shares", "store"]
+__all__ = ["Job", "Pending", "Target", "by_offset", "computed_elsewhere", "is_dask", "shares", "store"]
 
 
 def is_dask(values: Any) -> bool:
     """Whether values are computed by dask."""
     return hasattr(values, "__dask_graph__")
+
+
+def computed_elsewhere() -> bool:
+    """Whether dask is set to compute in other processes.
+
+    xarray has a function for it, which is not public and has another name in each of its versions.
+    """
+    try:
+        from dask.base import get_scheduler  # an extra: datasets without dask's arrays are written without it
+    except ImportError:
+        return False
+    get = get_scheduler()
+    distributed, multiprocessing = sys.modules.get("distributed"), sys.modules.get("dask.multiprocessing")
+    if distributed is not None and isinstance(getattr(get, "__self__", None), distributed.Client):
+        return True
+    return multiprocessing is not None and get is multiprocessing.get
 
 
 class Job(NamedTuple):

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from pnc_vol.format.model import Attr
 
 __all__ = ["Found", "GroupStore", "datasets_of", "group_paths", "node_of"]
+
+
+CHUNK = 16 << 20
+"""Bytes that dask is advised to read at once, at most, of a variable that has more."""
 
 
 class Found(NamedTuple):
@@ -145,8 +150,8 @@ class GroupStore(AbstractDataStore):
             encoding["dtype"] = np.dtype(dtype.str, metadata={"enum": members, "enum_name": f"{node.name}_t"})
         if dtype.kind == "S" and "_FillValue" in attrs:
             attrs["_FillValue"] = np.bytes_(attrs["_FillValue"])
-        if node.is_record:
-            encoding["preferred_chunks"] = dict(zip(dims, (1, *data.shape[1:]), strict=True))
+        if node.is_record and (chunk := _records_of_a_chunk(data.shape, dtype.itemsize)):
+            encoding["preferred_chunks"] = dict(zip(dims, (chunk, *data.shape[1:]), strict=True))
         return xarray.Variable(dims, data, attrs, encoding)
 
     def get_variables(self) -> FrozenDict[str, xarray.Variable]:
@@ -168,6 +173,17 @@ class GroupStore(AbstractDataStore):
     def close(self) -> None:
         """Close the file, which is opened again if something is read."""
         self._manager.close()
+
+
+def _records_of_a_chunk(shape: tuple[int, ...], itemsize: int) -> int:
+    """How many records dask is to read at once; 0 for a variable that is small enough for one chunk.
+
+    A power of two: where variables with records of different sizes meet, their chunks nest.
+    """
+    record = prod(shape[1:]) * itemsize
+    if shape[0] * record <= CHUNK:
+        return 0
+    return 1 << max(1, CHUNK // record).bit_length() - 1
 
 
 def _shapes(found: list[Found]) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]:

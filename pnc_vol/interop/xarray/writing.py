@@ -23,19 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
-from xarray.backends.locks import get_dask_scheduler
 
 from pnc_vol.api.file import File
 from pnc_vol.interop.xarray.defining import Part, Region, Writing
-from pnc_vol.interop.xarray.jobs import is_dask
+from pnc_vol.interop.xarray.jobs import computed_elsewhere, is_dask
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
 __all__ = ["to_netcdf"]
-
-ELSEWHERE = ("distributed", "multiprocessing")
-"""Schedulers of dask that compute in other processes."""
 
 
 def to_netcdf(
@@ -125,14 +121,14 @@ def to_netcdf(
     if mode is None:
         mode = "a" if append_dim is not None else "r+" if region is not None else "w"
     lazy = any(is_dask(var._data) for part in parts for var in part.dataset.variables.values())
-    later = not compute or (lazy and comm is None and get_dask_scheduler() in ELSEWHERE)
+    later = not compute or (lazy and comm is None and computed_elsewhere())
     if path is None:
         with File.in_memory(**options) as file:
             Writing(file, parts, progress=progress).write()
             file.flush()
             identity: Any = file.id
             return memoryview(identity.get_file_image())
-    name = os.path.abspath(os.path.expanduser(os.fspath(path))) if isinstance(path, str | os.PathLike) else path
+    name = _absolute(path)
     with File(name, "x" if mode == "w-" else mode, comm=comm, **options) as file:
         writing = Writing(
             file, parts, fresh=mode in ("w", "w-", "x"), later=later, append_dim=append_dim, region=region, comm=comm,
@@ -140,6 +136,14 @@ def to_netcdf(
         )  # fmt: skip
         writing.write()
     return writing.rest(compute=compute) if later else None
+
+
+def _absolute(path: Any) -> Any:
+    """The name of a file as `File` takes it; file objects, and addresses, which it refuses, as they are."""
+    if not isinstance(path, str | os.PathLike):
+        return path
+    name = os.fspath(path)
+    return name if "://" in name else os.path.abspath(os.path.expanduser(name))
 
 
 def _parts(

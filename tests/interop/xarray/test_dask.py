@@ -69,6 +69,25 @@ def test_written_later_records_count_last(tmp_path: Path) -> None:
         pnc_vol.to_netcdf(ds, tmp_path / "b.nc", compute=False, layout="blob")
 
 
+def test_small_variables_are_one_chunk_and_large_ones_some_mebibytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with pnc_vol.File(path, "w") as f:
+        f.create_dimension("time", None)
+        f.create_dimension("x", 100_000)
+        f.create_dimension("y", 20)
+        for name, dims in {"large": ("time", "x"), "small": ("time", "y"), "fixed": ("x",)}.items():
+            shape = tuple({"time": 50, "x": 100_000, "y": 20}[dim] for dim in dims)
+            limits = (None, *shape[1:]) if dims[0] == "time" else None
+            f.create_dataset(name, shape, "f8", maxshape=limits, dims=dims, fillvalue=1.0)
+    with xr.open_dataset(path, engine=PncVolBackendEntrypoint, chunks={}) as ds:
+        # records of 0.8 MB: 16 of them are below 16 MiB
+        assert ds["large"].chunks == ((16, 16, 16, 2), (100_000,))
+        assert ds["small"].chunks == ((50,), (20,))
+        assert ds["fixed"].chunks == ((100_000,),)
+        assert ds["large"].encoding["preferred_chunks"] == {"time": 16, "x": 100_000}
+        assert "preferred_chunks" not in ds["small"].encoding
+
+
 def test_arrays_of_a_file_need_no_lock(tmp_path: Path) -> None:
     values = np.arange(600.0 * 50).reshape(600, 50)
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
@@ -76,7 +95,7 @@ def test_arrays_of_a_file_need_no_lock(tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "a.nc") as f:
         assert np.array_equal(da.from_array(f["x"], chunks=(7, 20), lock=False).compute(num_workers=4), values)
     with xr.open_dataset(tmp_path / "a.nc", engine=PncVolBackendEntrypoint, chunks={}) as ds:
-        assert ds["x"].chunks == ((1,) * 600, (50,))
+        assert ds["x"].chunks == ((600,), (50,))
     files = [tmp_path / f"{number}.nc" for number in range(3)]
     for number, path in enumerate(files):
         pnc_vol.to_netcdf(chunked(4 * number, 4)[["t"]], path)

@@ -131,6 +131,14 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
         pnc_vol.to_netcdf(ds, path, mode="w-")
 
 
+def test_addresses_are_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("memory://x.nc", "https://example.org/x.nc"):
+        with pytest.raises(pnc_vol.PncVolError, match="addresses are open for reading only.*copy it"):
+            pnc_vol.to_netcdf(days(0, 1), address)
+    assert not list(tmp_path.iterdir())
+
+
 def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     pnc_vol.to_netcdf(days(0, 4), tmp_path / "a.nc", progress=lambda *step: told.append(step))
