@@ -134,7 +134,7 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
 def test_addresses_are_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for address in ("memory://x.nc", "https://example.org/x.nc"):
-        with pytest.raises(pnc_vol.PncVolError, match="addresses are open for reading only.*copy it"):
+        with pytest.raises(pnc_vol.PncVolError, match=r"addresses are open for reading only.*copy it"):
             pnc_vol.to_netcdf(days(0, 1), address)
     assert not list(tmp_path.iterdir())
 
