@@ -86,6 +86,13 @@ class _Scattered(ElementMap, Protocol):
         """Elements of a record, in the form that `addresses` takes."""
         ...
 
+    def parts(self, heads: Any) -> tuple[Int64, Int64]:
+        """The part that has each of these elements, whichever the variable, and its number in that part.
+
+        What is next to each other in a part is so in each variable of the map, in each record, as long as it has it.
+        """
+        ...
+
     def addresses(self, heads: Any, record: int) -> Int64:
         """Where these elements of a record begin."""
         ...
@@ -95,11 +102,17 @@ def order_of(source: ElementMap, first: int, count: int) -> Order:
     """How `count` elements of a record from `first` on are made of what is read."""
     width = source.itemsize
     found = source.extents(Runs(np.array([first]), np.array([count])))
-    offset, length, place = found.offset, found.length // width, found.place // width
-    if bool((offset[1:] < offset[:-1]).any()):
-        by_offset = np.argsort(offset, kind="stable")
-        offset, length, place = offset[by_offset], length[by_offset], place[by_offset]
-    starts = np.flatnonzero(np.concatenate(([True], offset[1:] != offset[:-1] + length[:-1] * width)))[: offset.size]
+    length, place = found.length // width, found.place // width
+    if isinstance(source, Place):
+        part, within = np.zeros_like(length), (found.offset - source.begin) // width
+    else:
+        part, within = source.parts(source.heads(first + place))  # type: ignore[attr-defined]
+    if bool(((part[1:] < part[:-1]) | ((part[1:] == part[:-1]) & (within[1:] < within[:-1]))).any()):
+        by_place = np.lexsort((within, part))
+        part, within, length, place = part[by_place], within[by_place], length[by_place], place[by_place]
+    # Two parts may adjoin for this variable, in this record and today; the order is of all that have the map.
+    apart = (part[1:] != part[:-1]) | (within[1:] != within[:-1] + length[:-1])
+    starts = np.flatnonzero(np.concatenate(([True], apart)))[: length.size]
     at = before(length)
     total = int(length.sum())
     counts = np.diff(np.append(at[starts], total))

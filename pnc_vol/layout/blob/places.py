@@ -199,6 +199,10 @@ class BlobPlace:
         """Where elements of a record are, for `addresses` of any variable of the map."""
         return self.lookup.locate(Runs(elements, np.ones_like(elements)))
 
+    def parts(self, heads: Pieces) -> tuple[Int64, Int64]:
+        """The subfile of each element, -1 for the supplement, and its number among those that the map has there."""
+        return heads.subfile, heads.position
+
     def addresses(self, heads: Pieces, record: int) -> Int64:
         """Where these elements of a record begin."""
         # A replay asks once for each variable, so tables as `_where` has would cost more than they save.

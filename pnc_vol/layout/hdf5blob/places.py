@@ -120,6 +120,10 @@ class Hdf5BlobPlace:
         blob[nowhere] = -1
         return blob, np.where(nowhere, found.position, home - self._starts[blob])
 
+    def parts(self, heads: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
+        """The blob of each element, -1 for the supplement, and its number in that blob's part."""
+        return heads
+
     def addresses(self, heads: tuple[Int64, Int64], record: int) -> Int64:
         """See `BlobPlace.addresses`."""
         blob, within = heads
