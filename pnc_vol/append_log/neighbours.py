@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 
-__all__ = ["CACHES_NOTED", "LOGS_NOTED", "UNNAMED", "cut_name", "neighbour"]
+__all__ = ["CACHES_NOTED", "LOGS_NOTED", "UNNAMED", "cut_name", "is_unnamed", "neighbour"]
 
 LOGS_NOTED, CACHES_NOTED = "pncbb", "pncc"
 """What the names of notes end with, of the folders of logs and of caches; see `neighbour`."""
@@ -34,6 +34,12 @@ def neighbour(path: str, suffix: str) -> str:
         # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
         tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
     return f"{head}{slash}.{tail}.{suffix}"
+
+
+def is_unnamed(path: str) -> bool:
+    """Whether this is the name of a file that has not got its own name yet."""
+    name = os.path.basename(path)
+    return name.startswith(".") and name.endswith(UNNAMED)
 
 
 def cut_name(name: bytes, nbytes: int) -> str:

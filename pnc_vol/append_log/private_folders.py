@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from pnc_vol.append_log.neighbours import is_unnamed, neighbour
 from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.system import System, exists
 
@@ -41,6 +42,7 @@ __all__ = [
     "note_folders",
     "noted",
     "noted_folders",
+    "notes_about",
     "remove_folder",
     "stem_of",
 ]
@@ -262,6 +264,17 @@ def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bo
         return host not in ("", os.uname().nodename) or exists(system, folder)
 
     _change_note(system, note, lambda there: [*filter(is_there, there), *lines], durable=durable)
+
+
+def notes_about(system: System, path: str, suffix: str) -> list[str]:
+    """The notes that may name folders of a file: of one that has not got its own name yet, all in its folder.
+
+    suffix : str, of the names of such notes; see `neighbours`.
+    """
+    if not is_unnamed(path):
+        return [neighbour(path, suffix)]
+    folder = os.path.dirname(path)
+    return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(f".{suffix}")]
 
 
 def forget_folder(system: System, note: str, folder: str) -> None:

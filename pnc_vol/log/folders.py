@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.append_log.neighbours import LOGS_NOTED, neighbour
+from pnc_vol.append_log.neighbours import LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.append_log.private_folders import (
     Found,
     find_folders,
@@ -18,6 +18,7 @@ from pnc_vol.append_log.private_folders import (
     make_folder,
     name_of_folders,
     noted_folders,
+    notes_about,
     remove_folder,
 )
 from pnc_vol.options import Options
@@ -80,9 +81,13 @@ def join_log_folder(system: System, folder: str) -> None:
 
 
 def find_logs(system: System, path: str, parent: str) -> Found:
-    """Look for the logs of a file: in `parent`, and where the note beside the file says."""
-    begin = begin_of_names(path)
-    folders = [folder for folder in noted_folders(system, note_of(path)) if os.path.basename(folder).startswith(begin)]
+    """Look for the logs of a file: in `parent`, and where the note beside the file says.
+
+    Of a file that has not got its own name yet those of all files are found, as they do not have its name either.
+    """
+    begin = begin_of_names("" if is_unnamed(path) else path)
+    named = [folder for note in notes_about(system, path, LOGS_NOTED) for folder in noted_folders(system, note)]
+    folders = [folder for folder in named if os.path.basename(folder).startswith(begin)]
     with suppress(OSError):
         folders += folders_named(system, parent, begin)
     return find_folders(system, folders, ".commit")
@@ -109,4 +114,5 @@ def remove_logs(system: System, path: str, folder: str) -> None:
         They cannot be removed.
     """
     remove_folder(system, folder, ".meta")
-    forget_folder(system, note_of(path), folder)
+    for note in notes_about(system, path, LOGS_NOTED):
+        forget_folder(system, note, folder)

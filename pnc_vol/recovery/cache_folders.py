@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.neighbours import UNNAMED
+from pnc_vol.append_log.neighbours import CACHES_NOTED, is_unnamed
 from pnc_vol.append_log.private_folders import (
     Found,
     find_folders,
@@ -37,9 +37,10 @@ from pnc_vol.append_log.private_folders import (
     name_of_folders,
     noted,
     noted_folders,
+    notes_about,
     remove_folder,
 )
-from pnc_vol.drivers.cache.cache_file import DATA, note_of, read_cached
+from pnc_vol.drivers.cache.cache_file import DATA, read_cached
 from pnc_vol.drivers.cache.cache_log import CacheLog, Written, decode_cache_log
 from pnc_vol.drivers.cache.extent_log import SUFFIX, checksum, read_log
 from pnc_vol.drivers.cache.job_caches import PREFIX
@@ -110,7 +111,7 @@ class Cache:
 def find_caches(system: System, path: str, options: Options) -> Found:
     """The folders of caches of a file: where the note beside it says, and in the directory of the hints."""
     begin, parent = PREFIX, options.hints.get("e10_cache_path", "")
-    if not _nameless(path):
+    if not is_unnamed(path):
         begin = name_of_folders(PREFIX, path)
     named = [folder for note in _notes(system, path) for folder in noted_folders(system, note)]
     folders = [name for name in named if os.path.basename(name).startswith(begin)]
@@ -118,7 +119,7 @@ def find_caches(system: System, path: str, options: Options) -> Found:
         with suppress(OSError):
             folders += folders_named(system, parent, begin)
     found = find_folders(system, folders, SUFFIX)
-    if not _nameless(path):
+    if not is_unnamed(path):
         return found
     gone, alive = ([one for one in some if _is_of(system, one, path)] for some in (found.gone, found.alive))
     return Found(gone, alive, {})
@@ -162,7 +163,7 @@ def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
 def missing_folders(system: System, path: str) -> list[str]:
     """What the note says of folders that are not on this machine, each with its host."""
     lines = [line for note in _notes(system, path) for line in noted(system, note)]
-    begin = PREFIX if _nameless(path) else name_of_folders(PREFIX, path)
+    begin = PREFIX if is_unnamed(path) else name_of_folders(PREFIX, path)
     folders = [host_and_folder(line)[1] for line in lines]
     return [
         line
@@ -171,18 +172,9 @@ def missing_folders(system: System, path: str) -> list[str]:
     ]
 
 
-def _nameless(path: str) -> bool:
-    name = os.path.basename(path)
-    return name.startswith(".") and name.endswith(UNNAMED)
-
-
 def _notes(system: System, path: str) -> list[str]:
     """The notes that may name caches of a file."""
-    if not _nameless(path):
-        return [note_of(path)]
-    folder = os.path.dirname(path)
-    suffix = os.path.splitext(note_of(path))[1]
-    return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(suffix)]
+    return notes_about(system, path, CACHES_NOTED)
 
 
 def _is_of(system: System, folder: str, path: str) -> bool:
@@ -288,7 +280,7 @@ def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
 def _temporary_of(system: System, path: str, cache: Cache) -> str:
     """The temporary name, beside `path`, of the file of a cache; "" if it has none."""
     folder = os.path.dirname(path)
-    names = [os.path.join(folder, name) for name in system.listdir(folder or ".") if _nameless(name)]
+    names = [os.path.join(folder, name) for name in system.listdir(folder or ".") if is_unnamed(name)]
     return next((name for name in names if cache.file == _inode_of(system, name)), "")
 
 

@@ -7,6 +7,7 @@ Rules
 1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
 2. A warning reports what was found, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
 3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``.
+4. A file that has not got its own name yet (``publish="close"``) has the logs that say its temporary name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, UNNAMED, neighbour
+from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.late import late
 from pnc_vol.options import Options
@@ -25,6 +26,7 @@ from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.append_log import private_folders
+    from pnc_vol.append_log.private_folders import Found
     from pnc_vol.disk import identity
     from pnc_vol.log import folders as log_folders
     from pnc_vol.recovery import caches, ownership, replay, sources
@@ -71,7 +73,7 @@ def _leftovers(path: str, options: Options) -> Leftovers:
         Somebody removed a log meanwhile.
     """
     system = options.system
-    folders, alive, closed = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
+    folders, alive, closed = _found(path, options)
     # A job's folders on several nodes have one name; the logs of all its ranks are needed.
     jobs = {os.path.basename(folder) for folder in folders if sources.holds_posts(system, folder)}
     found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
@@ -80,6 +82,16 @@ def _leftovers(path: str, options: Options) -> Leftovers:
             own = ownership.owns(system, ownership.owner_of(system, folder), path)
             (found.own if own else found.foreign).append(folder)
     return found
+
+
+def _found(path: str, options: Options) -> Found:
+    """The folders of logs of a file; of one without its own name, those that say which it is."""
+    system, name = options.system, os.path.basename(path)
+    found = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
+    if not is_unnamed(path):
+        return found
+    gone, alive = ([one for one in some if ownership.owner_of(system, one).work == name] for some in found[:2])
+    return found._replace(gone=gone, alive=alive, closed={})
 
 
 def abandoned_logs(path: str, options: Options) -> list[str]:
@@ -104,14 +116,15 @@ def look_after_leftovers(path: str, real: str, options: Options, *, writable: bo
         A log that is to be replayed is damaged; it is kept.
     """
     system = options.system
-    if options.hints.get("e10_cache_path") or real.endswith(UNNAMED) or exists(system, neighbour(real, CACHES_NOTED)):
+    unnamed = is_unnamed(real)
+    if options.hints.get("e10_cache_path") or unnamed or exists(system, neighbour(real, CACHES_NOTED)):
         caches.look_after_caches(real, options, writable=writable, replaced=replaced)
     if options.burst_buf and writable:
         parent = log_folders.parent_of(real, options)
         if options.burst_buf_dirname or is_folder(system, parent):
             # Before the file is touched: one that cannot have a log is not made, and replaces none.
             system.rmdir(log_folders.folder_for(system, real, parent))
-    if not (options.burst_buf or options.recover or exists(system, neighbour(real, LOGS_NOTED))):
+    if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
         return
     if writable:
         _tidy(real, options)
@@ -170,8 +183,9 @@ def _tidy(path: str, options: Options) -> None:
     note. A job that has just made its folder makes it again (`log.beginning`).
     """
     system = options.system
-    noted = set(private_folders.noted_folders(system, neighbour(path, LOGS_NOTED)))
-    for folder in log_folders.find_logs(system, path, log_folders.parent_of(path, options)).gone:
+    notes = private_folders.notes_about(system, path, LOGS_NOTED)
+    noted = {folder for note in notes for folder in private_folders.noted_folders(system, note)}
+    for folder in _found(path, options).gone:
         if folder in noted and not sources.holds_posts(system, folder):
             with suppress(OSError):
                 log_folders.remove_logs(system, path, folder)

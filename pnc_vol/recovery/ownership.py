@@ -19,6 +19,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pnc_vol.append_log.neighbours import is_unnamed
 from pnc_vol.append_log.records import decode_header
 from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
@@ -109,6 +110,14 @@ def owns(system: System, owner: LogOwner, path: str) -> bool:
         return True
 
 
+def _has_identity(system: System, owner: LogOwner, path: str) -> bool:
+    """Whether a file is the one of a log for certain, whatever name the log knows it by."""
+    try:
+        return not owner.files.isdisjoint(identities_of(system, path))
+    except OSError:
+        return False
+
+
 def refuse_other_file(system: System, path: str, sources: Sequence[LogSource]) -> None:
     """Raise if a log names another file.
 
@@ -119,10 +128,10 @@ def refuse_other_file(system: System, path: str, sources: Sequence[LogSource]) -
     """
     for source in sources:
         owner = _owner_of_source(system, source)
-        if owner.work and os.path.basename(path) != owner.work:
+        if owner.work and os.path.basename(path) != owner.work and not _has_identity(system, owner, path):
             raise LogRefusedError(
                 f"{source.base}.meta belongs to a file that did not have its final name yet (publish='close'): replay "
-                f"it into {owner.work!r}, if that is still there, or use salvage",
+                f"it into {owner.work!r}, if that is still there, and rename that; or use salvage",
                 field="path",
                 value=owner.work,
             )
@@ -151,6 +160,14 @@ def refuse_other_header(path: str, sources: Sequence[LogSource], header: bytes) 
     known = {one for source in sources for one in (*source.defined.bases, *source.defined.headers)}
     first = next((source for source in sources if source.defined.bases), None)
     if first is not None and crc not in known:
+        name = os.path.basename(first.log.header.path)
+        if is_unnamed(path) and name.endswith(".0000"):
+            raise LogRefusedError(
+                f"{path} is a subfile of a set that did not have its names yet (publish='close'): rename this file to "
+                f"{name!r}, those of other subfiles accordingly, and open the set with recover=True",
+                field="path",
+                value=name,
+            )
         raise LogRefusedError(
             f"{path} has a header (of CRC {crc:08x}) that {first.base}.meta does not know (it knows "
             f"{', '.join(f'{one:08x}' for one in sorted(known))}): the file was changed since the job ended, or "

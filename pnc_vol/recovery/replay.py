@@ -139,9 +139,9 @@ def replay_into(
                 source.judge(uncounted=uncounted)
             _refuse_damaged(sources, salvage)
             jobs = _by_job(sources, partial)
-            _refuse_no_file(options.system, path)
             if comm.rank == 0 and not any_file:
                 refuse_other_file(options.system, path, _holding(sources, salvage))
+            _refuse_no_file(options.system, path)
         except Exception as reason:
             error = reason
         comm.agree("replay", error=error)
