@@ -817,7 +817,7 @@ class again:
 
     @staticmethod
     def do(run: Any, expected: Any) -> None:
-        run.f.close()
+        run.end("close")
         run.f = run.open("w")
 
 

@@ -167,7 +167,10 @@ class Data:
         chosen = cells(self.shape, at)
         flat = self.values.reshape(-1, *INNER.get(self.kind, ()))
         found = np.empty((*chosen.shape, *INNER.get(self.kind, ())), self.values.dtype)
-        found[...] = flat[chosen]
+        if chosen.ndim:
+            found[...] = flat[chosen]
+        else:
+            found.reshape(1, *found.shape)[0] = flat[chosen]
         return found
 
     def put(self, at: Any, given: Any) -> None:
@@ -275,6 +278,8 @@ class Model:
 def difference(got: Any, wanted: Any) -> str:
     """Where values that were read are not those of the model; "" if they are."""
     got, wanted = np.asarray(got), np.asarray(wanted)
+    if wanted.dtype == object and not wanted.shape and isinstance(wanted[()], np.ndarray):
+        wanted = wanted[()]  # one row is an array itself
     if got.shape != wanted.shape:
         return f"its shape is {got.shape}, not {wanted.shape}"
     if wanted.dtype == object:

@@ -8,6 +8,7 @@ A script is made by the acts themselves: they are done with a file that writes d
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -29,6 +30,10 @@ def kind_of(told: str) -> str:
     return f"{error} {place.group() if place else ' '.join(words.split()[:4])}"
 
 
+SECONDS = 60
+"""How long a failure is made smaller."""
+
+
 def shrunk(program: Program, told: str, fails: Callable[[Program], str], most: int = 300) -> tuple[Program, str]:
     """A program from which nothing more can be taken, and what it fails with.
 
@@ -39,9 +44,9 @@ def shrunk(program: Program, told: str, fails: Callable[[Program], str], most: i
     most : int
         Programs that are tried.
     """
-    wanted, tried = kind_of(told), 0
+    wanted, tried, end = kind_of(told), 0, time.monotonic() + SECONDS
     again = True
-    while again and tried < most:
+    while again and tried < most and time.monotonic() < end:
         again = False
         for smaller in _smaller(program):
             tried += 1
@@ -49,7 +54,7 @@ def shrunk(program: Program, told: str, fails: Callable[[Program], str], most: i
             if found and kind_of(found) == wanted:
                 program, told, again = smaller, found, True
                 break
-            if tried >= most:
+            if tried >= most or time.monotonic() > end:
                 break
     return program, told
 

@@ -1,0 +1,328 @@
+"""What must be in a file after a crash or trouble, by docs/explain/promises.md and consistency.md, and whether it is.
+
+Knows: what each act guarantees when it has returned. Does not know: how a crash came about (`events`).
+
+A *moment* is what holds when an act has returned: the contents of the model, and from which kind of event on they are
+safe. After an event, the file holds the last moment that is safe from it, or later ones, element by element.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from acts import ACTS, Step
+from model import Data, Impossible, Model
+from options import Config, arguments, cached, logged
+from run import Run, Wrong, leftovers
+
+import pnc_vol
+from pnc_vol.testing.crash.promise import Contents, broken, plain
+
+
+@dataclass
+class Moment:
+    """What holds after an act.
+
+    begin, end : int
+        Changes of files before the act, and when it returned.
+    mids : list of Contents
+        What may be seen while it is under way, besides what is before and after it.
+    safe : frozenset of str
+        "kill": after a kill, as the file is; "recovered": after a kill and a recovery; "power", "power recovered".
+    posted : dict
+        By path, the elements that were posted since the last flush.
+    published : bool, whether the file has its name.
+    """
+
+    step: Step | None
+    begin: int
+    end: int
+    contents: Contents
+    mids: list[Contents]
+    safe: frozenset[str]
+    posted: dict[str, Any] = field(default_factory=dict)
+    published: bool = True
+
+
+def contents(model: Model) -> Contents:
+    """A model as what a reader sees."""
+    datasets = {path: plain(model.objects[path].values.copy()) for path in model.paths(Data)}
+    attrs = {f"{path}@{key}": _listed(value) for path in model.paths(Data) + model.paths(dict)
+             for key, value in model.attrs(path).items()}  # fmt: skip
+    links = [f"{path} -> {model.objects[path]}" for path in model.paths(str)]
+    return Contents(datasets, attrs, frozenset([path for path in model.paths(dict) if path] + links))
+
+
+def seen(f: Any) -> Contents:
+    """What a reader sees of an open file, every name of it."""
+    datasets: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}
+    groups: set[str] = set()
+
+    def walk(group: Any, path: str) -> None:
+        attrs.update({f"{path}@{key}": _listed(value) for key, value in group.attrs.items() if key not in _OWN})
+        for name in group:
+            where = f"{path}/{name}" if path else name
+            link = group.get(name, getlink=True)
+            if isinstance(link, pnc_vol.SoftLink):
+                groups.add(f"{where} -> {link.path}")
+                continue
+            found = group[name]
+            if isinstance(found, pnc_vol.Group):
+                groups.add(where)
+                walk(found, where)
+                continue
+            datasets[where] = plain(np.asarray(found[()]))
+            attrs.update({f"{where}@{key}": _listed(value) for key, value in found.attrs.items() if key not in _OWN})
+
+    walk(f, "")
+    return Contents(datasets, attrs, frozenset(groups))
+
+
+_OWN = {"_FillValue", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+"""Attributes that scales and fill values have."""
+
+
+def _listed(value: Any) -> str:
+    array = np.asarray(value)
+    if array.dtype.kind in "OU":
+        return repr([item.decode() if isinstance(item, bytes) else str(item) for item in array.ravel()])
+    return repr(array.tolist())
+
+
+# ----------------------------------------------------------------------------------------- what is promised
+
+
+def between(model: Model, step: Step) -> list[Contents]:
+    """What a file may hold while an act is under way: new datasets before their values, posts before their cancel."""
+    found = []
+    changed = copy.deepcopy(model)
+    try:
+        ACTS[step.act].effect(changed, **step.args)
+    except Impossible:
+        return []
+    new = [path for path in changed.paths(Data) if path not in model.objects]
+    if new:
+        bare = copy.deepcopy(changed)
+        for path in new:
+            data = bare.objects[path]
+            data.values = data.empty(data.shape)
+        found.append(contents(bare))
+    if step.act == "cancel":
+        put = copy.deepcopy(model)
+        put.data(step.args["path"]).put(step.args["at"], step.args["values"].array)
+        found.append(contents(put))
+    if step.act == "scale":
+        found.append(contents(model))
+    return found
+
+
+FLUSHES = {"flush", "reader", "reopen", "close"}
+
+
+def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Contents]) -> Moment:
+    """What holds now that an act has returned."""
+    config, safe = run.config, set()
+    name = step.act if step else "open"
+    how = step.args.get("how") if step else ""
+    flushed = name in FLUSHES or (name == "cancel" and step is not None and step.args["whole"])
+    closed = name in ("reopen", "close", "again")
+    if config["layout"] == "hdf5blob":
+        flushed = closed
+    through = closed or how in ("sync", "durable") or config["durable"]
+    if flushed or name == "again" or step is None:
+        kept_back = cached(config) and not (through and not (closed and config["cache"] == "flush_none"))
+        safe |= {"recovered"} if kept_back else {"kill", "recovered"}
+        durable = config["durable"] or how == "durable" or (logged(config) and config["burst_buf_sync"] != "none")
+        if durable and flushed:
+            safe |= {"power", "power recovered"}
+    if logged(config):
+        safe |= {"posts"} | ({"power posts"} if config["burst_buf_sync"] == "each" else set())
+    posted = {path: run.model.objects[path].posted.copy() for path in run.model.paths(Data)}
+    if closed or step is None:
+        # what is created has its name at once, or at the close
+        run.named = config["publish"] == "create" or name in ("reopen", "close")
+    published = run.named
+    return Moment(step, begin, end, contents(run.model), mids, frozenset(safe), posted, published)
+
+
+@dataclass
+class Promise:
+    """What may be seen: `least` must be there, or what came later."""
+
+    least: Moment | None
+    allowed: list[Contents]
+    last: Moment | None
+
+
+def promise(moments: list[Moment], at: int, kind: str) -> Promise:
+    """What is promised after a crash at a change, for readers before or after a recovery."""
+    done = [one for one in moments if one.end <= at]
+    least = next((one for one in reversed(done) if kind in one.safe and one.published), None)
+    later = [one for one in moments if (least is None or one.end > least.end) and one.begin <= at]
+    later += [one for one in moments if least is not None and one.end == least.end and one is not least]
+    allowed = [least.contents] if least else []
+    for one in later:
+        allowed += [one.contents, *one.mids]
+    return Promise(least, allowed, done[-1] if done else None)
+
+
+# ---------------------------------------------------------------------------------------------- examining
+
+
+def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: random.Random) -> None:
+    """Read what a crash has left; recover it in one of the ways; write to it, and read again."""
+    config, at = run.config, state.at
+    torn, known = state.torn, kind == "kill"
+    first = promise(moments, at, kind)
+    readable = _read(run, must=first.least is not None)
+    if readable is not None and first.least is not None:
+        complain("opened for reading", readable, first.allowed, torn, known)
+    after = promise(moments, at, "recovered" if kind == "kill" else "power recovered")
+    if not all(one.published for one in moments if one.begin <= at):
+        return  # what belongs to a file without its name is recovered under that of its temporary file
+    try:
+        recover(run, chance)
+    except OSError as error:
+        if after.least is not None and not (kind == "power" and isinstance(error, pnc_vol.LogError)):
+            raise
+        return
+    readable = _read(run, must=after.least is not None)
+    if readable is None:
+        return
+    posts = "posts" if kind == "kill" else "power posts"
+    if after.least is not None:
+        if logged(config):
+            after = promise(moments, at, "recovered" if kind == "kill" else "power recovered")
+            complain_log(
+                readable, moments, after, at, must=after.last is not None and posts in after.last.safe, torn=torn
+            )
+        else:
+            complain("recovered", readable, after.allowed, torn, known)
+    go_on(run, readable, clean=kind == "kill")
+
+
+def complain(when: str, got: Contents, allowed: list[Contents], torn: bool, known: bool) -> None:
+    if wrong := broken(got, allowed, torn=torn, all_known=known):
+        raise Wrong(f"{when}: {wrong}")
+
+
+def _read(run: Run, *, must: bool) -> Contents | None:
+    """What a reader sees; None if there is nothing to be read, and need not be."""
+    try:
+        with run.open("r") as f:
+            return seen(f)
+    except OSError:
+        if must:
+            raise
+        return None
+
+
+def recover(run: Run, chance: random.Random) -> None:
+    """In one of the documented ways: by an opening, or by itself."""
+    given = arguments(run.config, run.folder, "r+")
+    given.pop("publish", None)
+    if chance.random() < 0.5 and run.config["layout"] == "canonical":
+        options = {name: value for name, value in given.items() if name in ("hints", "burst_buf_dirname")}
+        pnc_vol.replay(run.place, system=run.system, **options)
+    if run.config["layout"] != "hdf5blob":
+        pnc_vol.File(run.place, "r+", recover=True, system=run.system, **given).close()
+
+
+def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:
+    """A file that survived is a file like any other."""
+    if run.config["layout"] == "hdf5blob":
+        return
+    with run.open("r+") as f:
+        f.attrs["afterwards"] = 1
+    if run.config["cache"] == "flush_none":
+        recover(run, random.Random(1))
+    with run.open("r") as f:
+        again = seen(f)
+    wanted = Contents(before.datasets, {**before.attrs, "@afterwards": "1"}, before.groups)
+    complain("written to afterwards", again, [wanted], torn=False, known=True)
+    if not clean:
+        return  # of a log of which nothing reached the disk the folder may be there
+    left = [name for name in leftovers(run) if not re.search(r"\.pnctmp$|\.pnc(c|bb)\.\w+$|\.pncj|\.nc\.\d{4}$", name)]
+    if left:
+        raise Wrong(f"left over after the recovery: {left}")
+
+
+def complain_log(got: Contents, moments: list[Moment], after: Promise, at: int, *, must: bool, torn: bool) -> None:
+    """A recovered log: posts that had returned are there, definitions may be those of the last flush or later ones."""
+    every = after.allowed
+    for name, array in got.datasets.items():
+        values = [one.datasets[name] for one in every if name in one.datasets]
+        if not values:
+            raise Wrong(f"recovered: there is a dataset {name!r}, which never was")
+        fits = [value for value in values if value.ndim == array.ndim]
+        if not fits:
+            raise Wrong(f"recovered: {name!r} has {array.ndim} axes")
+    wanted_attrs = {key: {one.attrs.get(key) for one in every} for one in every for key in one.attrs}
+    for key, value in got.attrs.items():
+        if value not in wanted_attrs.get(key, set()):
+            raise Wrong(f"recovered: attribute {key} is {value:.100}, not one of {wanted_attrs.get(key)}")
+    last = after.last
+    if not must or last is None:
+        return
+    begun = [one for one in moments if one.end > last.end and one.begin <= at]
+    between_them = [one for one in moments if after.least is None or one.end > after.least.end]
+    if any(one.step and one.step.act in ("move", "copy", "delete", "link", "again") for one in [*between_them, *begun]):
+        return
+    for path, posted in last.posted.items():
+        wanted = last.contents.datasets[path]
+        if not posted.any() or any(path not in one.contents.datasets for one in begun):
+            continue
+        found = got.datasets.get(path)
+        if found is None:
+            raise Wrong(f"recovered: {path!r}, to which was posted, is not there")
+        if any(
+            one.step and one.step.act == "resize" and one.step.args["path"] == path for one in [*between_them, *begun]
+        ):
+            continue
+        mays = [
+            one.datasets[path] for moment in begun for one in (moment.contents, *moment.mids) if path in one.datasets
+        ]
+        for index in np.ndindex(posted.shape):
+            if not posted[index]:
+                continue
+            mine = found[index] if all(i < n for i, n in zip(index, found.shape, strict=False)) else None
+            if not any(np.array_equal(mine, may[index]) for may in (wanted, *mays)) and not torn:
+                raise Wrong(f"recovered: {path}{[int(i) for i in index]} is {mine!r}, and {wanted[index]!r} was posted")
+
+
+def after_trouble(run: Run, moments: list[Moment], *, closed: bool, quiet: bool) -> None:
+    """A file that was closed after something went wrong: all acts before are in it, the last one perhaps.
+
+    closed : bool
+        The close succeeded: else what is there is that of a process that was killed.
+    quiet : bool
+        The program itself saw no error.
+    """
+    config = run.config
+    if config["publish"] == "close" and not closed and not run.named:
+        return
+    last = moments[-1]
+    allowed = [last.contents] if quiet else [one.contents for one in moments[-2:]] + last.mids
+    if not closed:
+        kept = next((n for n, one in reversed(list(enumerate(moments[:-1]))) if "recovered" in one.safe), None)
+        if kept is None:
+            return
+        allowed = [c for one in moments[kept:] for c in (one.contents, *one.mids)]
+    if not closed or config["cache"] == "flush_none":
+        recover(run, random.Random(1))
+    with run.open("r") as f:
+        got = seen(f)
+    if logged(config) and not closed:
+        return
+    complain("closed after the failure", got, allowed, torn=False, known=True)
+    go_on(run, got)
+
+
+_ = (os, Config)
