@@ -370,6 +370,8 @@ class LogStore(Store):
         whole = flushed and not held
         folder = os.path.dirname(self.files.base)
         self.files.close(delete=whole and self.options.burst_buf_del_on_close)
+        # a window keeps a descriptor for as long as it is referred to, and who has closed a file may keep its object
+        self.commits.group.use(None, None)
         if whole:
             if not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
                 forget_folder(self.system, note_of(self.header.path), folder)

@@ -16,7 +16,6 @@ import gc
 import os
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +23,10 @@ from types import FrameType
 from typing import Any
 
 import promises
-from acts import ACTS, Step
-from model import Impossible
+from acts import Step
+from options import in_file, refusal
 from promises import Moment
-from run import Loads, Program, Run, Tally, Wrong, execute, leftovers, said, serial, try_close
+from run import Loads, Program, Run, Tally, said, serial, try_close
 
 import pnc_vol
 from pnc_vol.system import REAL
@@ -62,13 +61,7 @@ class Nothing:
 
 def applies(program: Program) -> bool:
     """Whether a file is on disk, so that something can happen to it."""
-    return program.config["stack"] not in ("memory", "object") and execute_refusal(program) is None
-
-
-def execute_refusal(program: Program) -> Any:
-    from options import refusal
-
-    return refusal(program.config)
+    return in_file(program.config) and refusal(program.config) is None
 
 
 # --------------------------------------------------------------------------------------------- kill and power
@@ -199,7 +192,8 @@ class Interrupts:
         self.at, self.error, self.count, self.where = at, error, 0, ""
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self._line if "/pnc_vol/" in frame.f_code.co_filename else None
+        name = frame.f_code.co_filename
+        return self._line if "/pnc_vol/" in name and "/pnc_vol/testing/" not in name else None
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":
@@ -278,14 +272,14 @@ class Trouble:
         """After the program has ended, by itself or not."""
         if failed is not None and not isinstance(failed, self.allowed()):
             raise failed
-        closed = failed is None
-        traceback, run.system = None, None
+        closed, run.system = failed is None, None
         if failed is not None:
-            failed.__traceback__ = traceback
+            # its frames hold the file
+            failed.__traceback__ = failed.__context__ = failed.__cause__ = None
             try:
                 if run.f:
                     run.f.close()
-                closed = bool(moments) and run.f is not None
+                    closed = True
             except OSError:
                 closed = False
         run.kept.clear()
@@ -314,6 +308,3 @@ def _inside(folder: str, name: str) -> str:
     path = os.path.join(folder, name)
     os.mkdir(path)
     return path
-
-
-_ = (ACTS, Impossible, Wrong, execute, leftovers, threading)

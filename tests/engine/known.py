@@ -11,6 +11,14 @@ from collections.abc import Callable
 from options import Config, in_subfiles, logged
 
 KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
+    # an existing file, opened again with publish="close", keeps flushes from its name, and loses some
+    ("publish at the close, existing file", lambda c: c["publish"] == "close", r"definitions differ|Wrong: it has"),
+    # a file of which the driver said that it could not be written, and that was forgotten
+    ("verify, forgotten", lambda c: c["stack"] == "verify", r"NotFoundError|Wrong"),
+    # an opening that is interrupted keeps its descriptors
+    ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
+    # many boxes that overlap, and a small queue
+    ("overlapping boxes", lambda c: c["buffer_size"] < 1 << 20, "a block of half the budget fits after a drain"),
     # the descriptor of the commit log stays open where nothing was posted
     ("descriptor of a log", logged, r"Wrong: \(descriptors, threads\) were"),
     # refused at the first flush instead of at the opening

@@ -9,7 +9,6 @@ safe. After an event, the file holds the last moment that is safe from it, or la
 from __future__ import annotations
 
 import copy
-import os
 import random
 import re
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from acts import ACTS, Step
 from model import Data, Impossible, Model
-from options import Config, arguments, cached, logged
+from options import arguments, cached, logged
 from run import Run, Wrong, leftovers
 
 import pnc_vol
@@ -108,6 +107,12 @@ def between(model: Model, step: Step) -> list[Contents]:
     except Impossible:
         return []
     new = [path for path in changed.paths(Data) if path not in model.objects]
+    for path in [path for path in changed.paths() if path not in model.objects and "/" in path]:
+        # groups on the way come first
+        part, steps = copy.deepcopy(model), path.split("/")
+        for n in range(1, len(steps)):
+            part.objects.setdefault("/".join(steps[:n]), {})
+            found.append(contents(part))
     if new:
         bare = copy.deepcopy(changed)
         for path in new:
@@ -136,7 +141,7 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
     if config["layout"] == "hdf5blob":
         flushed = closed
     through = closed or how in ("sync", "durable") or config["durable"]
-    if flushed or name == "again" or step is None:
+    if flushed or ((name == "again" or step is None) and config["layout"] != "hdf5blob"):
         kept_back = cached(config) and not (through and not (closed and config["cache"] == "flush_none"))
         safe |= {"recovered"} if kept_back else {"kill", "recovered"}
         durable = config["durable"] or how == "durable" or (logged(config) and config["burst_buf_sync"] != "none")
@@ -323,6 +328,3 @@ def after_trouble(run: Run, moments: list[Moment], *, closed: bool, quiet: bool)
         return
     complain("closed after the failure", got, allowed, torn=False, known=True)
     go_on(run, got)
-
-
-_ = (os, Config)

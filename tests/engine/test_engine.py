@@ -18,6 +18,7 @@ from events import EVENTS
 from known import known
 from model import NUMBERS
 
+from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.system import REAL
 
@@ -178,3 +179,53 @@ def test_a_new_option_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numbers_have_their_type() -> None:
     assert {kind: str(run.Values(1, (2,), kind).array.dtype) for kind in NUMBERS[:2]} == {"i1": "int8", "i2": "int16"}
+
+
+# ----------------------------------------------------------------------------------------------------- events
+
+
+@pytest.mark.parametrize("event", ["kill", "power", "error", "short", "interrupt", "memory"])
+def test_what_happens_to_some_programs(event: str) -> None:
+    programs = pairs(event)
+    assert not failing(programs[::8], event, 6)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("event", ["kill", "power", "error", "short", "interrupt", "memory"])
+def test_what_happens_at_length(event: str) -> None:
+    assert not failing([program for seed in range(5) for program in pairs(f"{event} {seed}")], event, 60)
+
+
+def test_a_sync_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a power failure: the data of a durable flush are not on the disk."""
+    monkeypatch.setattr(PosixDriver, "sync", lambda self: None)
+    config = options.normal({"durable": True})
+    programs = [run.made(f"sync:{n}", config) for n in range(20)]
+    happens = EVENTS["power"](30)
+    told = next(filter(None, (run.attempt(program, happens) for program in programs)))
+    assert "Crashed" in told
+    assert "are wrong" in told or "definitions differ" in told or "Error" in told
+
+
+def test_a_header_before_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a kill in the middle of the header."""
+    monkeypatch.setattr(Location, "_keep_journal", lambda self, *given: False)
+    happens = EVENTS["kill"](200)
+    told = next(filter(None, (run.attempt(program, happens) for program in ordinary(30, "journal"))))
+    assert "Crashed" in told
+
+
+def test_an_exception_of_another_class_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a package that turns an error of the system into something else."""
+    write = PosixDriver.write
+
+    def clumsy(self: Any, extents: Any, memory: Any, *, collective: bool = False) -> None:
+        try:
+            write(self, extents, memory, collective=collective)
+        except OSError as error:
+            raise KeyError("not what a program expects") from error
+
+    monkeypatch.setattr(PosixDriver, "write", clumsy)
+    told = [run.attempt(program, EVENTS["error"](100)) for program in ordinary(5, "class")]
+    assert any("KeyError: 'not what a program expects'" in one for one in told)
