@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pnc_vol
 from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Driver, Wrapper
 from pnc_vol.drivers.memory import MemoryDriver
@@ -53,6 +54,15 @@ class Forgetful(Wrapper):
             memory = memory.copy()
             memory[-1] ^= 1
         super().write(extents, memory, collective=collective)
+
+
+def test_the_same_bytes_may_go_to_several_places(registry: None, tmp_path: Path) -> None:
+    """As fill values do."""
+    stack.register("verify", example().VerifyDriver)
+    with pnc_vol.File(tmp_path / "x.nc", "w", driver="verify | posix") as f:
+        f.create_dataset("x", (2, 3, 3), "i4", maxshape=(None, 40, 5), fillvalue=7)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert (f["x"][...] == 7).all()
 
 
 @pytest.mark.parametrize("retries", [0, 1])

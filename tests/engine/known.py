@@ -13,21 +13,16 @@ from options import Config, in_subfiles, logged
 KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     # an existing file, opened again with publish="close", keeps flushes from its name, and loses some
     ("publish at the close, existing file", lambda c: c["publish"] == "close", r"definitions differ|Wrong: it has"),
-    # a file of which the driver said that it could not be written, and that was forgotten
-    ("verify, forgotten", lambda c: c["stack"] == "verify", r"NotFoundError|Wrong"),
     # an opening that is interrupted keeps its descriptors
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
     # many boxes that overlap, and a small queue
     ("overlapping boxes", lambda c: c["buffer_size"] < 1 << 20, "a block of half the budget fits after a drain"),
-    # the descriptor of the commit log stays open where nothing was posted
-    ("descriptor of a log", logged, r"Wrong: \(descriptors, threads\) were"),
     # refused at the first flush instead of at the opening
     ("durable flush of HDF5 blobs", in_subfiles, "so a flush cannot be durable"),
-    # the example of a driver takes bytes that are written to several places for wrong ones
-    ("verify", lambda c: c["stack"] == "verify", "What was written is not what is read back"),
     # raw files are shorter than what their variables may hold, or are not among what a cache brings back
     ("strict raw files", lambda c: c["layout"] == "rawfiles", "ShortFileError"),
     ("raw files of lists", lambda c: c["layout"] == "rawfiles", "has no attribute 'joined'"),
+    ("raw files after an error", lambda c: c["layout"] == "rawfiles", r"\(descriptors, threads\)"),
     ("raw files in a cache", lambda c: c["layout"] == "rawfiles" and c["cache"] == "flush_none", "Wrong: "),
     # a set that gets its name at the close is not found by a second handle
     ("second handle of a new set", in_subfiles, "FileNotFoundError"),

@@ -187,7 +187,7 @@ def test_numbers_have_their_type() -> None:
 @pytest.mark.parametrize("event", ["kill", "power", "error", "short", "interrupt", "memory"])
 def test_what_happens_to_some_programs(event: str) -> None:
     programs = pairs(event)
-    assert not failing(programs[::8], event, 6)
+    assert not failing(programs[::12], event, 4)
 
 
 @pytest.mark.nightly

@@ -577,3 +577,13 @@ def test_logs_that_are_removed_while_a_reader_looks_at_them(tmp_path: pathlib.Pa
         done = system.left > 0
         shutil.rmtree(folder, ignore_errors=True)
     assert nth > 3
+
+
+def test_a_closed_file_holds_no_descriptor(tmp_path: pathlib.Path) -> None:
+    """Whoever keeps its object: windows of the log are given back, also where nothing was posted."""
+    before = set(os.listdir("/proc/self/fd"))
+    files = [pnc_vol.File(tmp_path / f"{n}.nc", "w", burst_buf=True) for n in range(3)]
+    for f in files:
+        f.create_dataset("x", (0,), "i4")
+        f.close()
+    assert set(os.listdir("/proc/self/fd")) == before
