@@ -15,6 +15,8 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("publish at the close, existing file", lambda c: c["publish"] == "close", r"definitions differ|Wrong: it has"),
     # an opening that is interrupted keeps its descriptors
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
+    # so does a log that cannot be made or written
+    ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
     # many boxes that overlap, and a small queue
     ("overlapping boxes", lambda c: c["buffer_size"] < 1 << 20, "a block of half the budget fits after a drain"),
     # refused at the first flush instead of at the opening

@@ -250,7 +250,8 @@ def replayed(run: Run) -> None:
     """Bring what a cache kept back to the file."""
     nvm = os.path.join(run.folder, "nvm")
     if os.listdir(nvm):
-        pnc_vol.replay(run.place, hints={"e10_cache_path": nvm})
+        more = {} if run.system is None else {"system": run.system}
+        pnc_vol.replay(run.place, hints={"e10_cache_path": nvm}, **more)
 
 
 def leftovers(run: Run) -> list[str]:
