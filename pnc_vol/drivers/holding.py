@@ -21,13 +21,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents
 
-__all__ = ["EVERY_EPOCH", "Holds", "PassesOn", "Phase", "Unwritten"]
+__all__ = ["EVERY_EPOCH", "NOWHERE", "Holds", "PassesOn", "Phase", "Unwritten"]
 
 EVERY_EPOCH = 1 << 62
 """`synced_epoch` of a driver that holds nothing back."""
+NOWHERE: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)
+"""No ranges."""
 
 
 class Phase(NamedTuple):
@@ -132,11 +135,17 @@ class Holds:
         """The hints in force, also after `stop_holding`, for ``File.hints``."""
         return {}
 
-    def note_elsewhere(self, reason: str) -> None:
-        """Whether others hold bytes back that a read here cannot see: why they do, or "" if they do not.
+    def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
+        """An epoch has ended, and others hold bytes of it back that a read here cannot see; or nobody does any more.
 
-        Others are other nodes, or, without `sees_node`, other processes. While they do, `read` raises `NotSyncedError`
-        for bytes that it does not find in the caches that it can see.
+        Others are other nodes, or, without `sees_node`, other processes. Until `release` of this epoch `read` raises
+        `NotSyncedError` for bytes in `where` that it does not find in the caches that it can see, unless this process
+        wrote them last, in this epoch or a later one.
+
+        Parameters
+        ----------
+        reason : str, why a read has to wait; "" if nobody holds anything back that cannot be seen here.
+        where : int64[n, 2], sorted and disjoint, the first byte and the one behind the last: where they wrote at most.
         """
 
     def observe(self, note: Callable[[Phase], None]) -> None:
@@ -179,8 +188,8 @@ class PassesOn(Holds):
     def hints(self) -> dict[str, str]:
         return self.inner.hints()
 
-    def note_elsewhere(self, reason: str) -> None:
-        self.inner.note_elsewhere(reason)
+    def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
+        self.inner.note_elsewhere(reason, where)
 
     def observe(self, note: Callable[[Phase], None]) -> None:
         self.inner.observe(note)

@@ -11,7 +11,8 @@ Rules
 3. What needs the data of all ranks in the file (a new layout, deleted variables, a durable flush, `File.sync`, the
    close) drains first: each rank waits for its own data, and a call says that all have.
 4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
-5. After a flush with data, other nodes hold data that this node cannot see, until a flush says otherwise.
+5. After a flush with data, other nodes hold data that this node cannot see, where they told that they would write,
+   until a flush says otherwise. What a rank wrote itself it sees meanwhile.
 6. Where a flush would write what another rank may hold of an earlier epoch, it drains first (`held_ranges`).
 7. A flush does not return while what it has promised is in the memory of a process alone: if a driver can hold nothing
    back any more, data and header are in the file before.
@@ -55,6 +56,8 @@ class Epochs:
     ----------
     holding : bool
         Whether the ranks hold bytes back, as of the last agreement; the same on all ranks.
+    apart : bool
+        Whether some ranks cannot see what others hold back, as they are on other nodes; the same on all ranks.
     settled : bool
         Whether all data and the header were in the file at the last agreement; the same on all ranks.
     failed : bool
@@ -64,7 +67,7 @@ class Epochs:
 
     __slots__ = (
         "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_ranges", "_told", "_written",
-        "failed", "holding", "settled", "unwritten",
+        "apart", "failed", "holding", "settled", "unwritten",
     )  # fmt: skip
 
     def __init__(self, comm: Comm, disk: StoredFile) -> None:
@@ -77,7 +80,7 @@ class Epochs:
         self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
         self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
-        self.settled, self.failed = True, False
+        self.settled, self.failed, self.apart = True, False, False
         if self.holding and comm.size > 1:
             # All ranks are together now; asked for later, it would be one more call.
             comm.nodes()
@@ -115,7 +118,7 @@ class Epochs:
         OSError
             On rank 0: a header could not follow; it is still held, and the next call tries again.
         """
-        self.holding = self.failed = False
+        self.holding = self.failed = self.apart = False
         self.settled = True
         self._told = b""
         if not reported:
@@ -124,19 +127,21 @@ class Epochs:
         self.unwritten += self._driver.failures()
         told = self.ranges.told(spans()) if comm.size > 1 else held_ranges.NO_SPANS
         late = synced < self._written
-        facts = (~synced, bool(self._headers), bool(self.unwritten), len(told), *self.ranges.met(told))
+        unseen = comm.size > 1 and not (self._driver.sees_node and comm.nodes().single)
+        facts = (~synced, bool(self._headers), bool(self.unwritten), len(told), *self.ranges.met(told), unseen)
         most, (behind,) = comm.reduce("flush held", (*facts, *self._bits(late)), (late,))
         least = ~most[0]
         self.holding, self.failed = least < EVERY_EPOCH, bool(most[2])
         self.settled = least >= self._ended and not most[1]
         self._met = most[4], most[5]
+        self.apart = self.holding and bool(most[6])
         if most[3]:
             self._told = comm.combine(
                 "flush held ranges", held_ranges.owned_by(comm.rank, told), held_ranges.joined_owned
             )
         self._release(min(least, self._ended))
-        if comm.size > 1:
-            self._note_elsewhere(self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late)
+        if comm.size > 1 and not (self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late):
+            self._driver.note_elsewhere("")
 
     def _bits(self, late: bool) -> list[int]:
         """Whether this rank is late, for each bit of its node's number and each value of it.
@@ -248,8 +253,11 @@ class Epochs:
             if wrote:
                 self._written = self._ended
                 self.ranges.wrote(self._ended, self._told, together=together)
-                if self._comm.size > 1:
-                    self._note_elsewhere(not (self._driver.sees_node and self._comm.nodes().single))
+                if self.apart:
+                    node = self._driver.sees_node
+                    where = self.ranges.of_others(self._ended, self._comm.nodes(), node=node)
+                    text = _ELSEWHERE.format("another node" if node else "another rank")
+                    self._driver.note_elsewhere(text, where)
 
     def left_at_close(self) -> bool:
         """Whether what is held stays in its caches when the file is closed (``e10_cache_flush_flag=flush_none``)."""
@@ -261,10 +269,6 @@ class Epochs:
         return found
 
     # ----------------------------------------------------------------------------------------- inner
-
-    def _note_elsewhere(self, behind: bool) -> None:
-        text = _ELSEWHERE.format("another node" if self._driver.sees_node else "another rank")
-        self._driver.note_elsewhere(text if behind else "")
 
     def _release(self, epoch: int) -> None:
         due = [header for header in self._headers if header[0] <= epoch]

@@ -182,7 +182,8 @@ def _flush_set(
 ) -> None:
     """What `flush` does after the agreement where data and headers are in a set of files (collective)."""
     comm, disk = session.comm, session.disk
-    assert session.file_set is not None
+    file_set = session.file_set
+    assert file_set is not None
     lost = agree_lost_records(comm, target.uids, disk.layout.lost_records) if agreed.lost else {}
     disk.use_layout(target)
     target.lost_records = lost
@@ -192,7 +193,7 @@ def _flush_set(
 
     def write(turns: Sequence[list[Batch]] = (), *, pieces: int) -> Written:
         nonlocal done, failures, lowest
-        weighed = agreed._replace(runs=pieces)
+        weighed = agreed._replace(runs=pieces, apart=file_set.holds_back)
         done, failures, lowest, _ = write_data(session, turns or [batches], weighed, carried=False)
         if failures:
             check_failures(session, target, failures, carried=False, closing=closing)
@@ -204,7 +205,7 @@ def _flush_set(
         encoded = encode(target.header, check=False)
         for tell in disk.before_header:
             tell(encoded)
-    session.file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
+    file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
     phases.end("data")
     header = target.header
     if lowest is not None:
@@ -263,6 +264,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         mine, reported, reads = agree(comm, operation, mine, definitions, describe, reported, reads)
     if holds or reported:
         session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
+        mine = mine._replace(apart=session.epochs.apart)
     if reads.posts:
         fetch.complete_together(session, reads)
     return batches, flat, mine

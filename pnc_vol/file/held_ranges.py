@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pnc_vol.extents.model import Runs, distinct
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.queue.batches import Batch
+from pnc_vol.rank_places import Nodes
 
 __all__ = ["NO_SPANS", "HeldRanges", "Owned", "Spans", "joined_owned", "owned_by", "span_of", "spans_of"]
 
@@ -37,14 +38,15 @@ _MOST_OF_ALL = 4096
 """Ranges of all ranks together. Those of many ranks are joined as well: a rank then waits for more than it must."""
 _MANY, _NONE = -1, -2
 _ALL: Spans = np.array([[0, 1 << 62]], np.int64)
+_NONE_OWNED: Owned = np.empty((0, 3), np.int64)
 
 
 def spans_of(batches: Sequence[Batch], maps: Mapping[int, ElementMap], *, new: bool = False) -> Spans:
-    """A range for each variable in which all that is posted lies.
+    """Where all that is posted lies: each run of a variable, or one range around all if it has many.
 
     new : bool, variables without a place are written as well: they may lie anywhere.
     """
-    found: list[tuple[int, int]] = []
+    found = [NO_SPANS]
     for batch in batches:
         for uid in batch.uids():
             at = maps.get(uid)
@@ -55,19 +57,23 @@ def spans_of(batches: Sequence[Batch], maps: Mapping[int, ElementMap], *, new: b
                 continue
             if not isinstance(at, Place):
                 return _ALL
-            found.append(_between(at, int(rows[:, 1].min()), int((rows[:, 1] + rows[:, 2]).max()) - 1))
-    return _joined(np.array(found, np.int64).reshape(-1, 2))
+            if len(rows) <= _MOST:
+                offset, length, _ = at.extents(Runs(rows[:, 1], rows[:, 2]))
+                found.append(np.stack((offset, offset + length), axis=1))
+            else:
+                found.append(_between(at, int(rows[:, 1].min()), int((rows[:, 1] + rows[:, 2]).max()) - 1))
+    return _joined(np.concatenate(found))
 
 
 def span_of(at: ElementMap, nelems: int) -> Spans:
     """A range in which all of the first `nelems` elements of a variable lie."""
-    return np.array([_between(at, 0, nelems - 1)], np.int64) if isinstance(at, Place) and nelems else _ALL
+    return _between(at, 0, nelems - 1) if isinstance(at, Place) and nelems else _ALL
 
 
-def _between(at: Place, first: int, last: int) -> tuple[int, int]:
+def _between(at: Place, first: int, last: int) -> Spans:
     """From the beginning of an element to the end of a later one."""
     low, high = at.extents(Runs(np.array([first, last]), np.ones(2, np.int64))).offset.tolist()
-    return low, high + at.itemsize
+    return np.array([[low, high + at.itemsize]], np.int64)
 
 
 def _joined(spans: Spans) -> Spans:
@@ -172,6 +178,20 @@ class HeldRanges:
             if mixed or _meet(told, owned):
                 every = max(every, epoch)
         return others, every
+
+    def of_others(self, epoch: int, nodes: Nodes, *, node: bool) -> Spans:
+        """Where ranks that this one cannot see wrote in an epoch, or may have.
+
+        node : bool, this rank sees what the others of its node wrote.
+        """
+        owned, mixed = self._epochs.get(epoch, (_NONE_OWNED, False))
+        if mixed:
+            return _ALL
+        rank = owned[:, 2]
+        if node:
+            at = np.take(nodes.nodes, np.searchsorted(nodes.starts, rank, side="right") - 1)
+            return owned[(rank == _MANY) | (at != nodes.of(self._rank)), :2]
+        return owned[rank != self._rank, :2]
 
     def keeps(self, epoch: int) -> bool:
         """Whether the epoch may not be in the file yet."""

@@ -53,6 +53,7 @@ class Agreed:
         each subfile has a copy.
     afar : bool, some rank may write to a subfile of other ranks.
     overlaps : bool, several ranks may have posted the same element.
+    crosses : bool, some rank may write elements that another rank wrote before, or writes later.
     pieces : int, the most runs that any rank has to write, where all that it owns of a map is one.
     """
 
@@ -61,6 +62,7 @@ class Agreed:
     copies: dict[int, tuple[int, int]] = field(default_factory=dict)
     afar: bool = False
     overlaps: bool = False
+    crosses: bool = False
     pieces: int = 0
 
     def followed_by(self, new: Agreed, uids: Sequence[int]) -> Agreed:
@@ -125,7 +127,7 @@ class MapAgreement:
         given : mapping of uid to Decomposition, those that datasets were created with.
         """
         self.given = given
-        self._afar = False
+        self._afar = self._beyond = False
         files, told = self.files, Told()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
@@ -155,12 +157,13 @@ class MapAgreement:
             own, inner = None, _inner(node)
             if files.assigned[uid]:
                 own = files.own[files.assigned[uid]][0] if files.assigned[uid] in files.own else None
-                if uid not in files.supplements and self._misses(uid, inner, posted):
+                if self._misses(uid, inner, posted) and uid not in files.supplements:
                     told.supplements.add(at[uid])
             else:
                 told.copies[at[uid]] = posted.records(node)
             told.pieces += posted.pieces(uid, inner, own)
-        told.afar = self._afar or bool(told.copies) or any(one.beyond for one in told.kinds)
+        others = bool(told.copies) or any(one.beyond for one in told.kinds)
+        told.afar, told.beyond = self._afar or others, self._beyond or others
         agreed = self._decided(header, uids, nodes, told.of_all(self.comm), mine)
         if self._strays:
             hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
@@ -193,6 +196,7 @@ class MapAgreement:
         here = posted.of(uid, inner)
         if own is not None and not posted.beyond(here, own[0]):
             return False
+        self._beyond = True
         found = self.files.lookup(k).locate(here).subfile
         self._afar |= bool((found != self.subfile_of[self.comm.rank]).any())
         return bool((found < 0).any())
@@ -207,6 +211,7 @@ class MapAgreement:
     ) -> Agreed:
         files, agreed = self.files, Agreed(pieces=told.pieces, overlaps=told.overlaps)
         self._strays: set[int] = set()
+        agreed.crosses = told.beyond or told.overlaps
         agreed.afar = told.afar and len(self._mates) < len(self.subfile_of)
         agreed.supplements = {uids[i] for i in told.supplements}
         agreed.copies = {uids[i]: records for i, records in told.copies.items()}
@@ -217,8 +222,10 @@ class MapAgreement:
             found = self._verdict(told.kinds[told.maps[i]], inner_shape(node), node.element.itemsize)
             self._undecided.discard(uid)
             agreed.overlaps |= found.overlaps
+            agreed.crosses |= found.overlaps
             if found.key is None:
                 agreed.copies[uid] = (0, max(1, (node.shape or (0,))[0])) if node.is_record else (0, 1)
+                agreed.afar, agreed.crosses = len(self._mates) < len(self.subfile_of), True
                 continue
             new.setdefault(found.key, []).append(uid)
             if found.all_ranks:

@@ -66,6 +66,7 @@ class Told:
     copies : dict of int to (int, int)
     overlaps : bool, several ranks tell of copies of one variable.
     afar, pieces : see `Agreed`.
+    beyond : bool, a rank posted elements that are not its own.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class Told:
         self.maps: dict[int, int] = {}
         self.supplements: set[int] = set()
         self.copies: dict[int, tuple[int, int]] = {}
-        self.overlaps = self.afar = False
+        self.overlaps = self.afar = self.beyond = False
         self.pieces = 0
         self._numbers: dict[Proposal, int] = {}
 
@@ -88,12 +89,12 @@ class Told:
         if comm.size == 1:
             return self
         more = bool(self.maps or self.supplements or self.copies)
-        (any_more, afar, pieces), _ = comm.reduce("flush maps", (more, self.afar, self.pieces))
+        (any_more, afar, beyond, pieces), _ = comm.reduce("flush maps", (more, self.afar, self.beyond, self.pieces))
         found = self
         if any_more:
             mine = self._packed(comm.rank) if more else b""
             found = Told._unpacked(comm.combine("flush maps told", mine, _joined))
-        found.afar, found.pieces = bool(afar), pieces
+        found.afar, found.beyond, found.pieces = bool(afar), bool(beyond), pieces
         return found
 
     def _packed(self, rank: int) -> bytes:

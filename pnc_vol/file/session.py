@@ -86,6 +86,11 @@ class FileSet(Protocol):
         """Bring what drivers hold back to the files (collective)."""
 
     @property
+    def holds_back(self) -> bool:
+        """Whether drivers of files may hold back what ranks write; the same on all ranks."""
+        return False
+
+    @property
     def settled(self) -> bool:
         """Whether drivers hold nothing back, as of the last flush; the same on all ranks."""
 

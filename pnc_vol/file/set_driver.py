@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
+from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import FormatError, NotSyncedError
 from pnc_vol.extents.model import Extents, one_extent
@@ -55,6 +56,10 @@ class SetDriver(Driver):
         self._others: dict[int, Driver] = {}
         self.held = ""
         """Why what other ranks flushed cannot be read from their subfiles yet; "" if it can."""
+        self.in_files: Callable[[], Ranges] = lambda: EMPTY
+        """The addresses of what can be read all the same, as no rank holds it back."""
+        self.direct: list[Ranges] | None = None
+        """The addresses that this rank wrote in subfiles of others in the last flush; None: it is of no use."""
 
     def use_own(self, number: int, driver: Driver) -> None:
         """This rank writes a subfile through this driver."""
@@ -88,31 +93,45 @@ class SetDriver(Driver):
         return open_stack(self._spec, name, self._context)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        for number, part in by_file(extents):
+            if len(part.offset):
+                self._check_settled(number, part)
+        return self.read_settled(extents, memory)
+
+    def read_settled(self, extents: Extents, memory: Memory) -> int:
+        """As `read`, of what ranks of other subfiles do not hold back, as the caller knows; bytes that were there."""
         got = 0
         for number, part in by_file(extents):
             if len(part.offset):
-                self._check_settled(number)
                 got += self._file(number).read(part, memory)
         return got
 
     def read_one(self, array: Any, offset: int) -> int:
-        self._check_settled(offset >> SHIFT)
+        self._check_settled(offset >> SHIFT, one_extent(offset & OFFSET, array.nbytes))
         return self._file(offset >> SHIFT).read_one(array, offset & OFFSET)
 
     def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
         """As of every driver; `end` is an address, and `use` is given the subfile."""
-        self._check_settled(end >> SHIFT)
-        return self._file(end >> SHIFT).look(end & OFFSET, nbytes, use)
-
-    def _check_settled(self, number: int) -> None:
+        number = end >> SHIFT
         if self.held and number not in self._own:
-            raise NotSyncedError(self.held)
+            return False
+        return self._file(number).look(end & OFFSET, nbytes, use)
+
+    def _check_settled(self, number: int, part: Extents) -> None:
+        if self.held and number not in self._own:
+            known = self.in_files()
+            for ranges in self.direct or ():
+                known = known.plus(ranges)
+            if _addresses(number, part).minus(known).start.size:
+                raise NotSyncedError(self.held)
 
     def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
         for number, part in by_file(extents):
             if len(part.offset):
                 try:
                     self._file(number).write(part, memory)
+                    if self.direct is not None and number not in self._own:
+                        self.direct.append(_addresses(number, part))
                 except OSError as error:
                     name = os.path.basename(subfile_path(self.path or "", number))
                     if name not in (error.strerror or ""):
@@ -179,6 +198,11 @@ class SetDriver(Driver):
             var.begin + np.arange(nblobs) * column[0].nbytes for var, column in zip(variables, columns, strict=True)
         ]
         return from_content(sizes, columns, name, begins)
+
+
+def _addresses(number: int, part: Extents) -> Ranges:
+    """Extents of a subfile as addresses of the set."""
+    return ranges_of(part.offset + (number << SHIFT), part.length)
 
 
 def _runs_of(physical: Header, k: int) -> int:

@@ -28,6 +28,7 @@ import numpy as np
 
 from pnc_vol.comm import Comm, joined_lists, told_to_all
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.blob_set import BlobSet
 from pnc_vol.file.map_agreement import Agreed
@@ -53,6 +54,7 @@ from pnc_vol.layout.blob.header import physical_header
 from pnc_vol.layout.blob.index import ElementIndex
 from pnc_vol.layout.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.layout.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
+from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.queue.batches import Batch
@@ -93,6 +95,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         super().__init__(comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
         self.members, self.driver, self._location = members, driver, location
         self._stale = list(stale)
+        self._holding = self._crossed = False
+        """Whether drivers hold bytes back; whether ranks may hold what others own."""
         self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
         """What was agreed on and is not in the files yet; what subfile 0 calls partitioned datasets, by uid and map."""
 
@@ -150,8 +154,12 @@ class SubfileSet(BlobSet[BlobFiles]):
         return next((place.kept_as for place in places if place is not None and place.kept_as), "")
 
     @property
+    def holds_back(self) -> bool:
+        return any(member.session.disk.driver.capabilities.holds_back for member in self.members)
+
+    @property
     def settled(self) -> bool:
-        return self.driver.held == ""
+        return not self._holding
 
     def drain(self, operation: str) -> None:
         """Bring what the drivers of subfiles hold back to them (collective)."""
@@ -159,7 +167,7 @@ class SubfileSet(BlobSet[BlobFiles]):
             for member in self.members:
                 member.session.epochs.drain(operation)
             self.comm.agree(operation)
-            self.driver.held = ""
+            self._holding, self.driver.held = False, ""
 
     # ------------------------------------------------------------------------------------------- flush
 
@@ -181,8 +189,11 @@ class SubfileSet(BlobSet[BlobFiles]):
         canonical, uids = layout.header, layout.uids
         new = self.agree(session, canonical, uids, PostedRuns(batches))
         decided = self._decided = self._decided.followed_by(new, uids)
-        if new.afar:
-            # What is written without the cache of the ranks of a subfile must not meet older data that these hold.
+        self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
+        crosses, self._crossed = self._crossed or new.crosses, new.crosses
+        if new.afar or crosses:
+            # What is written without the cache of the ranks of a subfile must not meet older data that these hold;
+            # what two ranks hold of the same elements would come to the file in any order.
             self.drain("flush drain")
         # What variables lost is made good in the subfiles, where it may lie.
         lost, layout.lost_records = layout.lost_records, {}
@@ -235,6 +246,9 @@ class SubfileSet(BlobSet[BlobFiles]):
         for member in self.members:
             if member.root:
                 member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
+                if self._decided.maps:
+                    # The ranks of other subfiles look there where elements are.
+                    member.session.disk.driver.drain()
         done.append(write(pieces=new.pieces))
         self._copy_plain(layout, self._decided)
 
@@ -242,7 +256,9 @@ class SubfileSet(BlobSet[BlobFiles]):
         """The flush is complete (collective)."""
         holding = any(member.session.epochs.holding for member in self.members) and not carried
         (held,), _ = self.comm.reduce("flush set", (holding,))
+        self._holding = bool(held)
         self.driver.held = _HELD if self.count > 1 and held else ""
+        self.driver.in_files = partial(self._plain, session)
         self._decided = Agreed()
         self._agreement.lists.clear()
         if session.disk.keep_unpublished:
@@ -373,6 +389,10 @@ class SubfileSet(BlobSet[BlobFiles]):
         """Copy what was posted to variables without a map from subfile 0 to the others (collective)."""
         if self.count == 1 or not decided.copies:
             return
+        for member in self.members:
+            if member.number == 0:
+                # What this rank holds of them others are about to read from the file.
+                member.session.disk.driver.drain()
         self.comm.agree("flush copies")
         for member in self.members:
             if not member.root or member.number == 0:
@@ -386,8 +406,20 @@ class SubfileSet(BlobSet[BlobFiles]):
                 memory = np.zeros(n * source.itemsize, np.uint8)
                 for at in range(first, last):
                     run = Runs(np.array([at * n]), np.array([n]))
-                    self.driver.read(source.extents(run), memory)
+                    self.driver.read_settled(source.extents(run), memory)
                     disk.driver.write(target.extents(run), memory)
+
+    def _plain(self, session: Session) -> Ranges:
+        """The addresses of variables that are not partitioned: they were in subfile 0 before they were copied."""
+        found, tree = EMPTY, session.defs.tree
+        for uid, at in session.disk.layout.maps.items():
+            if isinstance(at, Place) and not self.files.assigned.get(uid):
+                total = math.prod(tree.datasets[uid].shape or ())
+                n = at.inner or total
+                starts = np.arange(0, total, max(1, n))
+                extents = at.extents(Runs(starts, np.full(len(starts), n)))
+                found = found.plus(ranges_of(extents.offset, extents.length))
+        return found
 
     # ------------------------------------------------------------------------------------------- close
 

@@ -53,6 +53,7 @@ class Agreement(NamedTuple):
     rounds : int, the largest number of writes of any rank, if it makes them together with others.
     transport : int, how ranks are to write, see `transport`.
     aggregators : int, ranks of a node that write for the others; 0 for as many as are useful.
+    apart : bool, ranks hold back what they write where others cannot see it.
     """
 
     drained: bool
@@ -67,6 +68,7 @@ class Agreement(NamedTuple):
     rounds: int = 0
     transport: int = 0
     aggregators: int = 0
+    apart: bool = False
 
 
 def digest(header: Header) -> bytes:

@@ -6,6 +6,8 @@ Rules
 -----
 1. Whatever is chosen, the file becomes the same, and so does what is read.
 2. If ranks that read for others fail, each rank reads by itself, and finds out whether that can be read which it wants.
+3. Where caches of several nodes hold back what ranks write, each rank writes by itself: no rank needs another node's
+   cache to read its own data, and no cache holds bytes that lie between those of its ranks and may be another node's.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ __all__ = ["Transport"]
 Bytes = npt.NDArray[np.uint8]
 
 _ALONE = Choice("independent", "there is one rank")
+_APART = Choice("independent", "each rank writes to the cache of its own node; data do not cross nodes before that")
 _IN_TURN = Choice("independent", "ranks write one after another (ordered=True)")
 
 
@@ -98,6 +101,8 @@ class Transport:
             return _ALONE
         if self.options.ordered:
             return _IN_TURN
+        if agreed.apart:
+            return _APART
         if not agreed.rounds:
             return Choice("independent", "only arrays that iput did not copy are posted")
         return self._way(agreed.runs, agreed.nbytes, agreed.transport)
@@ -174,8 +179,7 @@ class Transport:
 
     def _collective_write(self, driver: Driver, agreed: Agreement, way: str) -> Write:
         if way == "aggregate":
-            write = self._together(driver).write
-            return self._after_the_round_before(driver, write) if agreed.rounds > 1 else write
+            return self._together(driver).write
 
         def collective(extents: Extents, memory: Bytes) -> None:
             try:
@@ -185,31 +189,6 @@ class Transport:
                 self.comm.agree("flush round")
 
         return collective
-
-    def _after_the_round_before(self, driver: Driver, write: Write) -> Write:
-        """`write` for a flush of several rounds, where nodes may hold back what ranks write.
-
-        What lies between the pieces of a round is read and written back. It may be another round's, whose data come
-        from another rank: one node would hold the old bytes and another one the new ones, and which come last is open.
-        """
-        if not driver.capabilities.holds_back or self.nodes.single:
-            return write
-        begun = False
-
-        def ordered(extents: Extents, memory: Bytes) -> None:
-            nonlocal begun
-            error: BaseException | None = None
-            try:
-                if begun:
-                    driver.drain()
-            except Exception as reason:
-                error = reason
-            if begun:
-                self.comm.agree("flush round", error=error)
-            begun = True
-            write(extents, memory)
-
-        return ordered
 
     def _together(self, driver: Driver) -> two_phase.TwoPhase:
         if self._two_phase is None:

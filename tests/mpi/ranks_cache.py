@@ -7,6 +7,7 @@ until they are asked (``flush_onclose``) stand for slow ones.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 import time
@@ -33,11 +34,30 @@ def name(case: str, driver: str) -> str:
     return os.path.join(FOLDER, f"{case}-{driver}-{SIZE}-{NODES}.nc")
 
 
-def opened(case: str, driver: str, mode: str = "w", *, cache: bool = True, **hints: str) -> h5py.File:
+def opened(
+    case: str,
+    driver: str,
+    mode: str = "w",
+    *,
+    cache: bool = True,
+    layout: str = "",
+    transport: str = "auto",
+    **hints: str,
+) -> h5py.File:
     nvm = os.path.join(FOLDER, f"nvm{NODE}")
     os.makedirs(nvm, exist_ok=True)
     asked = {"e10_cache_path": nvm, **hints} if cache else {}
-    return h5py.File(name(case, driver), mode, comm=WORLD, driver=driver, hints=asked, collective_timeout=15)
+    ways: dict[str, Any] = {"layout": layout} if layout else {}
+    return h5py.File(
+        name(case, driver),
+        mode,
+        comm=WORLD,
+        driver=driver,
+        hints=asked,
+        collective_timeout=15,
+        transport=transport,
+        **ways,
+    )
 
 
 def in_file(path: str) -> dict[str, Any]:
@@ -413,6 +433,95 @@ def a_wrong_word_on_one_rank_is_an_error_on_all(driver: str) -> None:
     assert not os.path.exists(name("word", driver))
 
 
+FLAGS = ("flush_immediate", "flush_onclose", "flush_none")
+
+
+def a_rank_reads_what_it_wrote(driver: str) -> None:
+    for flag, transport in itertools.product(FLAGS, ("auto", "aggregate")):
+        with opened(f"own-{flag}-{transport}", driver, transport=transport, e10_cache_flush_flag=flag) as f:
+            rows, columns = (
+                f.create_dataset("rows", (SIZE * 5, 300), "f8"),
+                f.create_dataset("columns", (700, SIZE), "i4"),
+            )
+            mine = slice(RANK * 5, RANK * 5 + 5)
+            for k in range(4):
+                rows[mine] = k
+                if k < 2:
+                    columns[:, RANK] = k
+                f.flush()
+                for wait in (0, 0.01):
+                    # Some of it may be in the file by then, while other nodes hold some back.
+                    time.sleep(wait)
+                    assert (rows[mine] == k).all()
+                    assert (columns[:, RANK] == min(k, 1)).all()
+            f.sync()
+            assert (rows[...] == 3).all()
+            assert (columns[...] == 1).all()
+
+
+def what_another_node_wrote_later_is_refused(driver: str) -> None:
+    with opened("later", driver, **SLOW) as f:
+        x, y = (f.create_dataset(key, (SIZE, 4), "i4") for key in "xy")
+        x[RANK] = y[RANK] = 1
+        f.flush()
+        other = (RANK + 1) % SIZE
+        x[other] = 2
+        f.flush()
+        assert x[other].tolist() == [2] * 4
+        assert y[RANK].tolist() == [1] * 4
+        if (RANK - 1) % SIZE % NODES != NODE:
+            raises(h5py.NotSyncedError, lambda: x[RANK])
+        f.sync()
+        assert x[...].tolist() == [[2] * 4] * SIZE
+
+
+def small_pieces_do_not_cross_nodes(driver: str) -> None:
+    """Pieces of all ranks in turn, and holes between them that a later flush of another node fills."""
+    want = np.full(20_000, -1)
+    with opened("pieces", driver, transport="aggregate") as f:
+        x = f.create_dataset("x", want.shape, "i4", fillvalue=-1)
+        for step in range(6):
+            for rank in range(SIZE):
+                of = np.arange(rank + SIZE * (step % 3), len(want), SIZE * 4 + step)
+                if rank == RANK:
+                    x[of] = of + 10 * step + rank
+                want[of] = of + 10 * step + rank
+            f.flush()
+        f.sync()
+        assert (x[...] == want).all()
+    WORLD.Barrier()
+    assert in_file(name("pieces", driver))["x"] == want.tolist()
+
+
+def a_blob_set_is_flushed_and_read(driver: str) -> None:
+    for flag in FLAGS:
+        with opened(f"blob-{flag}", driver, layout="blob", e10_cache_flush_flag=flag) as f:
+            big = f.create_dataset("big", (SIZE * 9, 50), "f8")
+            plain = f.create_dataset("plain", (SIZE,), "i4", maxshape=(SIZE,), fillvalue=-1)
+            steps = f.create_dataset("steps", (0, 3), "i4", maxshape=(None, 3))
+            other = (RANK + 1) % SIZE
+            for k in range(3):
+                steps.resize(k + 1, axis=0)
+                big[RANK * 9 : RANK * 9 + 9], steps[k] = k, k
+                plain[...] = k
+                f.flush()
+                assert (big[RANK * 9 : RANK * 9 + 9] == k).all()
+                assert plain[...].tolist() == [k] * SIZE, "it is in the file after each flush"
+                assert steps[k].tolist() == [k] * 3
+                big[other * 9 : other * 9 + 9] = 10 + k
+                f.flush()
+                assert (big[other * 9 : other * 9 + 9] == 10 + k).all(), "the later flush wins"
+            if flag != "flush_none":
+                f.sync()
+                assert (big[...] == 12).all()
+        WORLD.Barrier()
+        if flag != "flush_none" and RANK == 0:
+            with h5py.File(name(f"blob-{flag}", driver)) as f:
+                assert (f["big"][...] == 12).all()
+                assert f["plain"][...].tolist() == [2] * SIZE
+                assert f["steps"][...].tolist() == [[0] * 3, [1] * 3, [2] * 3]
+
+
 def data_that_stay_behind_are_named(driver: str) -> None:
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
@@ -450,6 +559,10 @@ SCENARIOS = [
     a_bound_writes_through,
     a_wrong_word_on_one_rank_is_an_error_on_all,
     data_that_stay_behind_are_named,
+    a_rank_reads_what_it_wrote,
+    what_another_node_wrote_later_is_refused,
+    small_pieces_do_not_cross_nodes,
+    a_blob_set_is_flushed_and_read,
 ]
 
 if __name__ == "__main__":

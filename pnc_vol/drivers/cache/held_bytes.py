@@ -35,7 +35,7 @@ from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.local_store import LocalStore
 from pnc_vol.drivers.cache.locks import RangeLocks
 from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
-from pnc_vol.drivers.cache.queues import Held, Lost
+from pnc_vol.drivers.cache.queues import Held, Lost, Pending
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.drivers.cache.sync_threads import SyncThreads
 from pnc_vol.drivers.cache.watch import Watch
@@ -66,6 +66,8 @@ class HeldBytes:
     off : bool, nothing new is held.
     store : LocalStore or None
     mates : NodeMates or None, what the other ranks of the node hold; None if there are no other ranks at all.
+    own : Pending, what was written in the present epoch, where there are other ranks, held or not.
+    own_of_last : Ranges, the same of the epoch before.
     locks : RangeLocks or None
     queue : SyncThreads
     watch : Watch
@@ -80,6 +82,7 @@ class HeldBytes:
         self.store: LocalStore | None = None
         self.locks: RangeLocks | None = None
         self.mates: NodeMates | None = None
+        self.own, self.own_of_last = Pending(), EMPTY
         self.file = _global_file(inner, hints, context, self.watch)
         try:
             if hints.mode == "coherent" and inner.path is not None:
@@ -136,6 +139,8 @@ class HeldBytes:
                 self._through(extents, memory, ranges)
             else:
                 self._cache(extents, memory, ranges)
+            if self.mates is not None:
+                self.own.add(ranges)
 
     def _cache(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
         assert self.store is not None
@@ -209,6 +214,8 @@ class HeldBytes:
         OSError
         """
         self.queue.cut(nbytes)
+        own, self.own = self.own.all().below(nbytes), Pending()
+        self.own.add(own)
         if self.locks is not None:
             # Nobody carries these bytes any more, so nobody else would give their locks back.
             self.locks.unlock(Ranges(np.array([nbytes]), np.array([1 << 62])))
@@ -217,6 +224,7 @@ class HeldBytes:
     def end_epoch(self) -> None:
         """The epoch ends."""
         with self.writing:
+            self.own_of_last, self.own = self.own.all(), Pending()
             ended, synced = self.queue.end_epoch(), self.queue.synced_epoch()
             self._record(lambda store: store.ended(ended, synced))
             self._end_log()

@@ -36,14 +36,16 @@ class View:
     source : CacheFile or None, of this process.
     mates : NodeMates or None, the caches of the other ranks of the node.
     ended : int, the last epoch that has ended.
-    elsewhere : str, why others hold what cannot be seen here; "" if they do not.
+    hidden : Ranges, where others may hold what cannot be seen here.
+    reason : str, why they do.
     """
 
     inner: Driver
     source: CacheFile | None
     mates: NodeMates | None
     ended: int
-    elsewhere: str
+    hidden: Ranges
+    reason: str
 
 
 def read_over(
@@ -59,7 +61,7 @@ def read_over(
     Raises
     ------
     NotSyncedError
-        Others hold bytes back, and some of those asked for are not held here.
+        Others may hold some of the bytes asked for, and these are not held here.
     """
     while True:
         others = [] if view.mates is None else view.mates.held(view.ended)
@@ -67,8 +69,8 @@ def read_over(
         here = ranges
         for _, _, theirs in others:
             here = here.plus(theirs)
-        if view.elsewhere and not collective and _parts(extents, here).nbytes < extents.nbytes:
-            raise NotSyncedError(view.elsewhere)
+        if not collective and _parts(extents, view.hidden.minus(here)).length.size:
+            raise NotSyncedError(view.reason)
         got = _below(view.inner, extents, memory, here, held, collective=collective)
         for _, mate, theirs in others:
             mate.read(_parts(extents, theirs), memory)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
 
-__all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Queues", "SyncRequest"]
+__all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Pending", "Queues", "SyncRequest"]
 
 SLICE = 8 << 20
 """Bytes that a thread takes at once, about."""

@@ -26,6 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.comm import Comm
@@ -36,9 +37,9 @@ from pnc_vol.drivers.cache.hints import CacheHints, cache_hints, hints_when_off
 from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.overlay import View, read_over
 from pnc_vol.drivers.cache.queues import Lost
-from pnc_vol.drivers.cache.ranges import EMPTY, ranges_of
+from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.drivers.capabilities import Capabilities
-from pnc_vol.drivers.holding import Phase, Unwritten
+from pnc_vol.drivers.holding import NOWHERE, Phase, Unwritten
 from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError
 from pnc_vol.extents.model import Extents
 from pnc_vol.mpi_comm import over
@@ -86,7 +87,7 @@ class CacheDriver(Wrapper):
         self._hints, self._system, self._writable = hints, context.system, context.writable
         self._first = not job.rank
         self._pid = context.system.getpid()
-        self._elsewhere, self._closed = "", False
+        self._reason, self._elsewhere, self._closed = "", dict[int, Ranges](), False
         self._bytes = HeldBytes(inner, hints, context, job)
         self._queue, self._watch = self._bytes.queue, self._bytes.watch
         _live.add(self)
@@ -134,9 +135,16 @@ class CacheDriver(Wrapper):
             source = None if store is None else store.file
             locks = self._bytes.locks
             # Who has waited at the locks finds in the file what others held.
-            elsewhere = self._elsewhere if locks is None or not locks.works else ""
-            view = View(self.inner, source, self._bytes.mates, self._queue.ended, elsewhere)
+            hidden = self._hidden() if self._elsewhere and (locks is None or not locks.works) else EMPTY
+            view = View(self.inner, source, self._bytes.mates, self._queue.ended, hidden, self._reason)
             return read_over(view, extents, memory, ranges, held, collective=collective)
+
+    def _hidden(self) -> Ranges:
+        """What others wrote last, as far as is known, and may hold back where it cannot be seen here."""
+        hidden = EMPTY
+        for ranges in self._elsewhere.values():
+            hidden = hidden.plus(ranges)
+        return hidden.minus(self._bytes.own.all())
 
     def _locked(self, extents: Extents) -> Any:
         """In coherent mode, locks on what other processes may be writing."""
@@ -264,6 +272,7 @@ class CacheDriver(Wrapper):
         return self._queue.synced_epoch()
 
     def release(self, epoch: int) -> None:
+        self._elsewhere = {of: ranges for of, ranges in self._elsewhere.items() if of > epoch}
         try:
             self._bytes.release(epoch)
         except OSError as error:
@@ -299,8 +308,14 @@ class CacheDriver(Wrapper):
     def hints(self) -> dict[str, str]:
         return hints_when_off() if self._bytes.off else self._hints.in_force()
 
-    def note_elsewhere(self, reason: str) -> None:
-        self._elsewhere = reason
+    def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
+        self._reason = reason
+        if not reason:
+            self._elsewhere.clear()
+            return
+        self._elsewhere[self._queue.ended] = Ranges(*where.T.copy())
+        own = self._bytes.own_of_last
+        self._elsewhere = {of: left for of, all_of in self._elsewhere.items() if (left := all_of.minus(own)).start.size}
 
     def observe(self, note: Callable[[Phase], None]) -> None:
         self._watch.observe(note)

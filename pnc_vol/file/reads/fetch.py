@@ -80,21 +80,13 @@ def read(
     ):
         out = None
     if not collective and not session.posted.queue.has(node.uid):
-        facts = facts_of(session, node)
-        one = selection.single_run() if facts is not None else None
-        if facts is not None and one is not None:
-            got = read_run(session, node, facts, *one, shape, out)
-            if got is not None:
-                return got
-        if facts is None and session.file_set is not None:
-            one = selection.single_run()
-            gathered = None if one is None else read_gathered(session, node, *one, shape)
-            if gathered is not None:
-                return gathered
-        if selection.listed is None and shape and selection.nelems > 1:
-            found_whole = _hyperslab(session, node, selection, out)
-            if found_whole is not None:
-                return found_whole if element.kind == "number" else decode(found_whole.view(np.uint8), element, shape)
+        try:
+            short = _at_once(session, node, selection, shape, out)
+        except NotSyncedError:
+            # It may have asked for what lies between the elements as well.
+            short = None
+        if short is not None:
+            return short
     with session.comm.errors_shared() if collective else nullcontext():
         found = runs(selection, record=node.is_record)
     try:
@@ -106,6 +98,28 @@ def read(
         raw = own
     _lay_over(session, node, found, raw, _LATEST)
     return decode(raw, element, shape)
+
+
+def _at_once(
+    session: Session, node: DatasetNode, selection: Selection, shape: tuple[int, ...], out: Array | None
+) -> Array | None:
+    """What `read` does without a list of runs, with what lies between the elements; None: it cannot be done."""
+    facts = facts_of(session, node)
+    one = selection.single_run() if facts is not None else None
+    if facts is not None and one is not None:
+        got = read_run(session, node, facts, *one, shape, out)
+        if got is not None:
+            return got
+    if facts is None and session.file_set is not None:
+        one = selection.single_run()
+        gathered = None if one is None else read_gathered(session, node, *one, shape)
+        if gathered is not None:
+            return gathered
+    if selection.listed is None and shape and selection.nelems > 1:
+        whole = _hyperslab(session, node, selection, out)
+        if whole is not None:
+            return whole if node.element.kind == "number" else decode(whole.view(np.uint8), node.element, shape)
+    return None
 
 
 def complete(session: Session, reads: list[PostedRead]) -> None:
@@ -121,13 +135,19 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
     if not reads:
         return
     try:
-        if len(reads) == 1 and complete_one(session, reads[0]):
-            return
-        worth = worth_alone(session.disk.driver)
-        small = [posted for posted in reads if posted.nbytes < worth or not read_in_place(session, posted)]
-        reads = complete_runs(session, small)
-        if reads:
-            _complete_by(session, reads, _read_alone)
+        try:
+            if len(reads) == 1 and complete_one(session, reads[0]):
+                return
+            worth = worth_alone(session.disk.driver)
+            small = [posted for posted in reads if posted.nbytes < worth or not read_in_place(session, posted)]
+            reads = complete_runs(session, small)
+            if reads:
+                _complete_by(session, reads, _read_alone)
+        except NotSyncedError:
+            # That may be true of another one of them, or of what lies between their elements.
+            for posted in reads:
+                if posted.status != "done":
+                    _complete_by(session, [posted], _read_alone)
     except OSError as error:
         for posted in reads:
             if not posted.test():
