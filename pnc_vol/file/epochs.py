@@ -66,7 +66,7 @@ class Epochs:
     """
 
     __slots__ = (
-        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_ranges", "_told", "_written",
+        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_ranges", "_written",
         "apart", "failed", "holding", "settled", "unwritten",
     )  # fmt: skip
 
@@ -76,7 +76,8 @@ class Epochs:
         self._headers: list[tuple[int, bytes]] = []
         self._begun: tuple[int, bytes] | None = None
         self._in_file = disk.header_bytes
-        self._told, self._met = b"", (0, 0)
+        self._met = 0, 0, b""
+        """See `HeldRanges.met`; and what all ranks told that they are about to write."""
         self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
         self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
@@ -120,7 +121,6 @@ class Epochs:
         """
         self.holding = self.failed = self.apart = False
         self.settled = True
-        self._told = b""
         if not reported:
             return
         comm, synced = self._comm, self._driver.synced_epoch()
@@ -133,12 +133,11 @@ class Epochs:
         least = ~most[0]
         self.holding, self.failed = least < EVERY_EPOCH, bool(most[2])
         self.settled = least >= self._ended and not most[1]
-        self._met = most[4], most[5]
         self.apart = self.holding and bool(most[6])
+        owned = b""
         if most[3]:
-            self._told = comm.combine(
-                "flush held ranges", held_ranges.owned_by(comm.rank, told), held_ranges.joined_owned
-            )
+            owned = comm.combine("flush held ranges", held_ranges.owned_by(comm.rank, told), held_ranges.joined_owned)
+        self._met = most[4], most[5], owned
         self._release(min(least, self._ended))
         if comm.size > 1 and not (self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late):
             self._driver.note_elsewhere("")
@@ -252,7 +251,7 @@ class Epochs:
             self._ended += 1
             if wrote:
                 self._written = self._ended
-                self.ranges.wrote(self._ended, self._told, together=together)
+                self.ranges.wrote(self._ended, self._met[2], together=together)
                 if self.apart:
                     node = self._driver.sees_node
                     where = self.ranges.of_others(self._ended, self._comm.nodes(), node=node)
