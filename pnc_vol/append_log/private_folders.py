@@ -277,14 +277,26 @@ def notes_about(system: System, path: str, suffix: str) -> list[str]:
     return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(f".{suffix}")]
 
 
-def forget_folder(system: System, note: str, folder: str) -> None:
-    """Take a folder out of the note, and the note away with the last one."""
+def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = True) -> None:
+    """Take a folder out of the note, and the note away with the last one.
+
+    Parameters
+    ----------
+    folder : str, a folder, or a line of the note, which means the folder of that host.
+    everywhere : bool
+        Of a folder without a host: also those of this name on other hosts. A job's folders have one name on all nodes.
+    """
+    at, name = host_and_folder(folder)
+    hosts = ("", at or os.uname().nodename)
+
+    def stays(line: str) -> bool:
+        host, one = host_and_folder(line)
+        return one != name or not ((everywhere and not at) or host in hosts)
+
     with suppress(OSError):
         # What others noted may be on another node.
         # what it named has gone: an older note does no harm, and a torn one must not lose the others
-        _change_note(
-            system, note, lambda there: [line for line in there if host_and_folder(line)[1] != folder], durable=True
-        )
+        _change_note(system, note, lambda there: list(filter(stays, there)), durable=True)
 
 
 def _change_note(system: System, note: str, change: Callable[[list[str]], list[str]], *, durable: bool) -> None:

@@ -317,6 +317,8 @@ def _found_set(
         # The first one last: a log of the set, which is its, is replayed upon what the caches of all hold.
         for name in reversed(names or [subfiles.subfile_path(base, 0)]):
             claim.look_after(name, options.system.realpath(name), options, writable=mode != "r", replaced=replaced)
+        if replaced and plain is not None:
+            claim.look_after(base, options.system.realpath(base), options, writable=True, replaced=True)
         if first and first != signature.HDF5_SIGNATURE:
             # What was recovered may have brought another header.
             name = subfiles.subfile_path(base, 0)

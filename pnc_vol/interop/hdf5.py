@@ -38,6 +38,7 @@ from pnc_vol.interop.transfer import Transfer
 from pnc_vol.layout.subfiles import names_set
 from pnc_vol.optional import require_h5py
 from pnc_vol.options import resolve
+from pnc_vol.recovery.leftovers import look_after_leftovers
 from pnc_vol.system import REAL, System, exists, is_folder
 
 __all__ = ["LossError", "Report", "check_names", "convert", "kind_of", "open_either", "published"]
@@ -128,6 +129,7 @@ def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
                 system.close(fd)
         if overwrite:
             held.may_replace(target)
+            look_after_leftovers(target, target, resolve({"system": system}), writable=True, replaced=True)
             system.rename(temporary, target)
         else:
             name_new(system, temporary, target)

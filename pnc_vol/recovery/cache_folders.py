@@ -19,7 +19,7 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -58,12 +58,14 @@ __all__ = [
     "caches_in",
     "empty_logs",
     "find_caches",
+    "forget_moved",
     "forget_noted",
     "is_cache_folder",
     "missing_folders",
     "part_from",
     "refuse",
     "remove_caches",
+    "shown",
     "sort_folders",
     "temporary_of_folder",
 ]
@@ -117,7 +119,8 @@ def find_caches(system: System, path: str, options: Options) -> Found:
     folders = [name for name in named if os.path.basename(name).startswith(begin)]
     if parent:
         with suppress(OSError):
-            folders += folders_named(system, parent, begin)
+            # as in the note
+            folders += folders_named(system, os.path.abspath(parent), begin)
     found = find_folders(system, folders, SUFFIX)
     if not is_unnamed(path):
         return found
@@ -160,16 +163,24 @@ def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
     return found
 
 
-def missing_folders(system: System, path: str) -> list[str]:
-    """What the note says of folders that are not on this machine, each with its host."""
-    lines = [line for note in _notes(system, path) for line in noted(system, note)]
+def missing_folders(system: System, path: str, closed: Mapping[str, str]) -> dict[str, str]:
+    """Lines of the note, each with a host, of folders that cannot be read here, and why.
+
+    closed : mapping, of `find_folders`.
+    """
     begin = PREFIX if is_unnamed(path) else name_of_folders(PREFIX, path)
-    folders = [host_and_folder(line)[1] for line in lines]
-    return [
-        line
-        for line, folder in zip(lines, folders, strict=True)
-        if os.path.basename(folder).startswith(begin) and not exists(system, folder)
-    ]
+    missing = {}
+    for line in (line for note in _notes(system, path) for line in noted(system, note)):
+        folder = host_and_folder(line)[1]
+        if os.path.basename(folder).startswith(begin) and (folder in closed or not exists(system, folder)):
+            missing[line] = closed.get(folder, "it is not on this machine")
+    return missing
+
+
+def shown(folders: Mapping[str, str]) -> str:
+    """Folders that are not read, and why, for a message."""
+    lines = [f"{folder}: {why}" for folder, why in folders.items()]
+    return "; ".join(lines[:8]) + ("; ..." if len(lines) > 8 else "")
 
 
 def _notes(system: System, path: str) -> list[str]:
@@ -251,8 +262,7 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
         )
     header = holding[0].log.header
     assert header is not None
-    there = {int(os.path.basename(cache.stem)) for cache in caches}
-    missing = sorted(set(range(min(header.num_ranks, 1 << 20))) - there)
+    missing = _missing_ranks(caches)
     if missing and not partial:
         named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         last = min(cache.log.ended for cache in caches)
@@ -263,6 +273,13 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
             field="rank",
             value=missing[0],
         )
+
+
+def _missing_ranks(caches: Sequence[Cache]) -> list[int]:
+    """The ranks of a job whose caches are not among these; without a log that tells their number, the first of them."""
+    told = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
+    there = {int(os.path.basename(cache.stem)) for cache in caches}
+    return sorted(set(range(min(told[0], 1 << 20))) - there) if told else [len(there)]
 
 
 def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
@@ -287,8 +304,15 @@ def _temporary_of(system: System, path: str, cache: Cache) -> str:
 def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
     """Where the note says that other caches of the job are."""
     job = {os.path.basename(os.path.dirname(cache.stem)) for cache in caches}
-    away = [line for line in missing_folders(system, path) if os.path.basename(line) in job]
+    lines = [line for note in _notes(system, path) for line in noted(system, note) if os.path.basename(line) in job]
+    away = [line for line in lines if not _is_here(system, line)]
     return f" (they are in {', '.join(away[:8])})" if away else " (a node that is gone?)"
+
+
+def _is_here(system: System, line: str) -> bool:
+    """Whether a line of a note names a folder that is on this machine."""
+    host, folder = host_and_folder(line)
+    return host in ("", os.uname().nodename) and exists(system, folder)
 
 
 def part_from(system: System, path: str, folders: Sequence[str]) -> None:
@@ -327,24 +351,38 @@ def empty_logs(system: System, folders: Sequence[str]) -> None:
                     system.close(fd)
 
 
-def remove_caches(system: System, path: str, folders: Sequence[str]) -> None:
-    """Remove caches whose bytes are in the file, and take them out of the note beside it.
+def remove_caches(system: System, path: str, folders: Sequence[str], *, carried: bool) -> None:
+    """Remove caches, and take them out of the note beside the file.
 
     The note comes first: what it names and is not there is taken for lost.
+
+    carried : bool
+        All that their jobs had is in the file, or given up; otherwise another node may hold data in such a folder.
     """
     for folder in folders:
+        everywhere = carried
         with suppress(FileNotFoundError):
+            everywhere = carried or not _missing_ranks(caches_in(system, folder))
             empty_logs(system, [folder])
-        forget_noted(system, path, [folder])
+        forget_noted(system, path, [folder], everywhere=everywhere)
         with suppress(FileNotFoundError):
             remove_folder(system, folder, SUFFIX)
 
 
-def forget_noted(system: System, path: str, lines: Sequence[str]) -> None:
-    """Take folders out of the note beside a file."""
+def forget_noted(system: System, path: str, folders: Iterable[str], *, everywhere: bool = True) -> None:
+    """Take folders out of the note beside a file; with a host, those of that host."""
     for note in _notes(system, path):
-        for line in lines:
-            forget_folder(system, note, host_and_folder(line)[1])
+        for folder in folders:
+            forget_folder(system, note, folder, everywhere=everywhere)
+
+
+def forget_moved(system: System, path: str, folders: Sequence[str]) -> None:
+    """Take out of the note what jobs, whose folders were brought here and carried, had elsewhere."""
+    jobs = {os.path.basename(os.path.abspath(folder)) for folder in folders}
+    for note in _notes(system, path):
+        away = [line for line in noted(system, note) if os.path.basename(line) in jobs and not _is_here(system, line)]
+        for line in away:
+            forget_folder(system, note, line)
 
 
 def cache_text(system: System, folder: str) -> Iterator[str]:

@@ -34,11 +34,13 @@ from pnc_vol.recovery.cache_folders import (
     caches_in,
     empty_logs,
     find_caches,
+    forget_moved,
     forget_noted,
     missing_folders,
     part_from,
     refuse,
     remove_caches,
+    shown,
     sort_folders,
     temporary_of_folder,
 )
@@ -106,15 +108,15 @@ def carry_caches(
     """
     system, report = options.system, CarriedCaches()
     jobs: dict[str, list[Cache]] = {}
-    for folder in folders:
-        jobs.setdefault(os.path.basename(folder), []).extend(caches_in(system, folder))
-    for caches in jobs.values():
-        refuse(system, path, caches, salvage=salvage, partial=partial, any_file=any_file)
     held = Held(system, path, options.locking)
     try:
-        if any(cache.log.header is not None for caches in jobs.values() for cache in caches):
-            # Another process may be writing the file, with the caches carried or without.
+        if folders and exists(system, path):
+            # Another process may be writing the file, with the caches carried or without; then it is too late to look.
             held.take(path)
+        for folder in folders:
+            jobs.setdefault(os.path.basename(folder), []).extend(caches_in(system, folder))
+        for caches in jobs.values():
+            refuse(system, path, caches, salvage=salvage, partial=partial, any_file=any_file)
         _carry_jobs(path, list(jobs.values()), report, system, salvage=salvage)
     finally:
         held.release()
@@ -205,6 +207,7 @@ def replay_caches(
     if names is not None:
         report = carry_caches(path, names, options=options, **flags)
         empty_logs(system, names)
+        forget_moved(system, path, names)
         return report
     found = find_caches(system, path, options)
     if found.alive and not found.gone:
@@ -212,10 +215,12 @@ def replay_caches(
             f"{path}: a running job has its cache in {', '.join(found.alive)}; replay when it has ended", field="lock"
         )
     own, foreign, done = sort_folders(system, path, found.gone)
-    missing = missing_folders(system, path)
+    # First: another node may have noted a folder of the same name.
+    remove_caches(system, path, done, carried=False)
+    missing = missing_folders(system, path, found.closed)
     if missing and not own and not partial:
         raise LogRefusedError(
-            f"{path}: its caches are not on this machine: {', '.join(missing[:8])}. What was flushed last may be there "
+            f"{path}: its caches cannot be read here: {shown(missing)}. What was flushed last may be there "
             "alone: replay on that host, or bring the folders here and name them; partial gives them up",
             field="rank",
         )
@@ -225,7 +230,7 @@ def replay_caches(
     report = carry_caches(path, own, options=options, **flags)
     report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
     report.messages += [f"not carried: {folder}: it is of another file, which had this name" for folder in foreign]
-    remove_caches(system, path, own + done)
+    remove_caches(system, path, own, carried=True)
     if partial:
         report.messages += [f"given up: {line}" for line in missing]
         forget_noted(system, path, missing)
@@ -243,15 +248,16 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
     """
     system = options.system
     found = find_caches(system, path, options)
-    if found.closed:
-        closed = "; ".join(f"{folder}: {why}" for folder, why in found.closed.items())
-        warn_outside(f"{path}: caches of this file are not read: {closed}")
     own, foreign, done = sort_folders(system, path, found.gone)
     if writable:
-        remove_caches(system, path, done)
+        remove_caches(system, path, done, carried=False)
+    missing = {} if replaced else missing_folders(system, path, found.closed)
+    others = {folder: why for folder, why in found.closed.items() if not any(line.endswith(folder) for line in missing)}
+    if others:
+        warn_outside(f"{path}: caches of this file are not read: {shown(others)}")
     if replaced or not exists(system, path):
-        part_from(system, path, own)
         own, foreign = [], own + foreign
+        part_from(system, path, foreign)
     elif options.recover == "any-file":
         own, foreign = [folder for folder in found.gone if folder not in done], []
     for folder in foreign:
@@ -267,10 +273,9 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
             f"{path}: a job that ended early left data of {whose}, in caches in {folder}. They are kept and not put "
             f"into this file; {advice}"
         )
-    missing = [] if replaced else missing_folders(system, path)
     if missing:
         text = (
-            f"{path}: caches of this file are not on this machine: {', '.join(missing[:8])}. If their job has ended, "
+            f"{path}: caches of this file cannot be read here: {shown(missing)}. If their job has ended, "
             "what it flushed last may be missing in the file: 'pnc-vol replay' on that host, or with their folders "
             "brought here, puts it there; 'pnc-vol replay --partial FILE' gives it up"
         )
@@ -279,7 +284,7 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
         warn_outside(text)
     if own and options.recover and writable:
         carry_caches(path, own, options=options, any_file=options.recover == "any-file")
-        remove_caches(system, path, own)
+        remove_caches(system, path, own, carried=True)
     elif own:
         text = (
             f"{path}: a job that ended early left data in caches, in {', '.join(own)}, that may not be in the file; "

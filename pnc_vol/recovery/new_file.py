@@ -19,6 +19,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.file.driver_stack import context_of
 from pnc_vol.options import Options
+from pnc_vol.recovery.leftovers import look_after_leftovers
 
 __all__ = ["NewFile"]
 
@@ -77,6 +78,9 @@ class NewFile:
             self.driver.resize(max(nbytes, len(self.content)))
             if self.durable or self.location.replaces:
                 self.driver.sync()
+            if self.location.replaces:
+                target = self.location.path
+                look_after_leftovers(self.path, target, self.options, writable=True, replaced=True)
             self.location.publish(durable=self.durable)
             return b""
 

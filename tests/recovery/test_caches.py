@@ -202,7 +202,8 @@ def test_a_folder_that_is_not_looked_into_is_named(tmp_path: Path, nvm: Path) ->
     stem = leave(tmp_path / "x", nvm)
     stem.parent.chmod(0o770)
     options = resolve({"hints": {"e10_cache_path": str(nvm)}})
-    with pytest.warns(PncVolWarning, match=f"not read: {re.escape(str(stem.parent))}: others may write to it"):
+    told = f"cannot be read here: .*{re.escape(str(stem.parent))}: others may write to it"
+    with pytest.raises(LogRefusedError, match=told):
         look_after_caches(str(tmp_path / "x"), options, writable=True, replaced=False)
 
 
@@ -370,7 +371,7 @@ def test_caches_of_another_host_are_named_and_given_up_only_when_told(tmp_path: 
         check=True,
     )
     nvm.rename(away)
-    where = re.escape(f"not on this machine: {os.uname().nodename}:{nvm}/pnccache-x.nc-")
+    where = re.escape(f"cannot be read here: {os.uname().nodename}:{nvm}/pnccache-x.nc-")
     with pytest.warns(PncVolWarning, match=where), pnc_vol.File(path) as f:
         assert not len(f)
     with pytest.raises(LogRefusedError, match=where):

@@ -7,18 +7,26 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from kills import forked
 
 import pnc_vol
 from pnc_vol.disk.locking import Held
+from pnc_vol.drivers.base import OpenContext
+from pnc_vol.drivers.cache.held_bytes import HeldBytes
+from pnc_vol.drivers.cache.hints import CacheHints
+from pnc_vol.drivers.cache.job_caches import JobCaches
+from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
 from pnc_vol.extents.model import one_extent
+from pnc_vol.interop.hdf5 import convert
 from pnc_vol.recovery.ownership import is_replaced
 from pnc_vol.system import REAL
 
@@ -292,3 +300,137 @@ def test_a_child_of_a_fork_closes_no_descriptor_of_a_file_that_was_closed(tmp_pa
         os.close(fd)
     assert os.waitpid(child, 0)[1] == 0
     assert driver is not None, "it was alive in the child"
+
+
+def test_what_another_node_holds_stays_noted_when_this_node_has_ended(tmp_path: Path, nvm: Path) -> None:
+    """Nodes have their caches in directories of one name, each on a disk of its own."""
+    path, away = tmp_path / "x.nc", tmp_path / "disk of the other node"
+    away.mkdir()
+    written(path, nvm, 0)
+    written(path, nvm, 1)
+    before = path.read_bytes()
+    at = before.rindex(b"\0\0\0\1" * 100)
+    places = [(os.uname().nodename, str(nvm)), ("elsewhere", str(nvm))]
+    stores = []
+    for rank, disk in enumerate((nvm, away)):
+        context = OpenContext(name=str(path))
+        job = JobCaches("job", rank, 2, places, {rank: str(disk)})
+        inner = PosixDriver.open(str(path), context)
+        stores.append(HeldBytes(inner, CacheHints("enable", str(disk), flush="flush_none"), context, job))
+    stores[1].write(one_extent(at, 8), np.array([0, 0, 0, 7] * 2, np.uint8))
+    for store in stores:
+        store.end_epoch()
+    for rank, store in enumerate(stores):
+        store.queue.stop()
+        store.let_go(keep=rank == 1)
+    assert not list(nvm.iterdir())
+    for recover in (False, True):
+        with pytest.raises(LogRefusedError, match=r"cannot be read here: elsewhere:.*covered by the older data"):
+            pnc_vol.File(path, "r+", recover=recover)
+    assert path.read_bytes() == before
+    (folder,) = away.iterdir()
+    assert pnc_vol.replay(path, folder, partial=True).caches == 1
+    with pnc_vol.File(path, "r+") as f:
+        assert f["x"][:3].tolist() == [7, 7, 1]
+
+
+def test_a_cache_that_may_not_be_looked_into_keeps_its_file_from_being_written(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    (folder,) = nvm.iterdir()
+    folder.chmod(0o770)
+    for recover in (False, True):
+        with pytest.raises(LogRefusedError, match=r"cannot be read here: .*chmod 700"):
+            pnc_vol.File(path, "r+", recover=recover)
+    with pytest.raises(LogRefusedError, match=r"cannot be read here: .*chmod 700"):
+        pnc_vol.replay(path)
+    with pytest.warns(PncVolWarning, match="chmod 700"), pnc_vol.File(path) as f:
+        assert not f["x"][...].any()
+    folder.chmod(0o700)
+    with pnc_vol.File(path, "r+", recover=True) as f:
+        assert f["x"][...].all()
+
+
+def test_a_cache_in_a_folder_of_the_hints_that_no_note_names_is_told_of_alone(tmp_path: Path, nvm: Path) -> None:
+    """Anybody may make such a folder in a directory that users share."""
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    (folder,) = nvm.iterdir()
+    folder.chmod(0o770)
+    (tmp_path / ".x.nc.pncc").unlink()
+    with pytest.warns(PncVolWarning, match="chmod 700"):
+        pnc_vol.File(path, "r+", hints={"e10_cache_path": str(nvm)}).close()
+
+
+def test_caches_that_were_brought_here_and_carried_are_not_missed(tmp_path: Path, nvm: Path) -> None:
+    path, brought = tmp_path / "x.nc", tmp_path / "brought"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    nvm.rename(brought)
+    with pytest.raises(LogRefusedError, match="cannot be read here"):
+        pnc_vol.File(path, "r+")
+    assert pnc_vol.replay(path, list(brought.iterdir())).caches == 1
+    with pnc_vol.File(path, "r+") as f:
+        assert f["x"][...].all()
+    assert not (tmp_path / ".x.nc.pncc").exists()
+
+
+def convert_over(path: Path) -> None:
+    source = path.with_suffix(".h5")
+    with h5py.File(source, "w") as f:
+        f["x"] = np.full(100, 5, "i4")
+    convert(source, path, overwrite=True)
+
+
+def replay_over(path: Path) -> None:
+    with pnc_vol.File(path.with_name("set"), "w", layout="blob") as f:
+        f["x"] = np.full(100, 5, "i4")
+    pnc_vol.replay(path.with_name("set"), output=path, overwrite=True)
+
+
+def set_over(path: Path) -> None:
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f["x"] = np.full(100, 5, "i4")
+    assert not path.exists()
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.full(100, 5, "i4")
+
+
+def write_over(path: Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.full(100, 5, "i4")
+
+
+@pytest.mark.parametrize("way", [convert_over, replay_over, set_over, write_over])
+def test_a_file_that_is_replaced_takes_no_data_of_the_old_one(
+    tmp_path: Path, nvm: Path, way: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    (folder,) = nvm.iterdir()
+    os.link(path, tmp_path / "other name")
+    with pytest.warns(PncVolWarning, match="of another file that had this name"):
+        way(path)
+    assert folder.exists()
+    # As if the file system had given the number to the new file.
+    new = path.read_bytes()
+    (tmp_path / "other name").write_bytes(new)
+    os.replace(tmp_path / "other name", path)
+    with pytest.warns(PncVolWarning, match="of another file that had this name"):
+        pnc_vol.File(path, "r+", recover=True).close()
+    assert path.read_bytes() == new
+
+
+def test_a_folder_is_named_once(tmp_path: Path, nvm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "x.nc"
+    written(path, nvm, 0)
+    killed(path, nvm, 1)
+    with pytest.raises(LogRefusedError) as caught:
+        pnc_vol.File(path, "r+", hints={"e10_cache_path": "nvm"})
+    assert str(caught.value).count("pnccache-") == 1
+    with pnc_vol.File(path, "r+", hints={"e10_cache_path": "nvm"}, recover=True) as f:
+        assert f["x"][...].all()

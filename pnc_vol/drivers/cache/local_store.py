@@ -70,7 +70,7 @@ class LocalStore:
     """
 
     def __init__(self, system: System, job: JobCaches, subject: Subject) -> None:
-        self._subject = subject
+        self._subject, self._mates = subject, frozenset(map(str, job.directories))
         self.folder = job.folder(subject.path, subject.rank)
         make_folder(system, self.folder)
         stem = os.path.join(self.folder, str(subject.rank))
@@ -191,9 +191,12 @@ class LocalStore:
         if keep:
             return
         with suppress(OSError):
-            if all(self._ended(name) for name in system.listdir(self.folder)):
-                # Before: what the note names and is not there is taken for lost.
-                forget_folder(system, note_of(self._subject.path), self.folder)
+            names = system.listdir(self.folder)
+            if all(map(self._ended, names)):
+                # Before: what the note names and is not there is taken for lost. On nodes that do not share it, a
+                # folder of the same name may have what another node still holds.
+                shared = not self._mates.issuperset(name.removesuffix(SUFFIX) for name in names)
+                forget_folder(system, note_of(self._subject.path), self.folder, everywhere=shared)
                 # Processes that end at the same time all come here.
                 for name in system.listdir(self.folder):
                     with suppress(FileNotFoundError):
