@@ -14,7 +14,7 @@ from killed_caches import OfCache, after_a_kill
 from mpi4py import MPI
 
 import pnc_vol as h5py
-from pnc_vol.errors import PncVolWarning
+from pnc_vol.errors import LogRefusedError, PncVolWarning
 from pnc_vol.testing.faults import HookedSystem
 
 WORLD = MPI.COMM_WORLD
@@ -126,11 +126,43 @@ def a_cache_that_cannot_be_read_is_not_taken_for_none() -> None:
         assert x[...].tolist() == [[rank + 1] * 4 for rank in range(SIZE)]
 
 
+def a_file_with_caches_is_refused_on_all_ranks_and_recovered_when_told() -> None:
+    mine, path = FOLDER / f"left{RANK}", FOLDER / "left.nc"
+    mine.mkdir(exist_ok=True)
+    hints = {"e10_cache_path": str(mine), "e10_cache_flush_flag": "flush_none"}
+    for step in range(6):
+        # a job that has ended in order leaves nothing that keeps the next one from the file
+        with h5py.File(path, "r+" if step else "w", comm=WORLD, hints=hints) as f:
+            f.require_dataset("x", (SIZE, 4), "i4")[RANK] = step
+            f.sync()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        with h5py.File(path, "r+", comm=WORLD, hints=hints) as f:
+            f["x"][RANK] = 50 + RANK
+            f.flush()
+    openings: list[dict[str, Any]] = [{"hints": hints}, {}, {"burst_buf": True}]
+    for options in openings:
+        try:
+            h5py.File(path, "r+", comm=WORLD, **options)
+        except LogRefusedError:
+            continue
+        raise AssertionError(f"opened with {options}")
+    with h5py.File(path, "r+", comm=WORLD, recover=True) as f:
+        assert f["x"][...].tolist() == [[50 + rank] * 4 for rank in range(SIZE)]
+        WORLD.Barrier()
+        f["x"][RANK] = 70
+    with h5py.File(path, "r+", comm=WORLD, recover=True) as f:
+        assert (f["x"][...] == 70).all()
+    WORLD.Barrier()
+    assert not os.listdir(mine)
+
+
 SCENARIOS = [
     the_log_of_the_first_rank_is_full,
     the_log_of_the_last_rank_is_full,
     ranks_of_a_node_see_each_other_in_different_directories,
     a_cache_that_cannot_be_read_is_not_taken_for_none,
+    a_file_with_caches_is_refused_on_all_ranks_and_recovered_when_told,
 ]
 
 if __name__ == "__main__":
