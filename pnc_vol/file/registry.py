@@ -152,7 +152,9 @@ class SessionRef:
 
         last_call : bool, nobody can call this again, should the session be left open for that.
         """
-        close_forgotten()
+        if not last_call:
+            # else it is one of those, and each would close the next one before it is closed itself
+            close_forgotten()
         session, refs = self.session, self._entry.refs
         with lock:
             if self not in refs:

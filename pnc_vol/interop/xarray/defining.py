@@ -1,12 +1,19 @@
-"""One call of `to_netcdf` on a file that is open: variables are defined, values are written.
+"""One call of `to_netcdf` on a file that is open: values are encoded, variables defined, values written.
 
 Knows: encoded variables, regions, which rank writes what. Does not know: how a variable becomes a dataset
-(`variables`), how blocks are written by offsets.
+(`variables`), how values are encoded (`encodings`, `stored`), how blocks are written by offsets.
+
+Rules
+-----
+1. All that can be refused is refused before anything is changed: first every part is planned, which encodes what is in
+   memory, then variables are defined, then values are written.
+2. A variable that the file has keeps its encoding there, and values are encoded by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,20 +22,23 @@ from xarray import conventions
 from xarray.backends.file_manager import DummyFileManager
 
 from pnc_vol.api.file import File
-from pnc_vol.interop.xarray.encodings import Encoder, encoding_of, encodings_in
+from pnc_vol.errors import DefinitionError
+from pnc_vol.interop.xarray.encodings import Encoder, encoding_of
 from pnc_vol.interop.xarray.jobs import Job, Pending, Target, by_offset, is_dask, shares, store
-from pnc_vol.interop.xarray.offsets import commit
+from pnc_vol.interop.xarray.offsets import PlacedFile, check_ordinary, commit
 from pnc_vol.interop.xarray.progress import Progress
+from pnc_vol.interop.xarray.regions import Region, sliced
+from pnc_vol.interop.xarray.stored import CODED, StoredEncoding
 from pnc_vol.interop.xarray.stores import GroupStore
 from pnc_vol.interop.xarray.variables import Definer, attribute, check_encoding, check_names, is_chars
+from pnc_vol.system import REAL
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["Part", "Region", "Writing"]
+__all__ = ["Part", "Writing"]
 
-Region = Mapping[str, slice]
 NAMELESS = "__values__"
 """What xarray calls the variable of an array without a name."""
 
@@ -42,6 +52,32 @@ class Part(NamedTuple):
     unlimited: Any
 
 
+class Plan(NamedTuple):
+    """A part, encoded: what is to be defined and written, and where.
+
+    group : str
+    attrs : dict, of the group
+    variables : dict, encoded variables by name.
+    there : GroupStore or None, the group as the file has it.
+    region : dict, slices by dimension.
+    starts, sizes : dict, by dimension where the part begins, and how long it will be in the file.
+    unlimited : set of str
+    """
+
+    group: str
+    attrs: dict[str, Any]
+    variables: dict[str, xarray.Variable]
+    there: GroupStore | None
+    region: dict[str, slice]
+    starts: dict[str, int]
+    sizes: dict[str, int]
+    unlimited: set[str]
+
+    def has(self, name: str) -> bool:
+        """Whether the file has a variable."""
+        return self.there is not None and name in self.there.get_variables()
+
+
 class Writing:
     """One call of `to_netcdf` on a file that is open."""
 
@@ -51,30 +87,37 @@ class Writing:
         parts: list[Part],
         *,
         fresh: bool = True,
-        later: bool = False,
+        placed: PlacedFile | None = None,
         append_dim: str | None = None,
         region: Region | None = None,
+        fill_missing: bool = False,
         comm: Any = None,
         progress: bool | Callable[[int, int], object] | None = None,
     ) -> None:
-        self.file, self.parts, self.fresh, self.later = file, parts, fresh, later
-        self.append_dim, self.region, self.comm = append_dim, dict(region or {}), comm
+        self.file, self.parts, self.fresh, self.placed = file, parts, fresh, placed
+        self.append_dim, self.region, self.comm = append_dim, region, comm
+        self.fill_missing = fill_missing
         self.into = append_dim is not None or (region is not None and not fresh)
-        self.progress = Progress(None if later else progress)
+        self.progress = Progress(None if placed else progress)
         self.now: list[Job] = []
         self.lazy: list[Job] = []
         self.records: dict[str, int] = {}
-        self.path = file.id.handle.real
 
     def write(self) -> None:
         """Define all variables, and write what can be written now; the file is flushed when it is closed."""
-        for part in self.parts:
-            self._define(part)
+        if self.placed is not None:
+            check_ordinary(self.file)
+        plans: list[Plan] = []
+        with self.file.id.check().comm.errors_shared():
+            plans += map(self._plan, self.parts)
+        for plan in plans:
+            self._define(plan)
         first = self.comm is None or self.comm.rank == 0
-        if self.later:
+        if self.placed is not None:
             # places are known, and what follows needs no open file
             self.file.flush()
-            self.now, self.lazy = list(map(by_offset, self.now)), list(map(by_offset, self.lazy))
+            file = self.placed = replace(self.placed, inode=REAL.stat(self.placed.work).st_ino)
+            self.now, self.lazy = ([by_offset(job, file) for job in jobs] for jobs in (self.now, self.lazy))
         elif self.comm is not None:
             # what all ranks have alike is written once
             self.now = [job for job in self.now if first or job.apart]
@@ -82,133 +125,243 @@ class Writing:
         self.progress.total = sum(job.source.nbytes for job in (*self.now, *self.lazy))
         for job in self.now:
             job.target[job.region] = job.source
-        if self.lazy and not self.later:
+        if self.lazy and self.placed is None:
             store(self.lazy, compute=True)
 
     def rest(self, *, compute: bool) -> Delayed | None:
         """Store what was left to other processes, then count the records; or the object of dask that does so."""
         import dask  # an extra: datasets without dask's arrays are written without it
 
+        assert self.placed is not None
         stored = store(self.lazy, compute=False) if self.lazy else None
-        done: Delayed = dask.delayed(commit)(self.path, self.records, stored)
-        if compute:
+        done: Delayed = dask.delayed(commit)(self.placed, self.records, stored)
+        if not compute:
+            return done
+        try:
             done.compute()
-            return None
-        return done
+        except BaseException:
+            self.placed.discard()
+            raise
+        return None
 
-    # ------------------------------------------------------------------------------------------ definitions
+    # ----------------------------------------------------------------------------------------------- planning
 
-    def _define(self, part: Part) -> None:
-        group = self.file if part.group == "/" else self.file.require_group(part.group)
-        dataset = part.dataset
+    def _plan(self, part: Part) -> Plan:
+        there = None
+        if not self.fresh and part.group in self.file:
+            there = GroupStore(DummyFileManager(self.file), "", part.group)
+        stored = {} if there is None else there.get_variables()
+        dataset, region = sliced(part.dataset, self.region, stored, fresh=self.fresh)
+        starts, sizes = self._extent(dataset, region, there)
         variables, attrs = conventions.encode_dataset_coordinates(dataset)
-        variables = {name: var.copy(deep=False) for name, var in variables.items()}
-        self._choose_encodings(part, variables)
-        encoded, attrs = Encoder(self.file.id.check().defs.version, self._ranks).encode(variables, attrs)
+        for name, given in part.encoding.items():
+            if name not in part.dataset.variables:
+                raise KeyError(f"encoding= names {name!r}, which is no variable of the dataset")
+            check_encoding(str(name), given)
+        named = {NAMELESS if name is None else str(name): var.copy(deep=False) for name, var in variables.items()}
+        new = {name: var for name, var in named.items() if name not in stored}
+        if new and region and not self.fresh:
+            raise ValueError(
+                f"region= writes into variables of the file, which has no {next(iter(new))!r}; drop it from the dataset"
+            )
+        unlimited = _unlimited(part)
+        if there is not None:
+            self._check_fit(new, set(named), there, sizes)
+            unlimited |= {str(dim) for dim in there.get_encoding()["unlimited_dims"]} & set(sizes)
+        if self.append_dim is not None and not starts[self.append_dim]:
+            unlimited |= {self.append_dim}
+        encoded = {}
+        for name, variable in named.items():
+            if there is not None and name in stored:
+                moves = {*region, self.append_dim}
+                encoded[name] = self._as_stored(there, name, variable, part.encoding.get(name, {}), moves)
+        made, attrs = self._encoded(part, new, attrs, apart=bool(region))
+        encoded.update(made)
+        ordered = {name: encoded[name] for name in named}
+        return Plan(part.group, attrs, ordered, there, region, starts, sizes, unlimited)
+
+    def _encoded(
+        self, part: Part, new: dict[str, xarray.Variable], attrs: dict[str, Any], *, apart: bool
+    ) -> tuple[dict[Any, xarray.Variable], dict[str, Any]]:
+        """Variables that the file does not have, encoded as xarray chooses, on all ranks alike."""
+        for name, given in part.encoding.items():
+            if name in new:
+                new[name].encoding = given
+        ranks = self.comm if apart else None
+        if ranks is not None:
+            chosen = None
+            if ranks.rank == 0:
+                found, _ = conventions.cf_encoder(new, {})
+                chosen = {name: encoding_of(var, new[name]) for name, var in found.items()}
+            for name, one in ranks.bcast(chosen).items():
+                new[name].encoding = one
+        encoded, attrs = Encoder(self.file.id.check().defs.version, ranks).encode(new, attrs)
         for name, variable in encoded.items():
             check_names(name, variable.dims)
-        starts, sizes = self._extent(part)
-        unlimited = _unlimited(part)
-        if self.append_dim is not None and self.append_dim in dataset.dims and not self._appends(part.group):
-            unlimited |= {self.append_dim}
-        definer = Definer(self.file, group, unlimited, sizes)
-        if not self.into or not any(str(name) in group for name in encoded):
-            for key, value in attrs.items():
-                group.attrs[key] = attribute(value)
-        if not self.into or any(str(name) not in group for name in encoded):
-            definer.declare(encoded)
-        for name, variable in encoded.items():
-            self._define_variable(definer, NAMELESS if name is None else str(name), variable, starts, sizes)
-        definer.attach()
+        return encoded, attrs
 
-    @property
-    def _ranks(self) -> Any:
-        return self.comm if self.region else None
+    def _as_stored(
+        self, there: GroupStore, name: str, variable: xarray.Variable, given: Mapping[str, Any], moves: set[str | None]
+    ) -> xarray.Variable:
+        """A variable of the dataset as the one of the file is encoded, with the axes in its order.
 
-    def _choose_encodings(self, part: Part, variables: dict[Hashable, xarray.Variable]) -> None:
-        for name, given in part.encoding.items():
-            if name not in variables:
-                raise KeyError(f"encoding= names {name!r}, which is no variable of the dataset")
-            variables[name].encoding = given
-            check_encoding(str(name), given)
-        if self.into:
-            for name, found in encodings_in(self.file, part.group, variables).items():
-                variables[name].encoding = found
-        if self._ranks is not None:
-            chosen = None
-            if self.comm.rank == 0:
-                encoded, _ = conventions.cf_encoder(variables, {})
-                chosen = {name: encoding_of(var, variables[name]) for name, var in encoded.items()}
-            for name, found in self.comm.bcast(chosen).items():
-                variables[name].encoding = found
-
-    def _extent(self, part: Part) -> tuple[dict[str, int], dict[str, int]]:
-        """Of each dimension where this part begins, and how long it will be in the file."""
-        sizes = {str(dim): size for dim, size in part.dataset.sizes.items()}
-        starts = dict.fromkeys(sizes, 0)
-        for dim, chosen in self.region.items():
-            if dim not in sizes:
-                raise ValueError(f"region= has {dim!r}, which is no dimension of the dataset: {tuple(sizes)}")
-            start, stop = (
-                chosen.start or 0,
-                chosen.stop if chosen.stop is not None else (chosen.start or 0) + sizes[dim],
+        moves : set of str, dimensions along which it is a part of the one in the file.
+        """
+        stored, node = there.get_variables()[name], there.nodes[name]
+        if node.owner is not None:
+            raise DefinitionError(
+                f"variable {name!r} of the file is a part of a compound; write that with pnc_vol.File"
             )
-            if chosen.step not in (None, 1) or start < 0 or stop - start != sizes[dim]:
-                raise ValueError(f"region[{dim!r}]={chosen}: the dataset has {sizes[dim]} along it; give that many")
-            starts[dim], sizes[dim] = start, stop
-            if self.comm is not None:
-                sizes[dim] = max(self.comm.allgather(stop))
+        element = node.element
+        plain = variable.dtype == np.dtype("S1") and variable.dims == stored.dims
+        axes = stored.dims if plain or not element.is_string else stored.dims[:-1]
+        if set(variable.dims) != set(axes) or len(variable.dims) != len(axes):
+            raise ValueError(
+                f"variable {name!r} has the dimensions {variable.dims}, and in the file {axes}; rename them, or write "
+                "it under another name"
+            )
+        variable = variable.transpose(*axes)
+        limits = node.maxshape or node.shape or ()
+        for axis, dim in enumerate(axes):
+            if dim not in moves and stored.sizes[dim] != variable.sizes[dim]:
+                raise ValueError(
+                    f"variable {name!r} has length {stored.sizes[dim]} along axis {axis} in the file, not "
+                    f"{variable.sizes[dim]}"
+                )
+            if dim == self.append_dim and limits[axis] is not None:
+                raise ValueError(
+                    f"append_dim={dim!r}: variable {name!r} of the file cannot grow along it; it is not unlimited"
+                )
+        encoding = StoredEncoding(name, stored.attrs, element, stored.dtype, variable.attrs)
+        encoding.check_given(given)
+        attrs = {key: value for key, value in variable.attrs.items() if key not in CODED}
+        data: Any = variable._data if is_dask(variable._data) else np.asarray(variable.data)
+        if plain:
+            return xarray.Variable(axes, data, attrs)
+        if is_dask(data):
+            data = data.map_blocks(encoding, dtype=encoding.dtype, meta=np.empty((0,) * data.ndim, encoding.dtype))
+        else:
+            data = encoding(data)
+        return xarray.Variable(axes, data, attrs)
+
+    def _extent(
+        self, dataset: xarray.Dataset, region: Mapping[str, slice], there: GroupStore | None
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Of each dimension where this part begins, and how long it will be in the file."""
+        sizes = {str(dim): size for dim, size in dataset.sizes.items()}
+        starts = dict.fromkeys(sizes, 0)
+        lengths = {} if there is None else there.get_dimensions()
+        for dim, chosen in region.items():
+            starts[dim], sizes[dim] = chosen.start, chosen.stop
+            if dim in lengths and chosen.stop > lengths[dim]:
+                raise ValueError(
+                    f"region[{dim!r}]={chosen}: the file has length {lengths[dim]} along it, which a region does not "
+                    "change; use append_dim= to write behind that"
+                )
         behind = self.append_dim
         if behind is not None:
             if behind not in sizes:
                 raise ValueError(f"append_dim={behind!r} is no dimension of the dataset: {tuple(sizes)}")
-            starts[behind] = self._appends(part.group)
+            if behind in region:
+                raise ValueError(f"append_dim={behind!r} is also in region=; give one of them")
+            starts[behind] = lengths.get(behind, 0)
             sizes[behind] += starts[behind]
+        if self.comm is not None:
+            for dim in region:
+                sizes[dim] = max(self.comm.allgather(sizes[dim]))
         return starts, sizes
 
-    def _appends(self, path: str) -> int:
-        """The length of the dimension that is appended to, in the file."""
-        found = GroupStore(DummyFileManager(self.file), "", path).get_dimensions()
-        return int(found.get(self.append_dim, 0))
-
-    def _define_variable(
+    def _check_fit(
         self,
-        definer: Definer,
-        name: str,
-        variable: xarray.Variable,
-        starts: Mapping[str, int],
+        new: Mapping[str, xarray.Variable],
+        names: set[str],
+        there: GroupStore,
         sizes: Mapping[str, int],
     ) -> None:
-        dims = tuple(map(str, variable.dims))
-        full = tuple(sizes.get(dim, n) for dim, n in zip(dims, variable.shape, strict=True))
-        apart = [dim in self.region for dim in dims]
+        """Whether new variables fit the dimensions of the file, and no record would be filled without being asked for.
+
+        Raises
+        ------
+        ValueError
+        """
+        lengths, behind = there.get_dimensions(), self.append_dim
+        grows = there.get_encoding()["unlimited_dims"] if there.path == "/" else set()
+        for name, variable in new.items():
+            for axis, dim in enumerate(map(str, variable.dims)):
+                if dim in lengths and dim != behind and lengths[dim] != sizes[dim]:
+                    raise ValueError(
+                        f"Unable to update size for existing dimension {dim!r} ({sizes[dim]} != {lengths[dim]}); write "
+                        "to another file or group, or use append_dim= or region="
+                    )
+                if axis and dim in grows:
+                    raise ValueError(
+                        f"variable {name!r}: {dim!r} is unlimited in the file, so it has to be the first dimension; "
+                        f"use transpose({dim!r}, ...)"
+                    )
+        if self.fill_missing or behind is None:
+            return
+        left = [
+            name for name, variable in there.get_variables().items() if behind in variable.dims and name not in names
+        ]
+        begun = [name for name, variable in new.items() if behind in variable.dims and lengths.get(behind)]
+        for which, what in (
+            (left, "not in the dataset, and their new elements"),
+            (begun, "new, and their elements before"),
+        ):
+            if which:
+                raise ValueError(
+                    f"variables with the dimension {behind!r} are {what} would be fill values: {which}; give all of "
+                    "them, or fill_missing=True to have it so"
+                )
+
+    # ------------------------------------------------------------------------------------------ definitions
+
+    def _define(self, plan: Plan) -> None:
+        group = self.file if plan.group == "/" else self.file.require_group(plan.group)
+        new = {name: var for name, var in plan.variables.items() if not plan.has(name)}
+        definer = Definer(self.file, group, plan.unlimited, plan.sizes)
+        if not self.into or len(new) == len(plan.variables):
+            for key, value in plan.attrs.items():
+                group.attrs[key] = attribute(value)
+        if new:
+            definer.declare(new)
+        for name, variable in plan.variables.items():
+            self._define_variable(definer, plan, name, variable)
+        definer.attach()
+
+    def _define_variable(self, definer: Definer, plan: Plan, name: str, variable: xarray.Variable) -> None:
+        later, dims = self.placed is not None, tuple(map(str, variable.dims))
+        full = tuple(plan.sizes.get(dim, n) for dim, n in zip(dims, variable.shape, strict=True))
+        apart = any(dim in plan.region for dim in dims)
         chars = is_chars(variable)
-        if self.into and name in definer.group:
-            moves = [part or dim == self.append_dim for part, dim in zip(apart, dims, strict=True)]
-            made, full = definer.found(name, full, moves, chars=chars, resize=not self.later)
-        elif self.into and self.region:
-            raise ValueError(
-                f"region= writes into variables of the file, which has no {name!r}; drop it from the dataset"
-            )
+        if plan.has(name):
+            assert plan.there is not None
+            shown = plan.there.get_variables()[name].shape
+            full = tuple(map(max, shown, full))
+            made = definer.found(name, full[: len(full) - chars], resize=not later)
+            if not self.into:
+                for key, value in variable.attrs.items():
+                    made.attrs[key] = attribute(value)
         else:
-            counted = (0, *full[1:]) if self.later and dims[:1] and dims[0] in definer.unlimited else full
+            counted = (0, *full[1:]) if later and dims[:1] and dims[0] in definer.unlimited else full
             made = definer.define(name, variable, counted)
-            if not any(apart):
+            if not apart:
                 # every element is written: nothing is to be filled before
                 self.file.id.check().posted.written_whole.add(made.id.node.uid)
         if made.id.node.is_record:
             self.records[made.id.node.path] = full[0]
         region = tuple(
-            slice(starts.get(dim, 0), starts.get(dim, 0) + n) for dim, n in zip(dims, variable.shape, strict=True)
+            slice(begin, begin + n)
+            for begin, n in zip((plan.starts.get(dim, 0) for dim in dims), variable.shape, strict=True)
         )
-        target = Pending(made, full, chars) if self.later else Target(made, self.progress, chars=chars)
+        target = Pending(made, full, chars) if later else Target(made, self.progress, chars=chars)
         source = variable.data
         if is_dask(source):
             if chars:
                 source = source.rechunk({source.ndim - 1: -1})
-            self.lazy.append(Job(source, target, region, any(apart)))
+            self.lazy.append(Job(source, target, region, apart))
         else:
-            self.now.append(Job(np.asarray(source), target, region, any(apart)))
+            self.now.append(Job(np.asarray(source), target, region, apart))
 
 
 def _unlimited(part: Part) -> set[str]:

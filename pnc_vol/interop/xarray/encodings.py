@@ -1,25 +1,19 @@
 """How variables are encoded, by xarray's conventions, for a NetCDF classic file.
 
-Knows: xarray's coders, encodings of variables that a file has. Does not know: how anything is defined or written.
+Knows: xarray's coders. Does not know: variables that a file has (`stored`); how anything is defined or written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import xarray
-from xarray import conventions
 from xarray.backends.common import WritableCFDataStore
-from xarray.backends.file_manager import DummyFileManager
 from xarray.backends.netcdf3 import encode_nc3_variable
 from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
 
-from pnc_vol.api.file import File
-from pnc_vol.interop.xarray.stores import GroupStore
-
-__all__ = ["Encoder", "encoding_of", "encodings_in"]
+__all__ = ["Encoder", "encoding_of"]
 
 
 class Encoder(WritableCFDataStore):
@@ -57,20 +51,4 @@ def encoding_of(encoded: xarray.Variable, original: xarray.Variable) -> dict[str
     found.update({key: encoded.attrs[key] for key in _CF if key in encoded.attrs and key not in original.attrs})
     if original.dtype.kind in "MmO" and encoded.dtype.kind in "iuf":
         found["dtype"] = encoded.dtype
-    return found
-
-
-def encodings_in(file: File, group: str, variables: Mapping[Hashable, xarray.Variable]) -> dict[Hashable, Any]:
-    """How the variables that a group of the file has are encoded there."""
-    stored = GroupStore(DummyFileManager(file), "", group).get_variables()
-    found = {}
-    for name, variable in variables.items():
-        if name in stored:
-            dates, spans = variable.dtype.kind in "MO", variable.dtype.kind == "m"
-            decoded = conventions.decode_cf_variable(
-                name, stored[name], decode_times=dates, decode_timedelta=spans, concat_characters=True
-            )
-            # what the dataset has as an attribute was not decoded when it was read, and is not encoded
-            drop = {*variable.attrs, "char_dim_name"}
-            found[name] = {key: value for key, value in decoded.encoding.items() if key not in drop}
     return found

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pnc_vol.api.dataset import Dataset
-from pnc_vol.interop.xarray.offsets import joined, target_of
+from pnc_vol.interop.xarray.offsets import PlacedFile, joined, target_of
 from pnc_vol.interop.xarray.progress import Progress
 
 __all__ = ["Job", "Pending", "Target", "by_offset", "computed_elsewhere", "is_dask", "shares", "store"]
@@ -73,9 +73,10 @@ class Pending(NamedTuple):
     chars: bool
 
 
-def by_offset(job: Job) -> Job:
+def by_offset(job: Job, file: PlacedFile) -> Job:
+    """The same, by the offsets that the header gives now."""
     pending = job.target
-    return job._replace(target=target_of(pending.dataset, pending.shape, chars=pending.chars))
+    return job._replace(target=target_of(pending.dataset, pending.shape, file, chars=pending.chars))
 
 
 def shares(job: Job, comm: Any) -> Iterator[Job]:

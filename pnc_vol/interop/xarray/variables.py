@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ class Definer:
                 self.file.create_dimension(dim, used[dim])
 
     def define(self, name: str, variable: xarray.Variable, shape: tuple[int, ...]) -> Dataset:
-        """Make the dataset of an encoded variable, or find it.
+        """Make the dataset of an encoded variable.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Definer:
         Raises
         ------
         ValueError
-            The file has it with another shape, or a type that NetCDF lacks.
+            The file has something else of this name, or it has a type that NetCDF lacks.
         """
         attrs = dict(variable.attrs)
         chars = is_chars(variable)
@@ -144,57 +144,18 @@ class Definer:
         if element.is_string and fill is not None:
             attrs["_FillValue"], fill = fill, None
         if name in self.group:
-            made = self._existing(name, outer)
-        else:
-            made = self._made(name, variable, element, outer, fill)
+            raise ValueError(f"{name!r} in {self.group.name!r} of the file is no variable that xarray can write")
+        made = self._made(name, variable, element, outer, fill)
         for key, value in attrs.items():
             made.attrs[key] = attribute(value)
         return made
 
-    def found(
-        self, name: str, full: tuple[int, ...], moves: Sequence[bool], *, chars: bool, resize: bool
-    ) -> tuple[Dataset, tuple[int, ...]]:
-        """A variable of the file that a part is written into, and the shape that it will have.
-
-        Parameters
-        ----------
-        name : str
-        full : tuple of int, how far the part reaches along each axis.
-        moves : sequence of bool, axes of which it is a part; the others have to be whole.
-        chars : bool, the last axis is the length of strings.
-        resize : bool, make it longer now.
-
-        Raises
-        ------
-        ValueError
-            It has other axes, or is too short and cannot grow.
-        """
+    def found(self, name: str, shape: tuple[int, ...], *, resize: bool) -> Dataset:
+        """A variable of the file that is written into, as long as that asks for, if it is to be made longer now."""
         dataset = self.group[name]
-        axes = len(full) - chars
-        shape = dataset.shape if isinstance(dataset, Dataset) else None
-        if shape is None or len(shape) != axes:
-            raise ValueError(f"{name!r} in {self.group.name!r} of the file is no variable with {axes} axes")
-        limits: tuple[int | None, ...] = dataset.maxshape or shape
-        for axis, (there, wanted, part) in enumerate(zip(shape, full, moves, strict=False)):
-            if (not part and there != wanted) or (wanted > there and limits[axis] is not None):
-                more = "; it is not unlimited" if part else ""
-                raise ValueError(
-                    f"variable {name!r} has length {there} along axis {axis} in the file, not {wanted}{more}"
-                )
-        grown = tuple(map(max, shape, full))
-        if resize and grown != shape:
-            dataset.resize(grown)
-        return dataset, grown + full[axes:]
-
-    def _existing(self, name: str, outer: tuple[int, ...]) -> Dataset:
-        found = self.group[name]
-        if not isinstance(found, Dataset) or found.shape is None or len(found.shape) != len(outer):
-            raise ValueError(f"{name!r} in {self.group.name!r} of the file is no variable with {len(outer)} axes")
-        if found.shape != outer:
-            if not found.id.node.is_record or found.shape[1:] != outer[1:]:
-                raise ValueError(f"variable {name!r} has shape {found.shape} in the file, {outer} is to be written")
-            found.resize(outer)
-        return found
+        if resize and dataset.shape != shape:
+            dataset.resize(shape)
+        return dataset
 
     def _made(
         self, name: str, variable: xarray.Variable, element: Element, outer: tuple[int, ...], fill: Any

@@ -11,13 +11,16 @@ Rules
    before the first block, and the records are counted after the last one (`offsets`).
 3. With ranks, every rank makes the same call with its own part of the data: with ``region=`` each writes its region;
    without, all have the same dataset, of which the first rank writes what is in memory, and each its share of dask's
-   blocks. How values are encoded is decided on the first rank, for all.
+   blocks. How new variables are encoded is decided on the first rank, for all.
+4. A new file is written beside the one that it replaces, and takes its name when it is whole. If anything fails,
+   nothing is flushed: the old file stays, and appended records do not count.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +28,12 @@ import numpy as np
 import xarray
 
 from pnc_vol.api.file import File
-from pnc_vol.interop.xarray.defining import Part, Region, Writing
+from pnc_vol.disk.naming import beside, mode_of_new
+from pnc_vol.interop.xarray.defining import Part, Writing
 from pnc_vol.interop.xarray.jobs import computed_elsewhere, is_dask
+from pnc_vol.interop.xarray.offsets import PlacedFile
+from pnc_vol.interop.xarray.regions import Region
+from pnc_vol.system import REAL
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -45,6 +52,7 @@ def to_netcdf(
     compute: bool = True,
     append_dim: str | None = None,
     region: Region | None = None,
+    fill_missing: bool = False,
     comm: Any = None,
     progress: bool | Callable[[int, int], object] | None = None,
     write_inherited_coords: bool = False,
@@ -69,10 +77,16 @@ def to_netcdf(
         that grows without its data being laid out anew: the first axis of its variables.
     compute : bool
         False writes what is in memory and returns an object of dask that writes the rest and then counts the records.
+        A new file has a temporary name until then.
     append_dim : str, optional
-        Write behind what the file has along this dimension.
-    region : mapping of str to slice, optional
-        Write into this part of the variables of a file. Beyond the end of an unlimited dimension it becomes longer.
+        Write behind what the file has along this dimension. Values are encoded as the file has them; what cannot be
+        stored so without a change is an error.
+    region : "auto", or mapping of str to slice or "auto", optional
+        Write into this part of the variables of a file, whose length stays as it is. "auto" looks the values of the
+        dataset's coordinate up in the file, as `xarray.Dataset.to_zarr` does; the coordinate is not written then.
+    fill_missing : bool
+        With `append_dim`: variables along this dimension that the dataset or the file lacks are filled with fill values
+        where they have none. By default they are an error.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that make this call together, each with its `region`; a new file is then as long as the regions of all.
     progress : bool or callable, optional
@@ -91,6 +105,10 @@ def to_netcdf(
     ------
     ValueError
         Names, shapes or arguments that do not fit each other or the file.
+    RangeError
+        A value that the file cannot hold as it encodes the variable.
+    KeyError
+        ``region="auto"``: values of a coordinate that the file does not have.
     TypeError
         Names or attributes that cannot be stored.
     OSError
@@ -109,8 +127,10 @@ def to_netcdf(
     parts = _parts(data, group, encoding, unlimited_dims, write_inherited_coords)
     for part in parts:
         _check_names(part.dataset)
-    if region is not None and append_dim in region:
-        raise ValueError(f"append_dim={append_dim!r} is also in region=; give one of them")
+    if fill_missing and append_dim is None:
+        raise ValueError("fill_missing= is for append_dim=, which is not given")
+    if not (region is None or region == "auto" or isinstance(region, Mapping)):
+        raise TypeError(f"region={region!r}: give 'auto', or a mapping of dimensions to slices")
     if comm is not None and not compute:
         raise ValueError("compute=False cannot be used with comm=: each rank writes its region at once")
     if path is None and (not compute or append_dim or region or mode not in (None, "w")):
@@ -128,14 +148,56 @@ def to_netcdf(
             file.flush()
             identity: Any = file.id
             return memoryview(identity.get_file_image())
-    name = _absolute(path)
-    with File(name, "x" if mode == "w-" else mode, comm=comm, **options) as file:
+    name, mode, fresh = _absolute(path), "x" if mode == "w-" else mode, mode in ("w", "w-", "x")
+    placed = _placed(name, mode, fresh=fresh) if later else None
+    if placed is None:
+        options.setdefault("publish", "close")
+    opened = File(name if placed is None else placed.work, "x" if fresh and placed else mode, comm=comm, **options)
+    with _undone(opened, placed) as file:
         writing = Writing(
-            file, parts, fresh=mode in ("w", "w-", "x"), later=later, append_dim=append_dim, region=region, comm=comm,
-            progress=progress,
+            file, parts, fresh=fresh, placed=placed, append_dim=append_dim, region=region, fill_missing=fill_missing,
+            comm=comm, progress=progress,
         )  # fmt: skip
         writing.write()
     return writing.rest(compute=compute) if later else None
+
+
+@contextmanager
+def _undone(file: File, placed: PlacedFile | None) -> Iterator[File]:
+    """The file, closed in the end; if anything fails, without what was written to it."""
+    handle = file.id.handle
+    try:
+        yield file
+    except BaseException as error:
+        session = handle.session
+        # else somebody else in this process has the file open, and what that one posted stays
+        if session.comm.size > 1 or handle.ref.last:
+            with suppress(OSError):
+                # a log would bring it back
+                session.cancel()
+            session.abort(f"{type(error).__name__}: {error}")
+        handle.close()
+        if placed is not None:
+            placed.discard()
+        raise
+    file.close()
+
+
+def _placed(name: Any, mode: str, *, fresh: bool) -> PlacedFile:
+    """The names of a file that other processes write.
+
+    Raises
+    ------
+    OSError
+        Nothing may be made or replaced under the name.
+    """
+    if not isinstance(name, str) or "://" in name:
+        return PlacedFile(name, name)
+    target = REAL.realpath(name)
+    if not fresh:
+        return PlacedFile(target, target)
+    mode_of_new(REAL, target, exclusive=mode == "x")
+    return PlacedFile(target, beside(REAL, target, "pnctmp"), exclusive=mode == "x")
 
 
 def _absolute(path: Any) -> Any:
