@@ -9,7 +9,9 @@
 `writing`      `to_netcdf`: what its arguments mean
 `defining`     one call of it on an open file: variables are defined, values are written
 `variables`    the datasets that variables of xarray become
-`encodings`    how variables are encoded, by xarray's conventions
+`encodings`    how new variables are encoded, by xarray's conventions
+`stored`       values encoded by the encoding that a variable of the file has
+`regions`      which part of a file a dataset is written to
 `jobs`         arrays that are to be written at once, by dask's blocks, or by other processes
 `offsets`      blocks that other processes write into the file by their offsets
 `progress`     how much of a dataset has been written

@@ -29,8 +29,9 @@ from pnc_vol.interop.xarray.offsets import PlacedFile, check_ordinary, commit
 from pnc_vol.interop.xarray.progress import Progress
 from pnc_vol.interop.xarray.regions import Region, sliced
 from pnc_vol.interop.xarray.stored import CODED, StoredEncoding
-from pnc_vol.interop.xarray.stores import GroupStore
+from pnc_vol.interop.xarray.stores import GroupStore, datasets_of
 from pnc_vol.interop.xarray.variables import Definer, attribute, check_encoding, check_names, is_chars
+from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL
 from pnc_vol.warn import warn_outside
 
@@ -207,7 +208,7 @@ class Writing:
 
         moves : set of str, dimensions along which it is a part of the one in the file.
         """
-        stored, node = there.get_variables()[name], there.nodes[name]
+        stored, node = there.get_variables()[name], self._node(there.path, name)
         if node.owner is not None:
             raise DefinitionError(
                 f"variable {name!r} of the file is a part of a compound; write that with pnc_vol.File"
@@ -243,6 +244,10 @@ class Writing:
         else:
             data = encoding(data)
         return xarray.Variable(axes, data, attrs)
+
+    def _node(self, group: str, name: str) -> DatasetNode:
+        """What the file has for a variable of a group."""
+        return next(one.node for one in datasets_of(self.file[group].id.node) if one.name == name)
 
     def _extent(
         self, dataset: xarray.Dataset, region: Mapping[str, slice], there: GroupStore | None

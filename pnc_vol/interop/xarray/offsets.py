@@ -85,6 +85,8 @@ class PlacedFile:
             return
         fd = REAL.open(self.work, os.O_RDWR)
         try:
+            with suppress(FileNotFoundError):
+                REAL.fchmod(fd, REAL.stat(self.name).st_mode & 0o7777)
             REAL.fdatasync(fd)
         finally:
             REAL.close(fd)

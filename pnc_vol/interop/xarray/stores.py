@@ -112,16 +112,10 @@ class GroupStore(AbstractDataStore):
         Name of the file, for encodings.
     path : str
         Of the group.
-
-    Attributes
-    ----------
-    nodes : dict
-        What the file has for each variable.
     """
 
     def __init__(self, manager: FileManager[File], source: str, path: str = "/") -> None:
         self._manager, self._source, self.path = manager, source, path
-        self.nodes: dict[str, DatasetNode] = {}
         with manager.acquire_context() as file:
             group = node_of(file, path)
             self._header = _attributes_of(file)
@@ -135,8 +129,7 @@ class GroupStore(AbstractDataStore):
         records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
         made: dict[str, xarray.Variable] = {}
         for one, dims in zip(found, names, strict=True):
-            if one.name not in made:
-                made[one.name], self.nodes[one.name] = self._variable(one, dims, records), one.node
+            made.setdefault(one.name, self._variable(one, dims, records))
         return made
 
     def _variable(self, one: Found, dims: tuple[str, ...], records: int) -> xarray.Variable:
