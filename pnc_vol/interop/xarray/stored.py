@@ -187,7 +187,7 @@ class StoredEncoding:
 
     def _dates(self, given: Values, missing: npt.NDArray[np.bool_]) -> tuple[Values, npt.NDArray[np.bool_]]:
         self._need("times", self.dates)
-        strange = ~missing & (given < _REFORM) if self.calendar == "standard" else ~missing
+        strange = ~missing & (given.astype("M8[D]") < _REFORM) if self.calendar == "standard" else ~missing
         if self.calendar != "proleptic_gregorian" and strange.any():
             raise self._refused(
                 given,
@@ -195,7 +195,7 @@ class StoredEncoding:
                 f"is a date of numpy's calendar (proleptic_gregorian), and the file has {self.calendar!r}; use "
                 f"Dataset.convert_calendar({self.calendar!r}) if that is meant",
             )
-        filled = np.where(missing, _REFORM.astype(given.dtype), given)
+        filled = np.where(missing, np.datetime64("2000-01-01").astype(given.dtype), given)
         if self._line is None:
             import cftime  # comes with netCDF4
 

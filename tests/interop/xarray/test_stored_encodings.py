@@ -10,7 +10,7 @@ import netCDF4
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
@@ -103,7 +103,7 @@ def encodings(draw: Any) -> tuple[dict[str, Any], Any]:
     return {"dtype": "S12"}, lambda rng, n: np.array(["äb" * int(k) for k in rng.integers(1, 5, n)], object)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=20, deadline=None, phases=[Phase.generate])
 @given(st.data())
 def test_random_pieces_read_back_as_their_concatenation(tmp_path_factory: Any, data: Any) -> None:
     path = tmp_path_factory.mktemp("pieces") / "a.nc"
