@@ -119,6 +119,12 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         context_of(options, comm, writable=writable),
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
+    if created:
+        (replaces,), _ = comm.reduce("open stale", (bool(stale),))
+        for one, _ in opened:
+            if replaces and one.location is not None:
+                # Their content is on stable storage before these files are removed.
+                one.location.replaces = True
     files = SubfileSet(
         comm,
         path,

@@ -96,6 +96,57 @@ def test_nothing_is_synced_without_being_asked(path: pathlib.Path) -> None:
     assert system.matching(name=SYNCS) == []
 
 
+@pytest.mark.parametrize("how", ["resize", "rows", "replace"])
+def test_a_plain_flush_syncs_what_stands_for_durable_values(path: pathlib.Path, how: str) -> None:
+    """Data, header, and only then whatever uses the space again."""
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("z", data=np.ones((12, 12)), maxshape=(20, 20))
+        f.create_dataset("v", (2,), pnc_vol.vlen_dtype("i4"))[:] = [[1, 2], [3]]
+    system = TraceSystem()
+    with pnc_vol.File(path, "r+", system=system) as f:
+        if how == "resize":
+            f["z"].resize((5, 12))
+        elif how == "rows":
+            f["v"][0] = [7, 8]
+        else:
+            del f["z"]
+            f["z"] = np.zeros((12, 12))
+        f.flush()
+        assert f.statistics()["moves"] == 0
+        writes = system.matching(name={"pwrite", "pwritev"}, path=str(path))
+        syncs = system.matching(name={"fsync", "fdatasync"}, path=str(path))
+        data = [call for call in writes if call.offset > 1500]
+        header = [call for call in writes if call.offset < 1500]
+        assert data[-1].number < syncs[0].number < header[0].number
+        assert header[-1].number < syncs[-1].number
+
+
+def test_new_data_and_records_are_not_synced(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.arange(100)
+        f.create_dataset("r", (1, 10), "f8", maxshape=(None, 10))
+    system = TraceSystem()
+    with pnc_vol.File(path, "r+", system=system) as f:
+        f["x"][:] = 1
+        f.flush()
+        f["r"].resize(3, axis=0)
+        f["r"][1:] = 2
+        f.flush()
+        assert not system.matching(name=SYNCS)
+
+
+@pytest.mark.parametrize("burst_buf", [False, True])
+def test_a_file_over_another_one_is_synced_before_the_rename(path: pathlib.Path, burst_buf: bool) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = 1
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system, burst_buf=burst_buf):
+        (rename,) = system.matching(name="rename", path=lambda name: name.endswith("pnctmp"))
+        synced = system.matching(name={"fsync", "fdatasync"}, path=lambda name: name.endswith("pnctmp"))
+        assert synced
+        assert synced[0].number < rename.number
+
+
 @pytest.mark.parametrize("which", [1, 2, 3, 4])
 def test_after_a_failed_fsync_of_the_file_nothing_is_durable_any_more(path: pathlib.Path, which: int) -> None:
     system = FaultSystem(REAL, fail_at=which, errno=errno.EIO, calls={"fdatasync"})

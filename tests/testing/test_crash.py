@@ -13,12 +13,12 @@ import pytest
 
 from pnc_vol.system import CALLS, temporary_directory
 from pnc_vol.testing.crash.__main__ import main, validator
-from pnc_vol.testing.crash.disk import Disk, Made, Mode, Renamed, Synced, Unnamed, Written
+from pnc_vol.testing.crash.disk import Disk, FolderSynced, Labelled, Made, Mode, Renamed, Synced, Unnamed, Written
 from pnc_vol.testing.crash.examining import Broken, examine, state, states_of
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, contents_of
 from pnc_vol.testing.crash.recording import RECORDED, UNCHANGING, Recorder
 from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
-from pnc_vol.testing.crash.scenarios import SCENARIOS
+from pnc_vol.testing.crash.scenarios import AFTER_DURABLE, SCENARIOS
 from pnc_vol.testing.crash.states import kill_points, power_failure
 
 STATES = 24
@@ -42,6 +42,12 @@ CASES = [
 def test_every_state_holds_what_is_promised(scenario: Scenario, kind: str, folder: str) -> None:
     recording = record(scenario, folder)
     assert examine(recording, kind, folder=folder, count=STATES, validator=validator()) > 2
+
+
+@pytest.mark.parametrize("name", [name for name in AFTER_DURABLE if name.startswith(("plain", "blob:", "cache:"))])
+def test_a_power_failure_after_plain_flushes_leaves_what_is_safe(name: str, folder: str) -> None:
+    recording = record(AFTER_DURABLE[name], folder)
+    assert examine(recording, "power", folder=folder, count=8) > 1
 
 
 @pytest.mark.nightly
@@ -181,6 +187,23 @@ def test_a_power_failure_keeps_what_was_synced_and_any_part_of_the_rest() -> Non
     assert {(content[512:513], content[1024:1025]) for content in kept} == {
         (one, other) for one in (b"1", b"2") for other in (b"1", b"2")
     }
+
+
+def test_the_last_write_to_a_file_may_come_first() -> None:
+    """A header may reach the disk before the data that were written before it, whole and alone."""
+    changes = [Made("a", 1, 0o600), FolderSynced(""), *(Written(1, 512 * i, b"%d" % i * 512) for i in range(8))]
+    seen = [bytes(power_failure(Disk(), changes, seed=1, number=i, first=10).disk.files[1]) for i in range(600)]
+    assert any(content[-512:] == b"7" * 512 and not any(content[:-512]) for content in seen if len(content) == 4096)
+
+
+def test_extended_attributes_need_fsync() -> None:
+    def labels(*synced: Synced) -> set[bytes]:
+        changes = [Made("a", 1, 0o600), FolderSynced(""), Labelled(1, "user.x", b"1"), *synced]
+        disks = [power_failure(Disk(), changes, seed=1, number=i, first=4).disk for i in range(100)]
+        return {disk.labels.get(1, {}).get("user.x", b"") for disk in disks}
+
+    assert labels(Synced(1)) == {b"1"}
+    assert labels(Synced(1, whole=False)) == {b"", b"1"}
 
 
 def test_short_writes_are_not_torn() -> None:

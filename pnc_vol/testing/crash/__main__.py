@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pnc_vol.system import temporary_directory
 from pnc_vol.testing.crash.examining import Broken, examine_state, state, states_of
 from pnc_vol.testing.crash.running import Scenario, fast_folder, record
-from pnc_vol.testing.crash.scenarios import SCENARIOS, all_pairs
+from pnc_vol.testing.crash.scenarios import AFTER_DURABLE, SCENARIOS, all_pairs
 
 __all__ = ["main"]
 
@@ -50,7 +50,7 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 1 if a promise was broken."""
     args = arguments().parse_args(argv)
-    chosen = {**SCENARIOS, **({s.name: s for s in all_pairs()} if args.pairs or args.scenario else {})}
+    chosen = {**SCENARIOS, **AFTER_DURABLE, **({s.name: s for s in all_pairs()} if args.pairs or args.scenario else {})}
     if args.list:
         print(*chosen, sep="\n")
         return 0

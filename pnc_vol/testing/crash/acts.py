@@ -18,7 +18,19 @@ import numpy as np
 import pnc_vol
 from pnc_vol.testing.crash.promise import Contents, contents_of
 
-__all__ = ["ACTS", "FIXED", "PAIRS", "RECORDS", "START", "Act", "fill_start", "pairs", "rows"]
+__all__ = [
+    "ACTS",
+    "FIXED",
+    "PAIRS",
+    "RECORDS",
+    "START",
+    "START_FIXED",
+    "Act",
+    "fill_fixed",
+    "fill_start",
+    "pairs",
+    "rows",
+]
 
 FIXED = np.arange(300.0).reshape(30, 10)
 RECORDS = np.arange(40, dtype="i4").reshape(4, 10)
@@ -60,6 +72,15 @@ def fill_start(f: Any) -> None:
 START = contents_of(
     a=FIXED, r=RECORDS, z=SQUARE, p=pairs(6), v=rows([1, 2], [3], [4, 5, 6]), t=texts("one", "two")
 ).having(attrs={"@title": "start"})
+
+
+def fill_fixed(f: Any) -> None:
+    """As `fill_start`, without records: what is laid out anew gets a place behind the others, in the same file."""
+    fill_start(f)
+    del f["r"]
+
+
+START_FIXED = START.having(without=["r"])
 
 
 class Act(NamedTuple):
@@ -159,6 +180,22 @@ def _attribute(key: str, value: Any) -> Act:
     return Act(do, lambda before: before.having(attrs={f"@{key}": value}))
 
 
+def _more_of_second(before: Contents) -> Contents:
+    made = np.zeros((6, 3), "i2")
+    made[:2], made[4:] = 9, 8
+    return before.having({"q": made})
+
+
+def _replace(f: Any) -> None:
+    del f["a"]
+    f["a"] = -FIXED
+
+
+def _more_records(f: Any) -> None:
+    f["q"].resize(6, axis=0)
+    f["q"][4:] = 8
+
+
 def _define(f: Any) -> None:
     f["new"] = 2 * FIXED
 
@@ -176,11 +213,15 @@ ACTS: dict[str, Act] = {
     "ragged": Act(lambda f: f["v"].__setitem__(1, [30, 31]), _row(1, [30, 31]), "v"),
     "ragged, same length": Act(lambda f: f["v"].__setitem__(2, [7, 8, 9]), _row(2, [7, 8, 9]), "v"),
     "grow": Act(_grow, _resized("z", (14, 14), (slice(12, 14), 6)), "z"),
+    "wider": Act(lambda f: f["z"].resize((14, 15)), _resized("z", (14, 15)), "z"),
     "shrink": Act(lambda f: f["z"].resize((5, 12)), _resized("z", (5, 12)), "z"),
     "shrink, second axis": Act(lambda f: f["z"].resize((12, 5)), _resized("z", (12, 5)), "z"),
     "string": Act(lambda f: f["t"].__setitem__(1, "a much longer string"), _with("t", 1, b"a much longer string"), "t"),
     "compound": Act(_more_pairs, _pairs_changed, "p"),
     "delete": _deletes("p"),
     "delete records": _deletes("r"),
+    "delete first": _deletes("a"),
+    "replace": Act(_replace, lambda before: before.having({"a": -FIXED}), "a"),
+    "records of the second": Act(_more_records, _more_of_second, "q"),
     "rename": Act(lambda f: f.move("a", "moved"), _moved, "a", "a"),
 }

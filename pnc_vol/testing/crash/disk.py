@@ -90,9 +90,10 @@ class Labelled(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """`fsync` or `fdatasync` of a file that returned."""
+    """`fsync` of a file that returned, or `fdatasync`, after which extended attributes are not safe."""
 
     inode: int
+    whole: bool = True
 
 
 class FolderSynced(NamedTuple):

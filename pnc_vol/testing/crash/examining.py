@@ -16,9 +16,12 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 import pnc_vol
-from pnc_vol.errors import PncVolWarning
+from pnc_vol.append_log.neighbours import UNNAMED
+from pnc_vol.disk.journal import recover
+from pnc_vol.errors import LogError, PncVolWarning
 from pnc_vol.format.check import check
 from pnc_vol.format.model import Finding
 from pnc_vol.interop.checking import with_header
@@ -27,7 +30,7 @@ from pnc_vol.system import REAL, System, exists
 from pnc_vol.testing.crash.disk import Disk
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, read
 from pnc_vol.testing.crash.recording import Rebuilt, Recorder
-from pnc_vol.testing.crash.running import Recording
+from pnc_vol.testing.crash.running import Recording, placed
 from pnc_vol.testing.crash.states import State, kill_points, killed, power_failure
 
 __all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
@@ -87,7 +90,7 @@ def promised(recording: Recording, kind: str, at: int, *, recovered: bool = Fals
     """
     firm = {"durable"} if kind == "power" else {"flush", "durable", "unsafe"}
     if recovered:
-        firm |= {"safe log"} if kind == "power" else {"log", "safe log"}
+        firm |= {"safe log"} if kind == "power" else {"log", "safe log", "held"}
     steps = [step for step in recording.steps if recovered or not step.kind.endswith("log")]
     done = [i for i, step in enumerate(steps) if step.end <= at and step.kind in firm]
     last = done[-1] if done else -1
@@ -172,7 +175,7 @@ def examine_state(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PncVolWarning)
             look.at_state(found.disk, recording.real, found.torn)
-            if again and not look.free:
+            if again and not look.free and not recording.scenario.unsynced:
                 look.at_recoveries()
             elif validator is not None and not look.free and exists(REAL, look.file):
                 validator(look.file)
@@ -196,8 +199,11 @@ class _Look:
         self.all_known = kind == "kill"
         self.allowed, self.free = promised(recording, kind, found.at)
         self.recovered, _ = promised(recording, kind, found.at, recovered=True)
-        options = {**recording.options, **recording.scenario.recovery}
-        self.options = {name: value for name, value in options.items() if name != "publish"}
+        self.unnamed = recording.scenario.unnamed
+        self.unsynced = recording.scenario.unsynced and kind == "power"
+        options = {**recording.options, **placed(recording.scenario.recovery, folder)}
+        # a set is known by what it says; a file that it should have replaced is no set
+        self.options = {name: value for name, value in options.items() if name not in ("publish", "layout")}
 
     @property
     def file(self) -> str:
@@ -207,6 +213,8 @@ class _Look:
     def at_state(self, disk: Disk, numbers: Mapping[int, int], torn: bool) -> None:
         """Read, recover, change, and read again."""
         system = Rebuilt({real: numbers.get(inode, 0) for real, inode in disk.write(self.folder).items()})
+        if self.unnamed:
+            self.find(system, torn)
         before = _listing(self.folder)
         seen = self.read(system)
         if seen is None:
@@ -218,13 +226,37 @@ class _Look:
         if seen.there:
             self.go_on(system, torn)
 
+    def find(self, system: System, torn: bool) -> None:
+        """Where the file did not get its name, look for a temporary one with what is promised."""
+        self.path = os.path.join(self.folder, "x.nc")
+        if exists(REAL, self.file):
+            return
+        allowed = self.allowed + self.recovered * bool(self.said)
+        for name in sorted(REAL.listdir(self.folder)):
+            if name.endswith(UNNAMED):
+                work = self.path = os.path.join(self.folder, name)
+                if ".0000." in name:
+                    # a set is opened by the names of its subfiles
+                    recover(system, work, writable=True)
+                    self.path = os.path.join(self.folder, "x.nc")
+                    REAL.rename(work, subfile_path(self.path, 0))
+                with suppress(OSError):
+                    seen = self.read(system)
+                    if seen is not None and not broken(seen, allowed, torn=torn, all_known=self.all_known):
+                        return
+                if self.path != work:
+                    REAL.rename(subfile_path(self.path, 0), work)
+        if not allowed[0].there:
+            # nothing was flushed to it
+            self.path = os.path.join(self.folder, "x.nc")
+
     def go_on(self, system: System, torn: bool) -> None:
         try:
             with pnc_vol.File(self.path, "r+", system=system, **self.options) as f:
                 recovered = read(self.path, f)
                 f.attrs["after the crash"] = 1
-        except OSError:
-            if self.free:
+        except OSError as error:
+            if self.free or (self.unsynced and isinstance(error, LogError)):
                 return
             raise
         again = self.read(system)
@@ -248,6 +280,10 @@ class _Look:
                 pass
         except FileNotFoundError:
             return
+        except LogError:
+            if self.unsynced:
+                return
+            raise
         finally:
             recorder.finish()
         disk, done = recorder.start.copy(), 0

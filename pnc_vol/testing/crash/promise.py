@@ -79,7 +79,8 @@ class Step(NamedTuple):
         Changes that were made before the step, and when it returned.
     kind : str
         "flush" or "durable"; "log": `contents` are there after a recovery of the log, not before; "safe log": also
-        after a power failure; "unsafe": nothing is promised while the step is under way.
+        after a power failure; "held": after a recovery, and maybe before; "unsafe": nothing is promised while the step
+        is under way.
     """
 
     begin: int

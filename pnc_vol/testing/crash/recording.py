@@ -250,7 +250,9 @@ class Recorder(HookedSystem):
         if inode := self._handles.get(fd):
             self._add(Synced(inode))
 
-    _note_fdatasync = _note_fsync
+    def _note_fdatasync(self, result: Any, fd: int) -> None:
+        if inode := self._handles.get(fd):
+            self._add(Synced(inode, whole=False))
 
     def _note_fsync_dir(self, result: Any, path: Any) -> None:
         name = self._path(path)

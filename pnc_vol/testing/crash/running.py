@@ -24,7 +24,7 @@ from pnc_vol.testing.crash.disk import Change, Disk, clear
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, Step
 from pnc_vol.testing.crash.recording import Rebuilt, Recorder
 
-__all__ = ["Recording", "Run", "Scenario", "fast_folder", "record"]
+__all__ = ["Recording", "Run", "Scenario", "fast_folder", "placed", "record"]
 
 _MEMORY = "/dev/shm"
 
@@ -73,9 +73,11 @@ class Scenario:
     name : str
     program : callable, given a `Run`; all that changes the file stands in steps.
     before : callable or None, makes what is there at the beginning, which is safe; returns its contents.
-    options : dict, of `pnc_vol.File`, for the program.
+    options : dict, of `pnc_vol.File`, for the program; ``FOLDER`` in a hint stands for the folder of the file.
     recovery : dict, options of the open for writing after a crash.
     power : bool, whether power failures are examined as well.
+    unnamed : bool, until its file has its name, the promises are those of a temporary file.
+    unsynced : bool, it has caches, which a power failure may damage: then they are not recovered unless that is asked.
     """
 
     name: str
@@ -84,6 +86,8 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict)
     recovery: dict[str, Any] = field(default_factory=dict)
     power: bool = True
+    unnamed: bool = False
+    unsynced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,12 @@ class Recording:
     options: Mapping[str, Any]
 
 
+def placed(options: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Options with the folder in the hints that name one."""
+    hints = {key: value.replace("FOLDER", folder) for key, value in options.get("hints", {}).items()}
+    return {**options, **({"hints": hints} if hints else {})}
+
+
 def fast_folder() -> str:
     """Where states are rebuilt: in memory, if there is such a folder."""
     return _MEMORY if exists(REAL, _MEMORY) else scratch_folder()
@@ -118,7 +128,7 @@ def record(scenario: Scenario, folder: str, options: Mapping[str, Any] | None = 
         More options of `pnc_vol.File`, such as ``{"driver": "mine | posix"}``.
     """
     clear(folder)
-    given = {**scenario.options, **(options or {})}
+    given = placed({**scenario.options, **(options or {})}, folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PncVolWarning)
         beginning = Run(folder, REAL, options or {})

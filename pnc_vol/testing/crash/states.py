@@ -6,9 +6,11 @@ Rules
 -----
 1. A kill leaves every change before it, and a part of the write that it interrupts. What a process stored, the kernel
    has.
-2. A power failure leaves what was synced: the bytes and the length of a file since `fsync`, the names of a folder since
-   `fsync_dir`. Of the rest it leaves any part: each piece of a write by itself, cut at multiples of 512 bytes of the
-   file, any length that the file had meanwhile, any of the operations on names. A rename happens or does not.
+2. A power failure leaves what was synced: the bytes and the length of a file since `fsync` or `fdatasync`, its extended
+   attributes since `fsync`, the names of a folder since `fsync_dir`. Of the rest it leaves any part: each piece of a
+   write by itself, cut at multiples of 512 bytes of the file, any length that the file had meanwhile, any of the
+   operations on names. A rename happens or does not. What was written last may be all that is left of a file: a header,
+   and nothing of the data that were written before it. Files may lose different shares.
 3. Writes that lie inside `ATOMIC` bytes of one sector are not torn: the record count of a header is such a write.
 4. A state is a function of the recording, a seed and a number.
 """
@@ -119,10 +121,13 @@ def power_failure(start: Disk, changes: list[Change], *, seed: int, number: int,
             disk.add(change.inode, change.mode, folder=change.folder)
     ways = []
     # none and all of the names, or of the bytes, are the states that a simple file system leaves
-    share = chance.choice((0.0, 0.0, 0.1, 0.5, 0.9, 1.0, 1.0))
+    shares = (0.0, 0.0, 0.1, 0.5, 0.9, 1.0, 1.0, -1.0, -1.0)
+    share, apart = chance.choice(shares), chance.random() < 0.25
     for inode, content in disk.files.items():
-        _survive(content, list(_unsynced(changes[:at], inode)), disk, inode, share, chance)
-    ways.append(f"{share:.0%} of the bytes")
+        mine = chance.choice(shares) if apart else share
+        _survive(content, list(_unsynced(changes[:at], inode)), disk, inode, mine, chance)
+    said = "the last of the bytes" if share < 0 else f"{share:.0%} of the bytes"
+    ways.append("some bytes of each file" if apart else said)
     share = chance.choice((0.0, 0.5, 0.9, 1.0, 1.0, -1.0))
     for kept in _names(changes[:at], share, chance):
         disk.apply(Named(kept.path, kept.inode) if isinstance(kept, Made) else kept)
@@ -138,22 +143,28 @@ def _unsynced(changes: list[Change], inode: int) -> Iterator[tuple[bool, Change]
         for piece in (change.pieces if isinstance(change, Stored) else (change,))
         if isinstance(piece, (Written, Cut, Mode, Labelled, Synced)) and piece.inode == inode
     ]
-    last = max((i for i, change in enumerate(mine) if isinstance(change, Synced)), default=-1)
+    synced = [(i, change.whole) for i, change in enumerate(mine) if isinstance(change, Synced)]
+    last = max((i for i, _ in synced), default=-1)
+    whole = max((i for i, whole in synced if whole), default=-1)
     for i, change in enumerate(mine):
         if not isinstance(change, Synced):
-            yield i < last or isinstance(change, Mode), change
+            yield i < (whole if isinstance(change, Labelled) else last) or isinstance(change, Mode), change
 
 
 def _survive(
     content: bytearray, changes: list[tuple[bool, Change]], disk: Disk, inode: int, share: float, chance: random.Random
 ) -> None:
-    """Apply what was synced, and a share of the rest."""
+    """Apply what was synced, and a share of the rest; negative: the last changes, and none of those before."""
     now = len(content)
     sizes: list[int] = []
-    for safe, change in changes:
+    lost = chance.randint(0, len(changes)) if share < 0 else 0
+    wanted = share
+    for i, (safe, change) in enumerate(changes):
+        share = wanted if wanted >= 0 else float(i >= lost)
         if safe:
             disk.apply(change)
-            now, sizes = len(content), []
+            if not isinstance(change, Labelled):
+                now, sizes = len(content), []
             continue
         if not sizes:
             sizes.append(now)
@@ -169,7 +180,13 @@ def _survive(
         sizes.append(now)
     if sizes:
         # the length is kept apart from the bytes: blocks that were not written read as zeros
-        size = sizes[0] if share == 0 and chance.random() < 0.5 else sizes[-1] if share == 1 else chance.choice(sizes)
+        size = (
+            sizes[0]
+            if wanted == 0 and chance.random() < 0.5
+            else sizes[-1]
+            if wanted in (1, -1)
+            else chance.choice(sizes)
+        )
         disk.apply(Cut(inode, size))
 
 
