@@ -146,7 +146,14 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
             # all subfiles say what they are before the first of them has its name
             session.flush(what="open")
         except BaseException as error:
-            session.abort(f"{type(error).__name__}: {error}")
+            with suppress(OSError):
+                # what could not be synced is refused once more
+                session.abort(f"{type(error).__name__}: {error}")
+            for place in [member.session.disk.location for member in members if member.root]:
+                # nothing of a set that could not be made stays, not even what could not be synced
+                if place is not None and not place.published:
+                    with suppress(OSError):
+                        system.unlink(place.work)
             raise
     return session
 

@@ -112,7 +112,7 @@ def test_a_plain_flush_syncs_what_stands_for_durable_values(path: pathlib.Path, 
             del f["z"]
             f["z"] = np.zeros((12, 12))
         f.flush()
-        assert f.statistics()["moves"] == 0
+        assert "moves" not in f.statistics()
         writes = system.matching(name={"pwrite", "pwritev"}, path=str(path))
         syncs = system.matching(name={"fsync", "fdatasync"}, path=str(path))
         data = [call for call in writes if call.offset > 1500]
@@ -141,7 +141,7 @@ def test_a_file_over_another_one_is_synced_before_the_rename(path: pathlib.Path,
         f["x"] = 1
     system = TraceSystem()
     with pnc_vol.File(path, "w", system=system, burst_buf=burst_buf):
-        (rename,) = system.matching(name="rename", path=lambda name: name.endswith("pnctmp"))
+        (rename,) = (call for call in system.matching(name="rename") if "pncbb" not in call.path)
         synced = system.matching(name={"fsync", "fdatasync"}, path=lambda name: name.endswith("pnctmp"))
         assert synced
         assert synced[0].number < rename.number
