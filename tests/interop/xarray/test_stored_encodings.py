@@ -174,7 +174,8 @@ def test_times_that_the_units_of_the_file_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_durations_that_the_units_of_the_file_cannot_hold(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.nc", series(pd.to_timedelta(["1D"])))
+    days = {"units": "days", "dtype": "i8"}
+    path = written(tmp_path / "a.nc", series(pd.to_timedelta(["1D"])), a=days)
     refused(path, series(pd.to_timedelta(["36h"])), pnc_vol.RangeError, "cannot be stored exactly.*'days'")
     pnc_vol.to_netcdf(series(pd.to_timedelta(["2D"])), path, append_dim="time")
     assert read(path, decode_timedelta=True)["a"].values.astype("m8[D]").tolist() == [
