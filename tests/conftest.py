@@ -116,8 +116,27 @@ def no_mpi_here() -> Iterator[None]:
     assert before or "mpi4py.MPI" not in sys.modules, "this test loads MPI into the process of pytest"
 
 
+# Benchmarks, and tests that go through very many cases of what shorter ones hold: marked `long`, and run by .ci/run.
+LONG_FORMS = (
+    "tests/bench/",
+    "tests/drivers/cache/test_faults.py",
+    "tests/mpi/test_cache_identity.py",
+    "tests/mpi/test_set_identity.py",
+    "tests/queue/test_budget.py",
+    "tests/testing/test_crash_of_sets.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(LONG_FORMS):
+            item.add_marker("long")
+
+
 # What an ordinary run leaves out, and the command for it.
 LEFT_OUT = {
+    "long": "pytest -m long",
     "large": "pytest -m large",
     "services": "pip install 'pnc-vol[services]' && pytest -m services tests/services",
     "browser": "pip install 'pnc-vol[browser]' && pytest -m browser",

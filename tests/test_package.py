@@ -32,6 +32,16 @@ def test_defaults_of_dataclasses_suit_the_oldest_python() -> None:
     assert not [(each, one.name) for each, one in fields if isinstance(one.default, list | dict | set)]
 
 
+def test_the_oldest_versions_that_ci_tries_are_those_that_are_allowed() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    allowed = dict(re.findall(r'"(\w[\w-]*)>=([\d.]+)', text))
+    tried = dict(re.findall(r"(?m)^([\w-]+)==([\d.]+)$", (ROOT / ".ci" / "oldest.txt").read_text()))
+    assert {"numpy", "h5py", "xarray", "typer"} <= tried.keys()
+    assert {name: allowed[name] for name in tried} == {
+        name: version.removesuffix(".0") if allowed[name] != version else version for name, version in tried.items()
+    }
+
+
 def test_the_citation_can_be_read() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (pip install 'pnc-vol[jobs]')")
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())

@@ -136,6 +136,19 @@ def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False)
     FormatError
     """
     blobs = sum(one.nblobs for one in told)
+    for k, rest in told[0].rest.items() if told else ():
+        # What is in no blob is all in the supplement. A map that claims more would be believed to hold it somewhere.
+        whole, held = (
+            math.prod(told[0].maps[k - 1].dims),
+            sum(one.maps[k - 1].nelems for one in told if k <= len(one.maps)),
+        )
+        if whole > held + rest:
+            raise FormatError(
+                f"{subfile_path(path, 0)}: dimension 'D{k}.supplement' is {rest}: map {k} has {whole} elements, of "
+                f"which {held} are in blobs, and the supplement has all others",
+                field=f"D{k}.supplement",
+                value=rest,
+            )
     for s, one in enumerate(told):
         first = told[0]
         for name, mine, theirs in (

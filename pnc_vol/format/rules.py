@@ -254,7 +254,8 @@ def _file_size(facts: _Facts) -> Iterator[Finding]:
         if numrecs:
             needed = max(needed, int(end[facts.records].max()) + (numrecs - 1) * facts.stride)
     if size < needed:
-        text = f"The file has {size} bytes, but its header promises data up to byte {needed}."
+        missing = f"{needed - size} bytes are missing"
+        text = f"The file has {size} bytes, and its header describes data up to byte {needed}: {missing}."
         yield Finding("warning", size, "file_size", size, text)
     elif size > promised:
         text = f"The file has {size} bytes, and its data end at byte {promised}."

@@ -130,8 +130,9 @@ class Source:
         if n * smallest > self.file_size - start:
             field = text_of(where)
             raise TruncatedHeaderError(
-                f"{field} at byte {at} is {n}; that takes at least {n * smallest} bytes, and the file has "
-                f"{max(0, self.file_size - start)} left.",
+                f"The file ends at byte {self.file_size}, inside its header: {field} at byte {at} is {n}, which takes "
+                f"at least {n * smallest} bytes, and {max(0, self.file_size - start)} are left. The file was cut, or "
+                "the number is damaged; use another copy.",
                 offset=at,
                 field=field,
                 value=n,

@@ -19,6 +19,8 @@ import os
 import resource
 import sys
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
@@ -28,7 +30,8 @@ from pnc_vol.api.file import File
 from pnc_vol.disk import signature as recognise
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place, mode_of_new, name_new
-from pnc_vol.errors import NotCDFError
+from pnc_vol.errors import NotCDFError, PncVolError, ShortFileWarning
+from pnc_vol.format.check import short_data
 from pnc_vol.full_io import read_at
 from pnc_vol.interop import inspect_hdf5, space
 from pnc_vol.interop.copied_values import CopiedValues
@@ -216,6 +219,8 @@ def convert(
         The source is neither HDF5 nor classic NetCDF.
     MissingPackageError
         h5py, which reads and writes the HDF5 file, is not installed; the extra `hdf5` brings it.
+    ValueError
+        h5py has no such compression.
     LossError
         Something cannot be kept and `strict` is True.
     LimitError
@@ -238,6 +243,8 @@ def convert(
         raise TypeError(f"convert() to HDF5 has no option {min(options)!r}; it belongs to NetCDF targets")
     if kind == "hdf5" and (compression is not None or compression_opts is not None):
         raise TypeError("convert() to NetCDF cannot compress: the format has no compression; leave the option out")
+    if compression is not None:
+        _check_compression(compression, compression_opts)
     storage = {"compression": compression, "compression_opts": compression_opts} if compression is not None else {}
     ledger = Ledger()
 
@@ -259,6 +266,7 @@ def convert(
 
     with published(target, overwrite=overwrite, system=system) as temporary:
         with (
+            _damage_told(source) if kind == "hdf5" else contextlib.nullcontext(),
             _admitted(source, kind, target, follow=follow_external, allow=allow_sparse, packed=bool(storage)) as reader,
             _new_file(temporary, reader, kind, system, options) as writer,
         ):
@@ -279,6 +287,9 @@ def convert(
                 storage=storage,
                 follow_external=follow_external,
             ).run()
+            for path, nbytes in _missing(reader) if kind == "netcdf" else ():
+                why = f"{nbytes} bytes are missing at the end of the file; the fill value stands for them"
+                ledger.lose(path, "values", why)
         if strict and ledger.lost:
             first = ledger.lost[0]
             number = f"{len(ledger.lost)} thing{'s' if len(ledger.lost) > 1 else ''}"
@@ -291,9 +302,52 @@ def convert(
 
 
 @contextlib.contextmanager
+def _damage_told(source: str) -> Iterator[None]:
+    """What h5py raises in its own code for a damaged file, as an error that says so."""
+    try:
+        yield
+    except (RuntimeError, KeyError, ValueError) as error:
+        places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, PncVolError) or "h5py" not in places[-1]:
+            raise
+        first = (str(error).strip("'\"").splitlines() or [type(error).__name__])[0]
+        text = f"the HDF5 library cannot read it ({first}); the file is damaged: use another copy"
+        raise OSError(errno.EIO, text, source) from error
+
+
+def _check_compression(name: object, opts: object) -> None:
+    """Refuse what h5py cannot compress with, before anything is made.
+
+    Raises
+    ------
+    ValueError
+    """
+    h5py = require_h5py("Writing an HDF5 file")
+    try:
+        with h5py.File("compression", "w", driver="core", backing_store=False) as probe:
+            probe.create_dataset("x", (1,), "u1", chunks=(1,), compression=name, compression_opts=opts)
+    except (ValueError, TypeError) as error:
+        known = ", ".join(each for each in ("gzip", "lzf", "szip") if each in h5py.filters.encode)
+        text = f"compression={name!r} is not possible: {error}; h5py here has {known}, and 0 to 9 for levels of gzip"
+        raise ValueError(text) from None
+
+
+def _missing(reader: File) -> list[tuple[str, int]]:
+    """The datasets of which a file that was cut does not have all values, and how many bytes of each are missing."""
+    disk, tree = reader.id.handle.session.disk, reader.id.node.tree
+    paths = {node.cdf_name: node.path for node in tree.datasets.values()}
+    found = [] if disk.layout.several_files else short_data(disk.header, disk.driver.size())
+    return [(paths.get(name, name), nbytes) for name, nbytes in found]
+
+
+@contextlib.contextmanager
 def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool, packed: bool) -> Iterator[Any]:
     """The open source, if what it declares is there, and the target has room for it."""
-    with open_either(source, kind=kind) as reader:
+    with warnings.catch_warnings():
+        # the report says what is missing
+        warnings.simplefilter("ignore", ShortFileWarning)
+        opened = open_either(source, kind=kind)
+    with opened as reader:
         size = space.declared_by(reader, follow_external=follow)
         space.refuse_sparse(source, size, allowed=allow)
         if not packed:

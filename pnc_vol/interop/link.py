@@ -148,7 +148,8 @@ def link(
             stored = _Stored(reader, named)
             linked = _Linked(reader, writer, ledger, stored)
             linked.define()
-            writer.attrs[NOTE] = json.dumps(note)
+            # of fixed length: it stands behind its name, where `note_of` finds it without the HDF5 library
+            writer.attrs[NOTE] = np.bytes_(json.dumps(note).encode())
     return Link(source, target, True, len(linked.copied), header.numrecs, stored.segments, tuple(ledger.lost))
 
 

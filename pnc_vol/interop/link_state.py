@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 from pnc_vol.api.file import File
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.optional import require_h5py
+from pnc_vol.full_io import read_content
 from pnc_vol.system import REAL, System, exists
 from pnc_vol.warn import warn_outside
 
 __all__ = ["NOTE", "LinkState", "digest", "note_of", "source_of", "state_of", "warn_if_stale"]
 
 NOTE = "pnc_vol_link"
-"""Attribute of the root group of a link file: JSON."""
+"""Attribute of the root group of a link file: JSON, ASCII, a string of fixed length."""
+_MOST, _LONGEST, _APART = 64 << 20, 64 << 10, 128
+"""Bytes of a file in which the note is looked for, of the note, and between its name and its text."""
 
 
 class LinkState(NamedTuple):
@@ -48,7 +50,7 @@ def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkStat
     LinkState(source='/data/ocean.nc', stale='the NetCDF file has 12 records, the link file shows 10')
     """
     path = os.fspath(path)
-    note = note_of(path)
+    note = note_of(path, system=system)
     return None if note is None else _state(note, path, system)
 
 
@@ -71,14 +73,25 @@ def source_of(note: dict[str, Any], path: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), str(note.get("source"))))
 
 
-def note_of(path: str) -> dict[str, Any] | None:
-    """What a link file says of itself; None if it is none."""
-    h5py = require_h5py("Reading a link file")
+def note_of(path: str, *, system: System = REAL) -> dict[str, Any] | None:
+    """What a link file says of itself; None if it is none.
+
+    The HDF5 library is not asked: what stands at `path` may be any file, and in a damaged one the library may look for
+    attributes for ever.
+    """
     try:
-        with h5py.File(path, "r") as f:
-            return _note_in(f)
+        content = read_content(system, path, limit=_MOST).tobytes()
     except OSError:
         return None
+    name = content.find(NOTE.encode())
+    begin = content.find(b"{", name, name + _APART)
+    if name < 0 or begin < 0:
+        return None
+    try:
+        note, _ = json.JSONDecoder().raw_decode(content[begin : begin + _LONGEST].decode("ascii", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return note if isinstance(note, dict) else None
 
 
 def _note_in(opened: Any) -> dict[str, Any] | None:

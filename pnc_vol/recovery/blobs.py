@@ -41,6 +41,7 @@ from pnc_vol.recovery.cache_folders import find_caches, sort_folders
 from pnc_vol.recovery.gathering import Piece, Variable, copy, pieces, share
 from pnc_vol.recovery.leftovers import leftovers_of
 from pnc_vol.recovery.new_file import NewFile
+from pnc_vol.system import free_bytes
 
 __all__ = ["BlobReport", "MapCoverage", "replay_blobs"]
 
@@ -183,6 +184,7 @@ def _replay(
     tree = view.defs.tree
     _keep_only(tree, names)
     header, uids = _placed(view, tree, options, chosen=names is not None)
+    on_root(comm, "replay room", lambda: _check_room(target, sizes.data_end(header)))
     wanted = _variables(view, tree, header, uids)
     report = BlobReport(
         target,
@@ -221,6 +223,15 @@ def _check_paths(target: str, path: str, count: int, options: Options) -> bytes:
             f"{path}: a job that ended early left data that are not in the subfiles, in {', '.join(left)}. Put them "
             f"there first: 'pnc-vol replay {subfile_path(path, 0)}', or open the set with mode 'r+' and recover=True"
         )
+    return b""
+
+
+def _check_room(target: str, nbytes: int) -> bytes:
+    """Refuse a file that its device has no room for, before anything is made: headers may claim any size."""
+    free = free_bytes(os.path.dirname(os.path.abspath(target)))
+    if nbytes > free:
+        text = f"the file takes {nbytes} bytes, and {free} are free there; choose variables, or another place"
+        raise OSError(errno.ENOSPC, text, target)
     return b""
 
 

@@ -15,6 +15,7 @@ import pytest
 from damages import WANT, Change, check_damaged, good, of_the_content, values, write
 
 import pnc_vol
+from pnc_vol.errors import FormatError
 from pnc_vol.format.placing import place
 
 Damage = Callable[[Path], None]
@@ -93,3 +94,41 @@ def test_the_good_set_is_good(tmp_path: Path) -> None:
 def test_a_damage_is_an_error_that_names_the_file_or_changes_nothing(tmp_path: Path, name: str) -> None:
     CATALOGUE[name](tmp_path / "out.nc")
     check_damaged(tmp_path / "out.nc", name)
+
+
+def test_a_map_larger_than_what_is_stored_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    """One byte of a dimension: the supplement has all elements that are in no blob, so there can be no more."""
+    path = tmp_path / "f.nc"
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        a = f.create_dataset("a", (40,), "i4")
+        a[13:21] = 29
+        f.flush()
+        a[2:36:3] = 43
+    first = Path(f"{path}.0000")
+    data = bytearray(first.read_bytes())
+    at = data.index((40).to_bytes(8, "big"))
+    data[at] = 8
+    first.write_bytes(data)
+    (finding,) = pnc_vol.check(path)
+    assert finding.severity == "error"
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: pnc_vol.replay(path, output=tmp_path / "out.nc"),
+        lambda: pnc_vol.File(path),
+        lambda: pnc_vol.File(path, "r+"),
+    )
+    for call in calls:
+        with pytest.raises(FormatError, match="the supplement has all others"):
+            call()
+    assert os.listdir(tmp_path) == [first.name]
+
+
+def test_a_replay_that_its_device_has_no_room_for_is_refused_first(tmp_path: Path) -> None:
+    """Elements that are in no blob need no space in a set; one file has them all."""
+    path = tmp_path / "f.nc"
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f.create_dataset("a", (1 << 58,), "i4")[5:9] = 1
+    with pytest.raises(OSError, match="are free there"):
+        pnc_vol.replay(path, output=tmp_path / "out.nc")
+    with pnc_vol.File(path) as f:
+        assert f["a"][3:10].tolist() == [0, 0, 1, 1, 1, 1, 0]
+    assert os.listdir(tmp_path) == ["f.nc.0000"]

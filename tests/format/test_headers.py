@@ -348,3 +348,10 @@ def test_numrecs_may_be_written_alone() -> None:
     raw = bytearray(encode(header))
     raw[4:8] = numrecs_bytes(replace(header, numrecs=9))
     assert decode(raw, file_size=10**3).header.numrecs == 9
+
+
+def test_a_count_that_the_file_cannot_hold_says_that_it_was_cut() -> None:
+    """A list of dimensions is cut in its middle."""
+    data = encode(Header(5, dims=(Dim("x", 3), Dim("y", 4), Dim("z", 5))), check=False)
+    with pytest.raises(TruncatedHeaderError, match=r"The file ends at byte 40, inside its header: .*use another copy"):
+        decode(data[:40], file_size=40)

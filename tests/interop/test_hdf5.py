@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -611,3 +612,53 @@ def test_addresses_are_not_written_and_never_taken_for_paths(mode: str, tmp_path
         convert("http://127.0.0.1:9/x.nc", tmp_path / "x.nc")
     assert os.listdir(tmp_path / "s3:/bucket") == []
     assert os.listdir(tmp_path) == ["s3:"]
+
+
+@pytest.mark.parametrize("wrong", ["zip", "", 99, "gzip "])
+def test_a_compression_that_h5py_does_not_have_is_refused_first(tmp_path: Path, wrong: Any) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f["x"] = [1, 2, 3]
+    with pytest.raises(ValueError, match="h5py here has gzip"):
+        convert(tmp_path / "a.nc", tmp_path / "a.h5", compression=wrong)
+    assert sorted(os.listdir(tmp_path)) == ["a.nc"]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_values_that_a_cut_file_does_not_have_are_lost(tmp_path: Path, strict: bool) -> None:
+    path = tmp_path / "cut.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["g/a"] = np.arange(100.0)
+        f.create_dataset("t", (5, 100), "f8", maxshape=(None, 100))[...] = 1
+    os.truncate(path, os.path.getsize(path) - 3000)
+    (finding,) = pnc_vol.check(path)
+    assert finding.message.endswith("3000 bytes are missing.")
+    if strict:
+        with pytest.raises(LossError, match="values of /t"):
+            convert(path, tmp_path / "out.h5", strict=True)
+        assert not (tmp_path / "out.h5").exists()
+    else:
+        (lost,) = convert(path, tmp_path / "out.h5").lost
+        assert (lost.path, lost.what) == ("/t", "values")
+        assert lost.why.startswith("3000 bytes are missing")
+
+
+def test_damaged_hdf5_files_are_one_clear_error(tmp_path: Path) -> None:
+    """What the HDF5 library raises for them has many types."""
+    good, path = tmp_path / "good.h5", tmp_path / "bad.h5"
+    with h5py.File(good, "w") as f:
+        f["a"] = np.arange(40)
+        f["g/b"] = np.arange(12.0).reshape(3, 4)
+        f["g"].attrs["u"] = "metre"
+        f["r"] = np.array([(1, 2.0)], dtype=[("x", "i4"), ("y", "f8")])
+    content, told = good.read_bytes(), 0
+    rng = random.Random(1)
+    for _ in range(150):
+        data = bytearray(content)
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        path.write_bytes(data)
+        try:
+            convert(path, tmp_path / "out.nc", overwrite=True)
+        except OSError as error:
+            told += "damaged: use another copy" in str(error)
+    assert told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -219,3 +220,28 @@ def test_h5dump_reads_it_from_any_folder(tmp_path: Path) -> None:
     )
     assert "(3,0): 9, 10, 11" in done.stdout
     assert "TRUE, FALSE, TRUE" in done.stdout
+
+
+def test_a_damaged_link_file_is_made_anew_or_refused(tmp_path: Path) -> None:
+    """The HDF5 library is not asked what stands there: in a damaged file it may look for ever."""
+    source, target = tmp_path / "a.nc", tmp_path / "a.h5"
+    with pnc_vol.File(source, "w") as f:
+        f["x"] = np.arange(30.0)
+        f["g/y"] = [1, 2]
+    assert linking.link(source, target).written
+    assert not linking.link(source, target).written, "it is up to date"
+    content, refused = target.read_bytes(), 0
+    rng = random.Random(2)
+    for _ in range(100):
+        data = bytearray(content)
+        for _ in range(rng.choice([1, 2, 40])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        target.write_bytes(data)
+        try:
+            linking.link(source, target)
+        except FileExistsError:
+            refused += 1
+    assert refused < 50
+    linking.link(source, target, overwrite=True)
+    with h5py.File(target) as f:
+        assert f["x"][...].tolist() == list(range(30))

@@ -67,6 +67,7 @@ class Described(NamedTuple):
     supplements : mapping of int to int, from a canonical variable to the physical one that is its supplement.
     nblobs, nprocs, subfiles : int
     before : mapping of str to Before, by the names of subfile 0; of a flush that was not completed.
+    rest : mapping of int to int, for the number of a map, from 1, the elements of the supplements of its variables.
     """
 
     canonical: Header
@@ -78,6 +79,7 @@ class Described(NamedTuple):
     nprocs: int
     subfiles: int
     before: Mapping[str, Before]
+    rest: Mapping[int, int]
 
 
 def is_blob_set(header: Header) -> bool:
@@ -162,12 +164,15 @@ class _Reader:
             variables.append(of)
             assigned.append(k)
             physical.append(i)
+        rest: dict[int, int] = {}
         for number, i in supplements.items():
-            self.check_supplement(number, self.header.vars[i], variables, assigned, maps)
+            k, nelems = self.supplement(number, self.header.vars[i], variables, assigned, maps)
+            rest[k] = nelems
         attrs = tuple(attr for attr in self.header.attrs if attr.name not in OF_FILE)
         made = Header(5, self.header.numrecs, self.header.dims[: self.canonical], attrs, tuple(variables))
         nblobs = self.header.dims[self.canonical].size
-        return Described(made, maps, tuple(assigned), tuple(physical), supplements, nblobs, nprocs, subfiles, before)
+        counts = nblobs, nprocs, subfiles
+        return Described(made, maps, tuple(assigned), tuple(physical), supplements, *counts, before, rest)
 
     def integers(self, attrs: tuple[Attr, ...], name: str, of: str) -> tuple[int, ...]:
         """The values of an attribute of integers."""
@@ -262,13 +267,16 @@ class _Reader:
         name = attr.data.decode("utf-8", "surrogateescape")
         return name, Before(i, k, var.type, elements, record)
 
-    def check_supplement(
+    def supplement(
         self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int], maps: Sequence[MapVariables]
-    ) -> None:
+    ) -> tuple[int, int]:
+        """The map of a supplement, and its elements."""
         what = f"attribute {SUPPLEMENT!r} of {var.name!r}"
         if not 0 <= of < len(variables) or not assigned[of]:
             self.wrong(what, of, f"there are {len(variables)} canonical variables, and this one needs a map")
         k = assigned[of]
-        dims = shaped(variables[of].dims, len(maps[k - 1].dims), self.size(f"D{k}.supplement"), self.record)
+        size = self.size(f"D{k}.supplement")
+        dims = shaped(variables[of].dims, len(maps[k - 1].dims), size, self.record)
         if var.dims != dims or var.type != variables[of].type:
             self.wrong(what, of, f"its type or shape is not that of a supplement of {variables[of].name!r}")
+        return k, self.header.dims[size].size
