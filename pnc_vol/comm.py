@@ -69,6 +69,8 @@ class Comm:
     size: int = 1
     mpi: Any = None
     """The mpi4py communicator, or None."""
+    number: int = 0
+    """Communicators of several ranks are numbered as they are made."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -225,6 +227,14 @@ class Comm:
 
     def abandon(self, reason: str) -> None:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
+
+    def part(self, values: Sequence[int], patience: float) -> list[int] | None:
+        """After `abandon`: the least of each of these numbers of all ranks, once all have left and told theirs.
+
+        Messages that nobody has received are received. None: some ranks have not left within `patience` seconds, or
+        this cannot be known; a later call goes on with the numbers of the first one.
+        """
+        return list(values) if self.size == 1 else None
 
     def observe(self, note: Callable[[str, float], None]) -> None:
         """Tell `note` of each collective call that ends: its name, and when waiting for it began (`perf_counter`)."""

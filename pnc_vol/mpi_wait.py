@@ -10,7 +10,10 @@ Rules
    then is asked directly. No rank sends to all others.
 2. A rank that leaves by an exception says so to its neighbours (`TimedWait.leave`), and how many calls it completed;
    each rank that waits passes it on to its neighbours, and raises `RankError` unless the other took part in the call.
-3. Waiting ranks sleep: on a machine with more ranks than cores, spinning is most of the cost of a collective call.
+3. When all ranks have left, they part (`TimedWait.part`): each takes all messages of its neighbours that it did not
+   take before, and all learn the least of some numbers. Who does not find the others waits no longer than it is told
+   to, and goes on with it later.
+4. Waiting ranks sleep: on a machine with more ranks than cores, spinning is most of the cost of a collective call.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +42,8 @@ _MOST_ASKED = 64
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 _TAG_LEFT = 4001
 _TAG_HERE = 4002
+_TAG_PART = 4100
+"""The first of the tags, one for each step, of what ranks say at last."""
 NOTES = _TAG_LEFT, _TAG_HERE
 """Tags of what ranks say when they leave, or give a call up."""
 _LONGEST_NOTE = 4096
@@ -85,6 +90,7 @@ class TimedWait:
         self._left: list[tuple[int, int, str]] = []
         # Requests that were given up: MPI may still write to their buffers.
         self._given_up: list[Any] = []
+        self._parting: Iterator[list[int] | None] | None = None
 
     def begin(self, operation: str) -> int:
         """Begin a call; its number.
@@ -229,6 +235,40 @@ class TimedWait:
             self.broken = errors.RankError(f"this rank left the file: {reason}", [self.mpi.rank])
             said = _LEFT.pack(self.mpi.rank, self._completed) + reason.encode(errors="replace")
             self._say(said[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
+
+    def part(self, values: Sequence[int], patience: float) -> list[int] | None:
+        """The least of each of these numbers of all ranks; None: not all ranks are here within `patience` seconds.
+
+        Called again it goes on with the numbers of the first call.
+        """
+        if self.mpi is None or self.module.Is_finalized():
+            return None
+        if self._parting is None:
+            self._parting = self._part(list(values))
+        for _ in patiently(patience, _CROWDED_TURNS):
+            found = next(self._parting, None)
+            if found is not None:
+                return found
+        return None
+
+    def _part(self, values: list[int]) -> Iterator[list[int] | None]:
+        """As `part`, None as long as a message is missing: steps of a dissemination, in which neighbours take part."""
+        MPI, rank, size, status = self.module, self.mpi.rank, self.mpi.size, self.module.Status()
+        for level in range((size - 1).bit_length()):
+            tag, step = _TAG_PART + level, 1 << level
+            peers = {(rank + step) % size, (rank - step) % size}
+            self._say(struct.pack(f"<{len(values)}q", *values), tag, peers)
+            for peer in peers:
+                arrived = -1
+                while arrived != tag:
+                    if not self.mpi.Iprobe(peer, MPI.ANY_TAG, status):
+                        yield None
+                        continue
+                    # Messages of one rank come in the order in which it sent them: what comes before is of no use.
+                    note, arrived = bytearray(status.Get_count(MPI.BYTE)), status.Get_tag()
+                    self.mpi.Recv([note, MPI.BYTE], peer, arrived)
+                values = list(map(min, values, struct.unpack(f"<{len(values)}q", note)))
+        yield values
 
 
 def _bits(sets: tuple[int, int], width: int) -> bytes:

@@ -148,6 +148,12 @@ class Holds:
         where : int64[n, 2], sorted and disjoint, the first byte and the one behind the last: where they wrote at most.
         """
 
+    def leave(self) -> None:
+        """Let go of what holds bytes back, and not of the driver below, of which a close may be collective.
+
+        Bytes that are not in the file stay where a recovery finds them.
+        """
+
     def observe(self, note: Callable[[Phase], None]) -> None:
         """Call `note` with each `Phase` from now on, in the thread that it happened in."""
 
@@ -190,6 +196,9 @@ class PassesOn(Holds):
 
     def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
         self.inner.note_elsewhere(reason, where)
+
+    def leave(self) -> None:
+        self.inner.leave()
 
     def observe(self, note: Callable[[Phase], None]) -> None:
         self.inner.observe(note)

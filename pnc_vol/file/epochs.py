@@ -76,7 +76,7 @@ class Epochs:
         self._headers: list[tuple[int, bytes]] = []
         self._begun: tuple[int, bytes] | None = None
         self._in_file = disk.header_bytes
-        self._met = 0, 0, b""
+        self._met: tuple[int, int, bytes] = 0, 0, b""
         """See `HeldRanges.met`; and what all ranks told that they are about to write."""
         self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
@@ -161,7 +161,8 @@ class Epochs:
 
     def must_wait(self, *, together: bool) -> bool:
         """Whether this flush would write what another rank may hold of an earlier epoch; the same on all ranks."""
-        return self._comm.size > 1 and self.holding and self.ranges.keeps(self._met[together])
+        others, every, _ = self._met
+        return self._comm.size > 1 and self.holding and self.ranges.keeps(every if together else others)
 
     def may_write_alone(self, spans: Callable[[], Spans]) -> bool:
         """Whether this rank may write between two flushes, as no other one holds earlier data back there.
@@ -257,6 +258,32 @@ class Epochs:
                     where = self.ranges.of_others(self._ended, self._comm.nodes(), node=node)
                     text = _ELSEWHERE.format("another node" if node else "another rank")
                     self._driver.note_elsewhere(text, where)
+
+    def leave(self) -> tuple[int, int]:
+        """This rank takes part in nothing any more: whether all its data are in the file, and the last ended epoch."""
+        if self.left_at_close():
+            return 0, self._ended
+        try:
+            self._driver.drain()
+        except OSError:
+            return 0, self._ended
+        return 1, self._ended
+
+    def follow(self, epoch: int) -> None:
+        """All ranks have left, and their data up to this epoch are in the file: so is its header then.
+
+        Raises
+        ------
+        OSError
+            As `meet`.
+        """
+        self._release(min(epoch, self._ended))
+        self.holding = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether ranks hold back what is to follow to the file when they leave it; the same on all ranks."""
+        return (self.holding or bool(self._headers)) and not self.left_at_close()
 
     def left_at_close(self) -> bool:
         """Whether what is held stays in its caches when the file is closed (``e10_cache_flush_flag=flush_none``)."""

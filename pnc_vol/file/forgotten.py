@@ -27,6 +27,7 @@ from collections import deque
 from threading import get_ident
 from typing import Any, Protocol
 
+from pnc_vol.file.closing import part_from_others
 from pnc_vol.file.deferred import close_at_exit, holds
 from pnc_vol.file.session import Session
 from pnc_vol.warn import warn_outside
@@ -117,8 +118,9 @@ def _at_exit() -> None:
         except Exception:
             # One that cannot be closed does not keep the others from it.
             sys.excepthook(*sys.exc_info())
-    # Last: the ranks of a deferred close may wait in a call of a file that was let go above.
+    # Later: the ranks of a deferred close may wait in a call of a file that was let go above.
     close_at_exit()
+    part_from_others(last=True)
 
 
 def _forked() -> None:

@@ -18,6 +18,7 @@ from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.file import deferred, registry
+from pnc_vol.file.closing import part_from_others
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of, stack_of
 from pnc_vol.file.finding import Found
@@ -197,6 +198,7 @@ def open_shared(
         It is open with another driver.
     """
     close_forgotten()
+    part_from_others()
     if options.deferred_close:
         try:
             deferred.close_before_open(comm)

@@ -236,6 +236,16 @@ class CacheDriver(Wrapper):
         if self._closed or self._system.getpid() != self._pid:
             self._closed = True
             return
+        try:
+            self.leave()
+        except OSError:
+            # The first error says where the data are.
+            with suppress(OSError):
+                self.inner.close()
+            raise
+        self.inner.close()
+
+    def leave(self) -> None:
         error: OSError | None = None
         if self._hints.flush != "flush_none" or self._bytes.off:
             lost = self._bytes.bring(headers=True)
@@ -252,12 +262,6 @@ class CacheDriver(Wrapper):
             self._bytes.let_go(keep=left or not (self._hints.discard or self._bytes.off), done=not left)
         except OSError as caught:
             error = error or caught
-        finally:
-            # The first error says where the data are.
-            try:
-                self.inner.close()
-            except OSError as caught:
-                error = error or caught
         if error is not None:
             raise error
 
