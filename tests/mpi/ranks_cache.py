@@ -522,6 +522,32 @@ def a_blob_set_is_flushed_and_read(driver: str) -> None:
                 assert f["steps"][...].tolist() == [[0] * 3, [1] * 3, [2] * 3]
 
 
+def what_was_flushed_is_in_the_file_after_an_exception(driver: str) -> None:
+    for flag, layout, alone in itertools.product(FLAGS[:2], ("", "blob"), (False, True)):
+        case = f"left-{flag}-{layout}-{alone}"
+        try:
+            with opened(case, driver, layout=layout, e10_cache_flush_flag=flag) as f:
+                f.create_dataset("x", (SIZE * 20, 50), "f8")[RANK * 20 : RANK * 20 + 20] = RANK + 1
+                f.flush()
+                r = f.create_dataset("r", (2, SIZE), "i4", maxshape=(None, SIZE))
+                r[:, RANK] = RANK
+                f.flush()
+                f["x"][RANK * 20] = 99
+                if not alone or RANK == SIZE - 1:
+                    raise ZeroDivisionError("after the flush")
+                f.flush()
+        except (ZeroDivisionError, h5py.RankError):
+            pass
+        WORLD.Barrier()
+        with h5py.File(name(case, driver)) as f:
+            if SIZE > 1:
+                assert (f["x"][...] == np.repeat(np.arange(SIZE) + 1, 20)[:, None]).all()
+            assert f["r"][...].tolist() == [list(range(SIZE))] * 2
+        left = [one for node in range(NODES) for one in os.listdir(os.path.join(FOLDER, f"nvm{node}")) if case in one]
+        assert not left, "no cache stays"
+        WORLD.Barrier()
+
+
 def data_that_stay_behind_are_named(driver: str) -> None:
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
@@ -563,6 +589,7 @@ SCENARIOS = [
     what_another_node_wrote_later_is_refused,
     small_pieces_do_not_cross_nodes,
     a_blob_set_is_flushed_and_read,
+    what_was_flushed_is_in_the_file_after_an_exception,
 ]
 
 if __name__ == "__main__":
