@@ -69,11 +69,14 @@ class Comm:
     size: int = 1
     mpi: Any = None
     """The mpi4py communicator, or None."""
-    number: int = 0
-    """Communicators of several ranks are numbered as they are made."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
+
+    @property
+    def number(self) -> int:
+        """Communicators of several ranks are numbered as they are made."""
+        return 0
 
     @property
     def timeout(self) -> float | None:

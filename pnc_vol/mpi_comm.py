@@ -54,7 +54,6 @@ _ROOM = 64 << 10
 _PART = 1 << 30
 """Bytes of one message at most; some MPI libraries fail beyond 2 GiB."""
 _TAGS = 5000
-_numbers = itertools.count()
 
 
 @functools.lru_cache(maxsize=256)
@@ -79,7 +78,6 @@ class MpiComm(Comm):
 
     def __init__(self, mpi: Any, module: Any, *, timeout: float | None, origin: Any = None) -> None:
         super().__init__()
-        self.number = next(_numbers)
         self._MPI = module
         self.mpi = mpi
         self._origin = origin
@@ -356,6 +354,10 @@ class MpiComm(Comm):
 
     def abandon(self, reason: str) -> None:
         self._calls.leave(reason)
+
+    @property
+    def number(self) -> int:
+        return self._calls.number
 
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
         return self._calls.part(values, patience)

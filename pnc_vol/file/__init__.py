@@ -8,6 +8,7 @@
 ----------------------  ----------------------------------------------------------------------------
 `registry`              which files this process has open; a second opening joins the session
 `forgotten`             files that nobody closed
+`parting`               how ranks that left a file part: what was flushed follows to it
 `deferred`              files that are closed later than their users closed them; times of all files
 `finding`               what rank 0 does at an opening: join, open or create
 `opening`               opening on all ranks together

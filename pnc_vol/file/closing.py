@@ -8,17 +8,14 @@ Rules
    that was flushed and cannot get its name (``publish="close"``) stays open for a second attempt; what was flushed
    stays under its temporary name in any case, and a message says so.
 2. A rank that leaves alone tells the others, and waits for no rank. Only where a header is held back until the data of
-   all ranks are in the file, it waits a moment for the others: they are told, and leave, too, if they use the file. If
-   they do not come, it asks again before it opens another file, and when the interpreter exits.
+   all ranks are in the file, it waits a moment for the others (`parting`).
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pnc_vol.comm import Comm
 from pnc_vol.errors import FlushError, SyncError
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
@@ -27,17 +24,14 @@ from pnc_vol.late import late
 from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
 
 if TYPE_CHECKING:
+    from pnc_vol.file import parting
     from pnc_vol.file.reads import composite_values, fetch
 else:
+    # for ranks that leave a file alone
+    parting = late("pnc_vol.file.parting")
     composite_values, fetch = late("pnc_vol.file.reads.composite_values"), late("pnc_vol.file.reads.fetch")
 
-__all__ = ["abort", "close", "part_from_others"]
-
-_MOMENT, _LAST = 1.0, 5.0
-"""Seconds to wait for the other ranks after a file was left, and when the interpreter exits."""
-_left: list[tuple[Comm, Session | None]] = []
-"""What ranks left and did not part from; with the session, if something that was flushed is to follow to its file."""
-os.register_at_fork(after_in_child=_left.clear)
+__all__ = ["abort", "close"]
 
 
 def close(session: Session, *, again: bool = False) -> None:
@@ -133,73 +127,15 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
         session.transport.close()
         if session.file_set is not None:
             session.file_set.close(orderly=orderly)
-        if not orderly and session.comm.mpi is not None:
-            pending = session.epochs.pending
-            stays = pending and not _part(session.comm, session, _MOMENT)
-            if not pending or stays:
-                _left.append((session.comm, session if stays else None))
-        if not stays:
-            _let_go_of_file(session, orderly=orderly)
+        stays = not orderly and parting.leaves(session)
+        if orderly:
+            session.disk.driver.close()
+        elif not stays:
+            parting.let_go_of_file(session)
     finally:
         if not stays:
-            _let_go_of_name(session)
+            session.let_go_of_name()
         # Not before: another thread that opens the file waits for this, and finds it unlocked.
         session.mark_closed()
     if orderly:
         session.comm.close()
-
-
-def _let_go_of_file(session: Session, *, orderly: bool) -> None:
-    # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
-    if orderly or not session.disk.collective:
-        session.disk.driver.close()
-    elif not session.epochs.pending:
-        session.disk.driver.leave()
-
-
-def _let_go_of_name(session: Session) -> None:
-    if session.disk.location is not None:
-        if session.comm.rank == 0:
-            session.disk.location.discard()
-        session.disk.location.held.release()
-
-
-def _part(comm: Comm, session: Session | None, patience: float) -> bool:
-    """Part from the ranks that left a file, too; whether all have. What was flushed follows to the file then."""
-    least = comm.part((0, 0) if session is None else session.epochs.leave(), patience)
-    if least is None:
-        return False
-    if session is not None and least[0]:
-        try:
-            session.epochs.follow(least[1])
-        except OSError as error:
-            warn_outside(f"{session.disk.path}: the header could not be written ({error}); {_advice(session)}")
-    return True
-
-
-def _advice(session: Session) -> str:
-    return f"'pnc-vol replay {session.disk.path}' brings what was flushed to the file"
-
-
-def part_from_others(*, last: bool = False) -> None:
-    """Part from the ranks of files that were left: before another file is opened, and when the interpreter exits.
-
-    last : bool, the interpreter exits: there is no other time.
-    """
-    waiting = sorted(_left, key=lambda one: one[0].number)
-    for comm, session in waiting:
-        if not last and session is None:
-            continue
-        parted = _part(comm, session, _LAST if last else _MOMENT)
-        if not parted and not last:
-            continue
-        _left.remove((comm, session))
-        if session is None:
-            continue
-        if not parted and comm.rank == 0:
-            warn_outside(f"{session.disk.path}: not all ranks have left the file; {_advice(session)}")
-        try:
-            with suppress(OSError):
-                _let_go_of_file(session, orderly=False)
-        finally:
-            _let_go_of_name(session)

@@ -25,12 +25,18 @@ import sys
 import weakref
 from collections import deque
 from threading import get_ident
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pnc_vol.file.closing import part_from_others
 from pnc_vol.file.deferred import close_at_exit, holds
 from pnc_vol.file.session import Session
+from pnc_vol.late import late
 from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.file import parting
+else:
+    # for files that ranks left
+    parting = late("pnc_vol.file.parting")
 
 __all__ = ["close_forgotten", "watch"]
 
@@ -120,7 +126,8 @@ def _at_exit() -> None:
             sys.excepthook(*sys.exc_info())
     # Later: the ranks of a deferred close may wait in a call of a file that was let go above.
     close_at_exit()
-    part_from_others(last=True)
+    if "pnc_vol.file.parting" in sys.modules:
+        parting.part_from_others(last=True)
 
 
 def _forked() -> None:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.file import deferred, registry
-from pnc_vol.file.closing import part_from_others
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of, stack_of
 from pnc_vol.file.finding import Found
@@ -28,7 +27,14 @@ from pnc_vol.file.opening import Opened, open_file, open_queue
 from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import FileSet
+from pnc_vol.late import late
 from pnc_vol.options import Options
+
+if TYPE_CHECKING:
+    from pnc_vol.file import parting
+else:
+    # for files that ranks left
+    parting = late("pnc_vol.file.parting")
 
 __all__ = ["open_session", "open_shared"]
 
@@ -198,7 +204,8 @@ def open_shared(
         It is open with another driver.
     """
     close_forgotten()
-    part_from_others()
+    if comm.size > 1:
+        parting.part_from_others()
     if options.deferred_close:
         try:
             deferred.close_before_open(comm)

@@ -196,6 +196,13 @@ class Session(ABC):
         with self.lock:
             return read(*args, **keywords)
 
+    def let_go_of_name(self) -> None:
+        """Release the lock; remove the file if it has no name and nothing was flushed to it."""
+        if self.disk.location is not None:
+            if self.comm.rank == 0:
+                self.disk.location.discard()
+            self.disk.location.held.release()
+
     def check_open(self) -> None:
         """Raise if the file cannot be used any more.
 

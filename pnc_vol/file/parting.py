@@ -1,0 +1,90 @@
+"""Ranks that left a file part from each other: what was flushed follows to the file, and no message is left behind.
+
+Knows: sessions that were given up, their epochs, when to ask the other ranks. Does not know: how ranks find each other
+(`Comm.part`), what fails in a file.
+
+Rules
+-----
+1. A rank that left a file waits a moment for the others where a header is held back until the data of all ranks are in
+   the file: they are told, and leave, too, if they use the file.
+2. If they do not come, the file stays open and locked. The ranks are asked again before another file is opened, and
+   when the interpreter exits; then a message says what brings to the file what is in the caches.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from pnc_vol.comm import Comm
+from pnc_vol.file.session import Session
+from pnc_vol.warn import warn_outside
+
+__all__ = ["leaves", "let_go_of_file", "part_from_others"]
+
+_MOMENT, _LAST = 1.0, 5.0
+"""Seconds to wait for the other ranks after a file was left, and when the interpreter exits."""
+_left: list[tuple[Comm, Session | None]] = []
+"""What ranks left and did not part from; with the session, if something that was flushed is to follow to its file."""
+os.register_at_fork(after_in_child=_left.clear)
+
+
+def leaves(session: Session) -> bool:
+    """This rank leaves a file that others may still use; whether the file stays open until all have left."""
+    if session.comm.mpi is None:
+        return False
+    pending = session.epochs.pending
+    stays = pending and not _part(session.comm, session, _MOMENT)
+    if not pending or stays:
+        _left.append((session.comm, session if stays else None))
+    return stays
+
+
+def let_go_of_file(session: Session) -> None:
+    """Close a file that this rank left."""
+    # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
+    if not session.disk.collective:
+        session.disk.driver.close()
+    elif not session.epochs.pending:
+        session.disk.driver.leave()
+
+
+def _part(comm: Comm, session: Session | None, patience: float) -> bool:
+    """Part from the ranks that left a file, too; whether all have. What was flushed follows to the file then."""
+    least = comm.part((0, 0) if session is None else session.epochs.leave(), patience)
+    if least is None:
+        return False
+    if session is not None and least[0]:
+        try:
+            session.epochs.follow(least[1])
+        except OSError as error:
+            warn_outside(f"{session.disk.path}: the header could not be written ({error}); {_advice(session)}")
+    return True
+
+
+def _advice(session: Session) -> str:
+    return f"'pnc-vol replay {session.disk.path}' brings what was flushed to the file"
+
+
+def part_from_others(*, last: bool = False) -> None:
+    """Part from the ranks of files that were left: before another file is opened, and when the interpreter exits.
+
+    last : bool, the interpreter exits: there is no other time.
+    """
+    waiting = sorted(_left, key=lambda one: one[0].number)
+    for comm, session in waiting:
+        if not last and session is None:
+            continue
+        parted = _part(comm, session, _LAST if last else _MOMENT)
+        if not parted and not last:
+            continue
+        _left.remove((comm, session))
+        if session is None:
+            continue
+        if not parted and comm.rank == 0:
+            warn_outside(f"{session.disk.path}: not all ranks have left the file; {_advice(session)}")
+        try:
+            with suppress(OSError):
+                let_go_of_file(session)
+        finally:
+            session.let_go_of_name()
