@@ -110,9 +110,14 @@ def changes(*names: str) -> Scenario:
     return Scenario(", ".join(names), program, start)
 
 
+def of_start() -> list[str]:
+    """The changes of what `start` makes."""
+    return [name for name, act in ACTS.items() if act.needs in ("", *START.datasets)]
+
+
 def all_pairs() -> Iterator[Scenario]:
     """Every change after every other one, with a durable flush between them, after both of them, or nowhere."""
-    for one, other in itertools.product(ACTS, ACTS):
+    for one, other in itertools.product(of_start(), of_start()):
         gone = ACTS[one].drops and ACTS[one].drops == ACTS[other].needs
         if not gone and not (one == other and ACTS[one].once):
             yield changes(one + "!", other)
@@ -462,7 +467,8 @@ def _scenarios() -> Iterator[Scenario]:
     yield Scenario("new blobs", new_blobs(False, False, False))
     yield Scenario("new blobs!", new_blobs(True, True, True))
     yield in_blobs("append", "data!")
-    yield in_blobs("attribute!", "append", "define")
+    # a plain append could leave a subfile that ends before its records, which is refused
+    yield in_blobs("attribute!", "append!", "define")
     yield Scenario("create", create(False, False))
     yield Scenario("create!", create(True, True))
     yield Scenario("create, durable flush, plain flush", create(True, False))
@@ -473,7 +479,7 @@ def _scenarios() -> Iterator[Scenario]:
         yield Scenario(f"publish at close{mark}", publish_at_close(durable, "w"))
         yield Scenario(f"publish at close over a file{mark}", publish_at_close(durable, "w"), start)
     yield Scenario("publish at close, exclusive", publish_at_close(False, "x"))
-    for name in ACTS:
+    for name in of_start():
         yield changes(name)
         yield changes("data!", name)
     yield changes("append!", "long attribute", "append", "attribute")
