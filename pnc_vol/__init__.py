@@ -117,7 +117,8 @@ _LATER = {
 """Names that few programs use, and where they are: loaded when they are asked for."""
 
 _SUBMODULES = (
-    "_errors", "_hl", "_objects", "h5", "h5a", "h5d", "h5ds", "h5f", "h5g", "h5l", "h5p", "h5r", "h5s", "h5t", "h5z",
+    "_errors", "_hl", "_objects", "h5", "h5a", "h5d", "h5ds", "h5f", "h5fd", "h5g", "h5i", "h5l",
+    "h5o", "h5p", "h5r", "h5s", "h5t", "h5z",
 )  # fmt: skip
 """Modules of h5py that this package stands for, as attributes of itself."""
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import printable
-from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
+from pnc_vol.mapping.references import Reference
+from pnc_vol.mapping.special import check_enum_dtype, check_ref_dtype, check_string_dtype
 
 __all__ = ["MOST", "SHOWN", "Text", "html_of", "tree_of"]
 
@@ -68,6 +69,10 @@ def type_name(dtype: np.dtype[Any]) -> str:
         return f"enum({dtype.name})"
     if dtype.metadata is not None and "vlen" in dtype.metadata:
         return f"array({type_name(np.dtype(dtype.metadata['vlen']))})"
+    if check_ref_dtype(dtype) is not None:
+        return "reference" if check_ref_dtype(dtype) is Reference else "region reference"
+    if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        return f"opaque[{dtype.itemsize}]"
     return dtype.name if dtype.names is None else f"compound({', '.join(dtype.names)})"
 
 
@@ -132,7 +137,7 @@ def _said(obj: Any) -> str:
     """What is said of an object behind its name; nothing of a group."""
     if hasattr(obj, "shape"):
         return f"{_axes(obj)} {type_name(obj.dtype)}"
-    return "" if hasattr(obj, "keys") else f"type {obj.dtype}"
+    return "" if hasattr(obj, "keys") else f"type {type_name(obj.dtype)}"
 
 
 def _names(obj: Any) -> list[str]:
@@ -154,8 +159,16 @@ def _value(obj: Any, name: str) -> str:
         return "empty"
     if array.shape == ():
         return str(value)
-    more = f", ... ({array.size} values)" if array.size > SHOWN else ""
+    if array.ndim > 1 and 0 < array.size <= SHOWN:
+        return _nested(array)
+    size = f"{array.size} values" if array.ndim == 1 else f"values of shape {array.shape}"
+    more = f", ... ({size})" if array.size > SHOWN else ""
     return f"[{', '.join(str(each) for each in array.ravel()[:SHOWN])}{more}]"
+
+
+def _nested(array: Any) -> str:
+    """All values of an array, with a pair of brackets for each axis."""
+    return f"[{', '.join(map(_nested, array))}]" if getattr(array, "ndim", 0) else str(array)
 
 
 # -------------------------------------------------------------------------------------------------------- HTML
@@ -219,7 +232,7 @@ def _attributes(obj: Any) -> Iterator[str]:
 
 
 def _facts(dataset: Any) -> Iterator[str]:
-    rows: list[tuple[str, object]] = [("shape", dataset.shape), ("dtype", dataset.dtype)]
+    rows: list[tuple[str, object]] = [("shape", dataset.shape), ("type", type_name(dataset.dtype))]
     if dataset.shape is not None:
         rows += [("bytes", f"{dataset.nbytes:,}")]
         if dataset.maxshape != dataset.shape:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hmac
 import math
 import os
+import re
 import secrets
 import socketserver
 import sys
@@ -68,11 +69,13 @@ class Refused(Exception):
     """A request that is answered by an error.
 
     status : HTTPStatus
+    headers : dict of str to str, of the answer.
     """
 
-    def __init__(self, status: HTTPStatus, message: str) -> None:
+    def __init__(self, status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers or {}
 
 
 class Viewer(socketserver.ThreadingTCPServer):
@@ -150,14 +153,17 @@ class Viewer(socketserver.ThreadingTCPServer):
         ------
         Refused
         """
-        if host.rpartition(":")[0] not in (LOOPBACK, "localhost") and host not in (LOOPBACK, "localhost"):
+        if not re.fullmatch(rf"({re.escape(LOOPBACK)}|localhost)(:[0-9]{{1,5}})?", host, re.IGNORECASE):
             raise Refused(HTTPStatus.FORBIDDEN, f"open it as http://{LOOPBACK}, not as http://{host}")
         split = urlsplit(target)
         token, slash, route = unquote(split.path)[1:].partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             raise Refused(HTTPStatus.FORBIDDEN, "the token is wrong: open the address that pnc-vol view printed")
+        if not slash:
+            # the page names its files relative to its own address
+            raise Refused(HTTPStatus.MOVED_PERMANENTLY, "the address ends in /", {"Location": f"/{self.token}/"})
         route = route.rstrip("/")
-        if slash and route in _PAGE:
+        if route in _PAGE:
             name, kind = _PAGE[route]
             return read_whole(REAL, os.path.join(_STATIC, name)), {"Content-Type": kind}
         if route == "files":
@@ -232,6 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             status = refused.status
             content, headers = _json({"message": str(refused)})
+            headers = headers | refused.headers
         self.send_response(status)
         for name, value in {**_HEADERS, **headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)

@@ -63,6 +63,24 @@ def test_html_unfolds_and_holds_no_markup_of_the_file(tmp_path: Path) -> None:
     assert "Closed" in dataset._repr_html_()
 
 
+def test_attributes_keep_their_shape_and_types_have_words(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f.attrs["small"], f.attrs["large"] = [[1, 2, 3], [4, 5, 6]], np.zeros((3, 4))
+        f["rows"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
+        f.create_dataset("texts", data=["a", "b"], dtype=pnc_vol.string_dtype())
+        f["links"] = np.array([f["rows"].ref], dtype=pnc_vol.ref_dtype)
+        f["bytes"] = np.zeros(2, "V12")
+        page = Checked(f._repr_html_()).text
+        assert "[[1, 2, 3], [4, 5, 6]]" in page
+        assert "values of shape (3, 4)" in page
+        for name, words in {"rows": "compound(a, b)", "texts": "string", "links": "reference"}.items():
+            text = Checked(f[name]._repr_html_()).text
+            assert words in text
+            assert "void" not in text
+            assert "object" not in text.replace("<HDF5 object reference>", "")
+        assert "opaque[12]" in Checked(f["bytes"]._repr_html_()).text
+
+
 def test_a_file_of_many_objects_is_shown_in_part(tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "a.nc", "w", driver="memory") as f:
         for i in range(MOST + 10):

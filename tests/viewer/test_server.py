@@ -119,7 +119,8 @@ def test_only_who_knows_the_token_is_answered(air: Path, ask: Any) -> None:
         assert asked.raw(f"/{path}").status == 403
     for host in ("127.0.0.1", f"localhost:{port}", "127.0.0.1:9999"):
         assert asked.raw(f"/{token}/files", host=host).status == 200
-    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", f"localhost.:{port}", ""):
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", f"localhost.:{port}", "",
+                 "127.0.0.1:evil.com", f"localhost:{port}@evil.com", "127.0.0.1:"):  # fmt: skip
         assert asked.raw(f"/{token}/files", host=host).status == 403
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert asked.raw(f"/{token}/files", method=method).status == 501
@@ -129,6 +130,13 @@ def test_only_who_knows_the_token_is_answered(air: Path, ask: Any) -> None:
     assert "Access-Control-Allow-Origin" not in reply.headers
     assert reply.headers["Referrer-Policy"] == "no-referrer"
     assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
+
+
+def test_the_address_without_its_last_slash_leads_to_the_page(air: Path, ask: Any) -> None:
+    asked = ask(air)
+    reply = asked.raw(f"/{asked.viewer.token}")
+    assert (reply.status, reply.headers["Location"]) == (301, f"/{asked.viewer.token}/")
+    assert asked.raw("/wrong").status == 403
 
 
 def test_a_file_that_grew_is_shown_with_its_new_records(tmp_path: Path, ask: Any) -> None:
