@@ -11,6 +11,8 @@ import numpy as np
 import xarray as xr
 
 matplotlib.use("Agg")
+if len(sys.argv) != 3:
+    sys.exit("usage: python examples/03_plot.py heat.nc heat.png (examples/03_heat_mpi.py writes heat.nc)")
 source, picture = sys.argv[1:3]
 
 with xr.open_dataset(source, engine="netcdf4") as data:

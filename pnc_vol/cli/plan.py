@@ -50,6 +50,7 @@ def command(
         times = (f"{1e3 * flush.seconds.get(phase, 0.0):.2f}" for phase in _PHASES)
         lines.append((*map(str, counts), flush.transport or "-", *times, safe(os.path.basename(flush.path))))
 
+    run.check_script(script)
     if dry_run:
         _write_nothing()
     watchers.append(note)

@@ -15,7 +15,7 @@ from pnc_vol.cli.show import fail
 from pnc_vol.options import reach_children
 from pnc_vol.system import REAL, exists
 
-__all__ = ["command"]
+__all__ = ["check_script", "command"]
 
 
 def command(
@@ -28,8 +28,7 @@ def command(
     """
     import runpy
 
-    if not exists(REAL, script):
-        fail(script, "there is no such script; check the name")
+    check_script(script)
     pnc_vol.patch()
     reach_children(os.path.join(os.path.dirname(__file__), "children"))
     # As `python script.py` has it: the script's folder is where its own modules are found.
@@ -42,6 +41,20 @@ def command(
         shown = _below(error.__traceback__, script)
         sys.excepthook(type(error), error.with_traceback(shown), shown)
         raise SystemExit(1) from None
+
+
+def check_script(script: str) -> None:
+    """End with one line if there is no such script.
+
+    Raises
+    ------
+    SystemExit
+        The exit code is 2.
+    """
+    if not exists(REAL, script):
+        fail(script, "there is no such script; check the name")
+    if os.path.isdir(script):
+        fail(script, "it is a directory; name a script in it")
 
 
 def _below(traceback: TracebackType | None, script: str) -> TracebackType | None:

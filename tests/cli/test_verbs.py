@@ -358,3 +358,15 @@ def test_the_reference_has_every_verb() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
     assert set(re.findall(r"(?m)^\| \[`([\w-]+)", text)) == verbs
     assert set(re.findall(r"(?m)^## ([\w-]+)$", text)) == verbs
+
+
+@pytest.mark.parametrize("verb", ["run", "plan"])
+def test_what_is_no_script_is_said_in_one_line(tmp_path: Path, verb: str) -> None:
+    for name, said in (("", "it is a directory; name a script in it"), ("missing.py", "there is no such script")):
+        path = tmp_path / name
+        done = subprocess.run(
+            [sys.executable, "-m", "pnc_vol.cli", verb, str(path)], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"pnc-vol: {path}: {said}")
+        assert done.stderr.count("\n") == 1
