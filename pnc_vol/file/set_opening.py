@@ -142,20 +142,25 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
     made = Opened(path, driver, None, writable, created, canonical, encoded, tree, Unwritten(), False, BlobLayout)
     session = make(made, options, comm, file_set=files)
     if created and options.publish == "create":
-        try:
-            # all subfiles say what they are before the first of them has its name
-            session.flush(what="open")
-        except BaseException as error:
-            with suppress(OSError):
-                # what could not be synced is refused once more
-                session.abort(f"{type(error).__name__}: {error}")
-            for place in [member.session.disk.location for member in members if member.root]:
-                # nothing of a set that could not be made stays, not even what could not be synced
-                if place is not None and not place.published:
-                    with suppress(OSError):
-                        system.unlink(place.work)
-            raise
+        _name_set(session, members, system)
     return session
+
+
+def _name_set(session: Any, members: list[Member], system: System) -> None:
+    """Let a new set say what it is, and then give its subfiles their names (collective)."""
+    try:
+        # all subfiles say what they are before the first of them has its name
+        session.flush(what="open")
+    except BaseException as error:
+        with suppress(OSError):
+            # what could not be synced is refused once more
+            session.abort(f"{type(error).__name__}: {error}")
+        for place in [member.session.disk.location for member in members if member.root]:
+            # nothing of a set that could not be made stays, not even what could not be synced
+            if place is not None and not place.published:
+                with suppress(OSError):
+                    system.unlink(place.work)
+        raise
 
 
 def _first_header(found: Found) -> Header:
