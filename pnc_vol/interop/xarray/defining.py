@@ -154,10 +154,14 @@ class Writing:
         stored = {} if there is None else there.get_variables()
         dataset, region = sliced(part.dataset, self.region, stored, fresh=self.fresh)
         starts, sizes = self._extent(dataset, region, there)
-        variables, attrs = conventions.encode_dataset_coordinates(dataset)
+        found, attrs = conventions.encode_dataset_coordinates(dataset)
+        variables = dict(found)
         for name, given in part.encoding.items():
             if name not in part.dataset.variables:
                 raise KeyError(f"encoding= names {name!r}, which is no variable of the dataset")
+            if name in variables:
+                variables[name] = variables[name].copy(deep=False)
+                variables[name].encoding = given
             check_encoding(str(name), given)
         named = {NAMELESS if name is None else str(name): var.copy(deep=False) for name, var in variables.items()}
         new = {name: var for name, var in named.items() if name not in stored}
@@ -176,18 +180,15 @@ class Writing:
             if there is not None and name in stored:
                 moves = {*region, self.append_dim}
                 encoded[name] = self._as_stored(there, name, variable, part.encoding.get(name, {}), moves)
-        made, attrs = self._encoded(part, new, attrs, apart=bool(region))
+        made, attrs = self._encoded(new, attrs, apart=bool(region))
         encoded.update(made)
         ordered = {name: encoded[name] for name in named}
         return Plan(part.group, attrs, ordered, there, region, starts, sizes, unlimited)
 
     def _encoded(
-        self, part: Part, new: dict[str, xarray.Variable], attrs: dict[str, Any], *, apart: bool
+        self, new: dict[str, xarray.Variable], attrs: dict[str, Any], *, apart: bool
     ) -> tuple[dict[Any, xarray.Variable], dict[str, Any]]:
         """Variables that the file does not have, encoded as xarray chooses, on all ranks alike."""
-        for name, given in part.encoding.items():
-            if name in new:
-                new[name].encoding = given
         ranks = self.comm if apart else None
         if ranks is not None:
             chosen = None
@@ -342,6 +343,8 @@ class Writing:
         if plan.has(name):
             assert plan.there is not None
             shown = plan.there.get_variables()[name].shape
+            # texts of one byte look like characters, but have no axis for them
+            chars = chars and len(shown) == variable.ndim and self._node(plan.group, name).element.is_string
             full = tuple(map(max, shown, full))
             made = definer.found(name, full[: len(full) - chars], resize=not later)
             if not self.into:

@@ -51,12 +51,14 @@ class PlacedFile:
     work : str, the name that it has until all blocks are written.
     inode : int
     exclusive : bool, it replaces nothing.
+    new : bool, this call made it, whatever its name.
     """
 
     name: str
     work: str
     inode: int = 0
     exclusive: bool = False
+    new: bool = False
 
     def path(self) -> str:
         """The name that the file has now.
@@ -102,8 +104,12 @@ class PlacedFile:
             held.release()
 
     def discard(self) -> None:
-        """Remove the file if it has not got its name, and what was made beside it."""
-        if self.work != self.name:
+        """Remove the file if it is new, and what was made beside it under a temporary name."""
+        if self.work == self.name:
+            with suppress(OSError):
+                if self.new:
+                    REAL.unlink(self.work)
+        else:
             folder, _, name = self.work.rpartition("/")
             with suppress(OSError):
                 for one in REAL.listdir(folder or "/"):

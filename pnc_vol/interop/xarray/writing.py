@@ -77,7 +77,7 @@ def to_netcdf(
         that grows without its data being laid out anew: the first axis of its variables.
     compute : bool
         False writes what is in memory and returns an object of dask that writes the rest and then counts the records.
-        A new file has a temporary name until then.
+        If it replaces another file, it has a temporary name until then.
     append_dim : str, optional
         Write behind what the file has along this dimension. Values are encoded as the file has them; what cannot be
         stored so without a change is an error.
@@ -149,7 +149,7 @@ def to_netcdf(
             identity: Any = file.id
             return memoryview(identity.get_file_image())
     name, mode, fresh = _absolute(path), "x" if mode == "w-" else mode, mode in ("w", "w-", "x")
-    placed = _placed(name, mode, fresh=fresh) if later else None
+    placed = _placed(name, mode, fresh=fresh, compute=compute) if later else None
     if placed is None:
         options.setdefault("publish", "close")
     opened = File(name if placed is None else placed.work, "x" if fresh and placed else mode, comm=comm, **options)
@@ -183,7 +183,7 @@ def _undone(file: File, placed: PlacedFile | None) -> Iterator[File]:
     file.close()
 
 
-def _placed(name: Any, mode: str, *, fresh: bool) -> PlacedFile:
+def _placed(name: Any, mode: str, *, fresh: bool, compute: bool) -> PlacedFile:
     """The names of a file that other processes write.
 
     Raises
@@ -196,8 +196,10 @@ def _placed(name: Any, mode: str, *, fresh: bool) -> PlacedFile:
     target = REAL.realpath(name)
     if not fresh:
         return PlacedFile(target, target)
-    mode_of_new(REAL, target, exclusive=mode == "x")
-    return PlacedFile(target, beside(REAL, target, "pnctmp"), exclusive=mode == "x")
+    if mode_of_new(REAL, target, exclusive=mode == "x") is None and not compute:
+        # what is computed later may be looked at before, if it replaces nothing
+        return PlacedFile(target, target, new=True)
+    return PlacedFile(target, beside(REAL, target, "pnctmp"), exclusive=mode == "x", new=True)
 
 
 def _absolute(path: Any) -> Any:

@@ -249,6 +249,14 @@ def test_texts_that_are_too_long_for_the_file(tmp_path: Path) -> None:
     pnc_vol.to_netcdf(series(["ö", ""]), path, append_dim="time")
     for engine in ENGINES:
         assert read(path, engine)["a"].values.tolist() == ["ab", "ä", "ö", ""]
+    written(path, series(["a", "b"]))
+    pnc_vol.to_netcdf(series(["c"]), path, append_dim="time")
+    pnc_vol.to_netcdf(series(["d"]), path, region={"time": slice(1, 2)})
+    for engine in ENGINES:
+        assert read(path, engine)["a"].values.tolist() == ["a", "d", "c"]
+    characters = read(path, concat_characters=False, decode_cf=False)
+    pnc_vol.to_netcdf(characters, path, append_dim="time")
+    assert read(path)["a"].values.tolist() == ["a", "d", "c"] * 2
     written(path, series(np.array([b"ab"])))
     refused(path, series(["ä"]), pnc_vol.RangeError, "is not ascii")
 
@@ -431,3 +439,11 @@ def test_what_is_written_later_takes_the_name_when_it_is_whole(tmp_path: Path) -
     assert read(path)["a"].values.tolist() == [7]
     with pytest.raises(FileExistsError):
         pnc_vol.to_netcdf(new, path, mode="x", compute=False)
+    # what replaces nothing can be looked at before; nothing is left of what cannot be encoded
+    with pytest.raises((TypeError, ValueError)):
+        pnc_vol.to_netcdf(new.assign(b=("time", np.array([Odd()] * 6, object))), tmp_path / "b.nc", compute=False)
+    assert list(tmp_path.iterdir()) == [path]
+    rest = pnc_vol.to_netcdf(new, tmp_path / "b.nc", unlimited_dims="time", compute=False)
+    assert read(tmp_path / "b.nc").sizes["time"] == 0
+    rest.compute()
+    xr.testing.assert_identical(read(tmp_path / "b.nc"), new.compute())
