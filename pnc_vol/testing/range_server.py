@@ -34,6 +34,8 @@ class Server(http.server.ThreadingHTTPServer):
     ranges : bool, obey ``Range``.
     fail : list of int, status codes of the next answers to GET, before any is good.
     sent : int, bytes of bodies.
+    told : dict, headers to send instead of the right ones; None leaves one out. ``If-Match`` is ignored then.
+    drip : float, seconds before each byte of a body, if not 0.
     """
 
     daemon_threads = True
@@ -46,6 +48,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.requests: list[tuple[str, str | None]] = []
         self.latency, self.ranges, self.sent = 0.0, True, 0
         self.fail: list[int] = []
+        self.told: dict[str, str | None] = {}
+        self.drip = 0.0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away says nothing here."""
@@ -84,7 +88,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         size = there.st_size
         told = f"{there.st_mtime_ns} {size} {there.st_ino}"
         etag = f'"{hashlib.sha256(told.encode()).hexdigest()[:16]}"'
-        if self.headers.get("If-Match", etag) != etag:
+        if self.headers.get("If-Match", etag) != etag and not server.told:
             return self._refuse(412)
         first, end = 0, size
         part = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted or "") if server.ranges else None
@@ -93,10 +97,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if first >= size:
                 return self._refuse(416)
         self.send_response(206 if part else 200)
-        self.send_header("ETag", etag)
-        self.send_header("Content-Length", str(end - first))
+        fields: dict[str, str | None] = {"ETag": etag, "Content-Length": str(end - first)}
         if part:
-            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
+            fields["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
+        for key, value in (fields | server.told).items():
+            if value is not None:
+                self.send_header(key, value)
         self.end_headers()
         if body:
             self._send(path, first, end)
@@ -104,9 +110,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _send(self, path: str, first: int, end: int) -> None:
         fd = REAL.open(path, os.O_RDONLY)
+        step = 1 if self.server.drip else 1 << 20
         try:
-            for at in range(first, end, 1 << 20):
-                data = bytearray(min(1 << 20, end - at))
+            for at in range(first, end, step):
+                time.sleep(self.server.drip)
+                data = bytearray(min(step, end - at))
                 self.wfile.write(data[: read_at(REAL, fd, data, at)])
                 self.server.sent += len(data)
         finally:

@@ -9,15 +9,19 @@ Rules
    is looked at.
 2. What may be better the next time is tried again, after pauses: a connection that broke, a server that is busy (429)
    or failed (5xx). What the server decided is not: 401, 403, 404.
-3. The file is the one that was opened. HTTP is asked for it by its ETag (``If-Match``); others are asked what stands
-   there if the last look is some seconds old. Bytes of two versions are never mixed unnoticed there.
-4. A server that ignores ranges sends the whole file for each of them. Until it has sent a part from within the file, it
-   is read by a call that stops there.
+3. The file is the one that was opened. HTTP is asked for it by its ETag (``If-Match``), and each answer must have the
+   version and the range that were asked for, because servers and proxies ignore such headers; other stores are asked
+   what stands there if the last look is some seconds old. Bytes of two versions are never mixed unnoticed there.
+4. A server that ignores ranges sends the whole file for each of them; no more is read of it than was asked for.
+5. What takes longer than `timeout` is an error, also if the server sends a byte now and then. Only file systems that
+   fsspec calls asynchronously can be stopped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +49,7 @@ class Address:
     url : str
     storage_options : mapping, for fsspec's file system.
     retries : int, how often a call is tried again.
+    timeout : float, seconds for the ranges of one call of `fetch`, and for the call that asks for the size.
 
     Attributes
     ----------
@@ -58,15 +63,17 @@ class Address:
     MissingPackageError
         fsspec, or what it needs for such addresses, is not installed.
     ValueError
-        fsspec does not know such addresses.
+        fsspec does not know such addresses, or `timeout` is not above 0.
     """
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any], *, retries: int = 3) -> None:
-        self.url, self._retries = url, min(retries, len(_PAUSES))
+    def __init__(self, url: str, storage_options: Mapping[str, Any], *, retries: int = 3, timeout: float = 300) -> None:
+        if not timeout > 0:
+            raise ValueError(f"remote(timeout={timeout}): more than 0 seconds are needed")
+        self.url, self._retries, self._timeout = url, min(retries, len(_PAUSES)), timeout
         self.requests = 0
         self._lock = threading.Lock()
         self._fs, self._path = _file_system(url, storage_options)
-        info = self._tried(lambda: self._fs.info(self._path))
+        info = self._info()
         if info.get("type") == "directory":
             raise IsADirectoryError(errno.EISDIR, "the address is that of a folder", url)
         if info.get("size") is None:
@@ -76,12 +83,11 @@ class Address:
         self.nbytes = int(info["size"])
         self._seen, self._looked = _version(info), time.monotonic()
         self._http = type(self._fs).__name__ == "HTTPFileSystem"
-        self._ranges_known = not self._http
-        etag = info.get("ETag", "") if self._http else ""
+        self._validators = {key: str(info[key]) for key in ("ETag", "Last-Modified") if info.get(key)}
+        etag = self._validators.get("ETag", "")
         # a weak tag never matches
         match = {"If-Match": etag} if etag.startswith('"') else {}
-        headers = {**storage_options.get("headers", {}), "Accept-Encoding": "identity", **match}
-        self._asking: dict[str, Any] = {"headers": headers} if self._http else {}
+        self._headers = {**storage_options.get("headers", {}), "Accept-Encoding": "identity", **match}
 
     def fetch(self, ranges: list[tuple[int, int]]) -> Sequence[Any]:
         """The bytes of some ranges, each not empty and within the file.
@@ -91,44 +97,79 @@ class Address:
         OSError
             As of the class.
         """
-        if not self._ranges_known:
-            return [self._carefully(first, end) for first, end in ranges]
         if not self._http and time.monotonic() - self._looked > _LOOK_AGAIN:
             self._check_same()
-        starts, ends = [first for first, _ in ranges], [end for _, end in ranges]
         with self._lock:
             self.requests += len(ranges)
-        got = self._tried(
-            lambda: self._fs.cat_ranges(
-                [self._path] * len(ranges), starts, ends, max_gap=None, on_error="raise", **self._asking
-            )
-        )
+        if self._http:
+            got = self._tried(lambda: self._limited(self._http_ranges, ranges))
+        else:
+            starts, ends = [first for first, _ in ranges], [end for _, end in ranges]
+            paths = [self._path] * len(ranges)
+            got = self._tried(lambda: self._limited("cat_ranges", paths, starts, ends, max_gap=None, on_error="raise"))
         for (first, end), data in zip(ranges, got, strict=True):
             self._check_length(first, end, len(data))
         return got  # type: ignore[no-any-return]
 
-    def _carefully(self, first: int, end: int) -> bytes:
-        """One range, from a server that may send the whole file instead."""
-        with self._lock:
-            self.requests += 1
+    def _info(self) -> Mapping[str, Any]:
+        return self._tried(lambda: self._limited("info", self._path))
 
-        def ask() -> bytes:
-            with self._fs.open(self._path, "rb", size=self.nbytes, cache_type="none", **self._asking) as file:
-                return file._fetch_range(first, end)  # type: ignore[no-any-return]
+    def _limited(self, call: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a method of the file system, or a coroutine function, returns, stopped after `timeout`."""
+        from fsspec.asyn import AsyncFileSystem, sync
 
+        if not isinstance(self._fs, AsyncFileSystem):
+            return getattr(self._fs, str(call))(*args, **kwargs)
+        call = getattr(self._fs, f"_{call}") if isinstance(call, str) else call
+        return sync(self._fs.loop, call, *args, timeout=self._timeout, **kwargs)
+
+    async def _http_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        session = await self._fs.set_session()
+        tasks = [asyncio.ensure_future(self._http_range(session, first, end)) for first, end in ranges]
         try:
-            data = self._tried(ask)
-        except ValueError:
-            raise self._without_ranges() from None
-        self._check_length(first, end, len(data))
-        if first:
-            self._ranges_known = True
-        return data
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _http_range(self, session: Any, first: int, end: int) -> bytes:
+        """One range, and not more of what a server sends than one byte behind it."""
+        headers = {**self._headers, "Range": f"bytes={first}-{end - 1}"}
+        async with session.get(self._fs.encode_url(self._path), **{**self._fs.kwargs, "headers": headers}) as answer:
+            self._fs._raise_not_found_for_status(answer, self._path)
+            self._check_answer(answer.status, answer.headers, first, end)
+            got = bytearray()
+            # Of a range that is longer than it says, one byte more is enough to see it.
+            most = end - first + (answer.status == 206)
+            while len(got) < most and (part := await answer.content.read(most - len(got))):
+                got += part
+        return bytes(got)
+
+    def _check_answer(self, status: int, headers: Mapping[str, str], first: int, end: int) -> None:
+        """Compare the head of an answer of HTTP with what was asked for."""
+        for key, asked in self._validators.items():
+            if key in headers:
+                if headers[key].removeprefix("W/") != asked.removeprefix("W/"):
+                    raise self._changed()
+                break
+        if status != 206:
+            if first:
+                raise self._without_ranges()
+            return
+        told = headers.get("Content-Range", "")
+        sent = re.fullmatch(r"\s*bytes (\d+)-(\d+)/(\d+|\*)\s*", told)
+        if sent and sent[3] not in ("*", str(self.nbytes)):
+            raise self._changed()
+        if not sent or (int(sent[1]), int(sent[2])) != (first, end - 1):
+            text = (
+                f"the server was asked for the bytes {first}-{end - 1} and sent others (Content-Range: "
+                f"{told or 'missing'}); it or a proxy is wrong: copy the file here and open the copy"
+            )
+            raise RemoteError(errno.EIO, text, self.url)
 
     def _check_same(self) -> None:
         self._fs.invalidate_cache(self._path)
-        info = self._tried(lambda: self._fs.info(self._path))
-        if _version(info) != self._seen:
+        if _version(self._info()) != self._seen:
             raise self._changed()
         self._looked = time.monotonic()
 
@@ -160,6 +201,8 @@ class Address:
 
     def _meant(self, error: Exception) -> tuple[Exception, bool]:
         """What an error of fsspec says, and whether to try again."""
+        if isinstance(error, RemoteError):
+            return error, False
         chain = list(_causes(error))
         status = next((code for one in chain if (code := getattr(one, "status", None))), None)
         if status in (401, 403, 407) or any(isinstance(one, PermissionError) for one in chain):
@@ -177,7 +220,11 @@ class Address:
             return error, False
         last = chain[-1]
         if any(isinstance(one, TimeoutError) or type(one).__name__ == "FSTimeoutError" for one in chain):
-            return RemoteError(errno.ETIMEDOUT, "the server did not answer in time", self.url), False
+            text = (
+                f"the server did not answer in time ({self._timeout:g} seconds); try again later, or give it longer: "
+                'driver="remote(timeout=SECONDS)"'
+            )
+            return RemoteError(errno.ETIMEDOUT, text, self.url), False
         number = next((one.errno for one in chain if isinstance(one, OSError) and (one.errno or 0) > 0), errno.EIO)
         text = f"the server cannot be reached, or broke off ({type(last).__name__}: {last})"
         return RemoteError(number, text, self.url), True

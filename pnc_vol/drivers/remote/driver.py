@@ -65,7 +65,9 @@ class RemoteDriver(Root):
         )
 
     @classmethod
-    def open(cls, path: str | None, context: OpenContext, *, retries: int = 3, **options: Any) -> Self:
+    def open(
+        cls, path: str | None, context: OpenContext, *, retries: int = 3, timeout: float = 300, **options: Any
+    ) -> Self:
         """Ask for the file.
 
         Parameters
@@ -73,6 +75,7 @@ class RemoteDriver(Root):
         path, context
             As for every root; the path is an address.
         retries : int, how often a request is tried again that failed on the way.
+        timeout : float, seconds that the requests of one read may take, at most 64 MiB of it at a time.
         **options
             Of the class.
 
@@ -86,7 +89,7 @@ class RemoteDriver(Root):
         if path is None:
             raise ValueError("the remote driver needs an address, such as https://host/file.nc")
         _check_reads(path, context)
-        return cls(Address(path, context.storage_options, retries=retries), **options)
+        return cls(Address(path, context.storage_options, retries=retries, timeout=timeout), **options)
 
     @classmethod
     def exists(cls, path: str, context: OpenContext) -> bool:

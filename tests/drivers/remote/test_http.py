@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,6 +179,58 @@ def test_a_file_that_changes_is_noticed(server: Server, url: str, tmp_path: Path
     f.close()
     with pnc_vol.File(url) as f:
         assert (f["x"][15] == values[15] + 1).all()
+
+
+@pytest.mark.parametrize("told", [{"ETag": '"another"'}, {"Content-Range": "bytes 524288-1048575/7"}])
+def test_an_answer_of_another_version_is_refused(
+    server: Server, url: str, values: Any, told: dict[str, str | None]
+) -> None:
+    """A server, or a proxy, that ignores ``If-Match``."""
+    with pnc_vol.File(url, driver="remote(block_bytes=524288)") as f:
+        assert (f["x"][0] == values[0]).all()
+        server.told = told
+        with pytest.raises(RemoteError, match="changed since it was opened") as error:
+            f["x"][15]
+        assert error.value.errno == errno.ESTALE
+        server.told = {}
+        assert (f["x"][15] == values[15]).all(), "nothing of the wrong answer is kept"
+
+
+def test_without_etags_the_time_of_the_file_is_compared(server: Server, url: str) -> None:
+    server.told = {"ETag": None, "Last-Modified": "Mon, 23 Nov 2026 10:00:00 GMT"}
+    with pnc_vol.File(url) as f:
+        f["x"][3]
+        server.told = {"ETag": None, "Last-Modified": "Mon, 23 Nov 2026 10:00:01 GMT"}
+        with pytest.raises(RemoteError, match="changed since it was opened"):
+            f["x"][15]
+
+
+@pytest.mark.parametrize("sent", ["bytes 0-99/*", "bytes 0-524287/*", "nonsense", None])
+def test_other_bytes_than_were_asked_for_are_refused(server: Server, url: str, sent: str | None) -> None:
+    with pnc_vol.File(url) as f:
+        f["x"][0]
+        server.told = {"Content-Range": sent}
+        with pytest.raises(RemoteError, match="sent others") as error:
+            f["x"][15]
+        assert error.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("length", ["1000000000000", None])
+def test_a_server_that_stalls_is_given_up(server: Server, url: str, length: str | None) -> None:
+    """A byte now and then, of a body whose end is far away, or is not told."""
+    with pnc_vol.File(url, driver="remote(timeout=0.7)") as f:
+        f["x"][0]
+        server.drip, server.told = 0.1, {"Content-Length": length}
+        begin = time.monotonic()
+        with pytest.raises(RemoteError, match=r"in time \(0\.7 seconds\).*timeout=SECONDS") as error:
+            f["x"][15]
+        assert error.value.errno == errno.ETIMEDOUT
+        assert time.monotonic() - begin < 10
+    server.latency = 3
+    with pytest.raises(RemoteError, match="in time"):
+        pnc_vol.File(url, driver="remote(timeout=0.7)")
+    with pytest.raises(ValueError, match=r"timeout=0\)"):
+        pnc_vol.File(url, driver="remote(timeout=0)")
 
 
 def test_other_stores_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, values: Any) -> None:
