@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from pnc_vol.comm import Comm, joined_lists, said_by
 from pnc_vol.errors import DefinitionMismatchError
+from pnc_vol.format.model import Attr
+from pnc_vol.format.types import TYPES, attr_values
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.rank_errors import Ranks, ranks_text
@@ -113,8 +115,11 @@ def _kind(node: DatasetNode) -> str:
     return element.dtype.name if element.kind == "number" else element.kind.replace("_", " ")
 
 
-def _value(attr: object) -> str:
-    text = repr(attr)
+def _value(attr: Attr) -> str:
+    values = attr_values(attr)
+    text = repr(values.decode(errors="backslashreplace")) if isinstance(values, bytes) else str(values.tolist())
+    if not isinstance(values, bytes):
+        text = f"{text[1:-1] if attr.nelems == 1 else text} ({TYPES[attr.type].name})"
     return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters, {hash_of(text)})"
 
 

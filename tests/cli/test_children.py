@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pnc_vol
@@ -69,3 +70,19 @@ def test_a_python_without_pnc_vol_says_that_it_writes_hdf5(tmp_path: Path) -> No
     python, ask = str(bare / "bin" / "python"), "import importlib.util; importlib.util.find_spec('h5py')"
     (tmp_path / "script.py").write_text(f"import subprocess; subprocess.run([{python!r}, '-c', {ask!r}])")
     assert "h5py writes HDF5 in" in run(tmp_path / "script.py").stderr
+
+
+def test_a_warning_is_one_line_of_the_command(tmp_path: Path) -> None:
+    """No class, no place in this package's code; a script's own warnings keep theirs."""
+    path = tmp_path / "cut.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.arange(1000.0)
+    os.truncate(path, os.path.getsize(path) - 80)
+    command = [sys.executable, "-m", "pnc_vol.cli"]
+    done = subprocess.run([*command, "ls", str(path)], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(f"pnc-vol: warning: {path}: 80 bytes of data are missing")
+    assert done.stderr.count("\n") == 1
+    script = tmp_path / "s.py"
+    script.write_text("import warnings\nwarnings.warn('mine')\n")
+    done = subprocess.run([*command, "run", str(script)], capture_output=True, text=True, check=True)
+    assert f"{script}:2: UserWarning: mine" in done.stderr

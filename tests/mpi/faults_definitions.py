@@ -104,6 +104,8 @@ def corrected() -> None:
     if RANK == 0:
         f.attrs["a"] = 1
     same(f.flush, DefinitionMismatchError, "'a'", "rank 0")
+    f.attrs["a"] = RANK + 40
+    same(f.flush, DefinitionMismatchError, "'a'", "40 (int64) on rank 0")
     f.attrs["a"] = 1
     f.flush()
     assert x[...].tolist() == list(range(SIZE))
