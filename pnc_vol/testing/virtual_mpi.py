@@ -255,6 +255,9 @@ class Intracomm:
     def Ibarrier(self) -> Any:
         return self._collective(None, lambda _: None, lambda _: None)
 
+    def Barrier(self) -> None:
+        self._blocking(self.Ibarrier())
+
     def _gather(self, sent: Any, got: Any) -> Any:
         into = _bytes(got)
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from model import KINDS, NUMBERS, Data, Impossible, Model, Values, cells, dtype_of, new_data
-from options import Config, in_file
+from options import Config, in_file, on_ranks
 
 Args = dict[str, Any]
 
@@ -83,7 +83,8 @@ def some_kind(chance: random.Random, config: Config) -> str:
         return chance.choice(NUMBERS[:5] if chance.random() < 0.8 else ("S5", "text"))
     if config["layout"] == "rawfiles":
         return chance.choice(NUMBERS)  # strings and rows would need variables that grow
-    return chance.choice(NUMBERS if chance.random() < 0.7 else KINDS)
+    found = chance.choice(NUMBERS if chance.random() < 0.7 else KINDS)
+    return "i4" if found == "rows" and on_ranks(config) else found  # several ranks cannot write rows
 
 
 def some_shape(chance: random.Random) -> tuple[int, ...]:
@@ -129,6 +130,50 @@ def numeric(data: Data) -> bool:
 
 
 CASTS = ("i4", "i8", "f8", ">f8", "<i8", "f4")
+
+
+# --------------------------------------------------------------------------------------------- several ranks
+
+
+def share(ds: Any, cells: Any, values: Any, way: str, rank: int, size: int) -> None:
+    """Post those of the elements `cells` (numbers in C order, ascending) that are this rank's: always the same ones."""
+    mine = cells // 3 % size == rank
+    if not mine.any():
+        return
+    if way == "iput" and len(ds.shape):
+        from pnc_vol import Decomposition
+
+        ones = np.ones(int(mine.sum()), int)
+        ds.iput(Decomposition.from_runs(cells[mine], ones, ds.shape), np.ascontiguousarray(values[mine]))
+    elif len(ds.shape):
+        mask = np.zeros(ds.shape, bool)
+        mask.reshape(-1)[cells[mine]] = True
+        ds[mask] = values[mine]
+    else:
+        ds[()] = values[0]
+
+
+def put(run: Any, path: str, at: Any, values: Values, way: str) -> None:
+    """Post a selection: on several ranks each posts a part of it, or one posts elements that are no numbers."""
+    data = run.model.data(path)
+    if run.size == 1:
+        given = run.given(values)
+        if run.twin and values.shape == ():
+            # h5py does not broadcast to lists
+            given = np.broadcast_to(values.array, index_shape(data.shape, at))
+        if way == "assign" or run.twin:
+            run.f[path][at] = given
+        elif way == "iput":
+            run.f[path].iput(at, given)
+        else:
+            run.f[path].iput(at, given).wait()
+        return
+    if not numeric(data):
+        run.first(lambda: run.f[path].__setitem__(at, run.given(values)))
+        return
+    chosen = cells(data.shape, at)
+    whole = np.broadcast_to(values.array, chosen.shape).ravel()
+    run.call(share)(run.f[path], chosen.ravel(), whole, "assign" if way == "assign" else "iput", run.rank, run.size)
 
 
 # ----------------------------------------------------------------------------------------------- definitions
@@ -187,6 +232,8 @@ class create:
         more |= {} if values is None else {"data": run.given(values)}
         more |= {"fill_time": "alloc"} if run.twin else {}
         run.f.create_dataset(path, shape, dtype_of(run.h, kind), **more)
+        if values is not None:
+            run.settle()
 
 
 @act(2)
@@ -212,6 +259,7 @@ class store:
     @staticmethod
     def do(run: Any, expected: Any, path: str, values: Values) -> None:
         run.f[path] = run.given(values)
+        run.settle()
 
 
 @act(4)
@@ -320,7 +368,9 @@ class copy:
 
     @staticmethod
     def do(run: Any, expected: Any, source: str, to: str) -> None:
+        run.settle()
         run.f.copy(source, to)
+        run.settle()
 
 
 @act(0.7)
@@ -451,16 +501,7 @@ class write:
 
     @staticmethod
     def do(run: Any, expected: Any, path: str, at: Any, values: Values, way: str) -> None:
-        given = run.given(values)
-        if run.twin and values.shape == ():
-            # h5py does not broadcast to lists
-            given = np.broadcast_to(values.array, index_shape(run.model.data(path).shape, at))
-        if way == "assign" or run.twin:
-            run.f[path][at] = given
-        elif way == "iput":
-            run.f[path].iput(at, given)
-        else:
-            run.f[path].iput(at, given).wait()
+        put(run, path, at, values, way)
 
 
 @act(2)
@@ -488,7 +529,8 @@ class mask:
     def do(run: Any, expected: Any, path: str, flags: Any, values: Values) -> None:
         if run.twin and not flags.any():
             return  # h5py refuses a mask without elements
-        run.f[path][flags] = run.given(values)
+        put(run, path, flags, values, "assign")
+        run.settle()
         run.same(run.f[path][flags], expected)
 
 
@@ -528,12 +570,12 @@ class write_many:
 
     @staticmethod
     def do(run: Any, expected: Any, path: str, starts: Any, counts: Any, values: Values) -> None:
-        if not run.twin:
+        if not run.twin and run.size == 1:
             run.f[path].iput_many(starts, counts, run.given(values))
             return
         done = 0
         for at, part, size in parts_of(starts, counts):
-            run.f[path][at] = values.array[done : done + size].reshape(part)
+            put(run, path, at, values._replace(start=values.start + done, shape=part), "iput")
             done += size
 
 
@@ -572,8 +614,8 @@ class decomposed:
     @staticmethod
     def do(run: Any, expected: Any, path: str, starts: Any, lengths: Any, values: Values) -> None:
         shape = run.model.data(path).shape
-        if run.twin:
-            run.f[path][_flags(shape, starts, lengths)] = values.array
+        if run.twin or run.size > 1:
+            put(run, path, _flags(shape, starts, lengths), values, "iput")
         else:
             run.f[path].iput(run.h.Decomposition.from_runs(starts, lengths, shape), run.given(values))
 
@@ -608,7 +650,9 @@ class field:
 
     @staticmethod
     def do(run: Any, expected: Any, path: str, name: str, value: int) -> None:
+        run.settle()
         run.f[path][..., name] = value
+        run.settle()
         run.same(run.f[path][name], expected)
 
 
@@ -634,6 +678,7 @@ class read:
 
     @staticmethod
     def do(run: Any, expected: Any, path: str, at: Any, way: str) -> None:
+        run.settle()
         ds = run.f[path]
         if way == "iget" and not run.twin:
             run.same(ds.iget(at).wait(), expected)
@@ -653,8 +698,8 @@ class post_read:
     @staticmethod
     def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
         path = some_data(chance, model)
-        if path is None or len(model.waiting) > 3:
-            return None
+        if path is None or len(model.waiting) > 3 or on_ranks(config):
+            return None  # what another rank has posted in between may be there or not
         key = max(model.waiting, default=0) + 1
         return {"path": path, "at": some_index(chance, model.data(path).shape), "key": key}
 
@@ -701,6 +746,7 @@ class look:
 
     @staticmethod
     def do(run: Any, expected: Any) -> None:
+        run.settle()
         run.whole()
 
 
@@ -735,6 +781,7 @@ class cancel:
     def do(run: Any, expected: Any, path: str, at: Any, values: Values, whole: bool) -> None:
         if run.twin:
             return
+        run.settle()
         if whole:
             run.f.flush()
             run.kept.clear()
@@ -784,7 +831,7 @@ class reopen:
     def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
         if not ends(config):
             return None
-        ways = ("close", "close", "raise", "forget")
+        ways = ("close", "close", "raise", "forget") if not on_ranks(config) else ("close",)
         return {"how": chance.choice(ways), "mode": chance.choice(("r+", "a")), "look": chance.random() < 0.4}
 
     @staticmethod
@@ -847,10 +894,12 @@ class twice:
         if run.twin:
             run.f[path][...] = run.given(values)
             return
+        run.settle()
         other = run.open("r+")
         run.same(other[path][...], expected)
         other[path][...] = run.given(values)
         other.close()
+        run.settle()
 
 
 @act(1)
@@ -869,12 +918,19 @@ class reader:
     def do(run: Any, expected: Any) -> None:
         if not run.twin:
             run.f.sync()
-            run.read_elsewhere()
+            run.first(run.read_elsewhere)
+
+
+HIDDEN = {"read", "look", "mask", "cancel", "field", "twice", "resize", "copy"}
+"""Acts that read what other ranks wrote."""
 
 
 def draw(chance: random.Random, model: Model, config: Config) -> Step:
     """The next act of a program; its effect on the model is not applied yet."""
     table = list(ACTS.values())
+    if on_ranks(config) and config["layout"] == "hdf5blob":
+        # until the close each rank keeps what it wrote, and nobody else reads it
+        table = [one for one in table if one.name not in HIDDEN]
     while True:
         found = chance.choices(table, [one.weight for one in table])[0]
         args = found.draw(chance, model, config)

@@ -12,26 +12,34 @@ import itertools
 import os
 import random
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ranks
 import run
-from events import EVENTS
 from known import known
-from options import OPTIONS, Config, covering, load_plugins, random_config
+from options import OPTIONS, Config, covering, load_plugins, random_config, ranks_options
 from shrink import kind_of, script, shrunk
+
+import pnc_vol
 
 
 def configs(args: argparse.Namespace, fixed: Config) -> Iterator[Config]:
     """Covering arrays, one after another, each drawn anew; or any configurations."""
-    chance = random.Random(f"configurations {args.seed}")
+    chance, table = random.Random(f"configurations {args.seed}"), OPTIONS
+    if args.event == "ranks":
+        table = ranks_options((2, 3, 4), (1, 2, 3), mpi=False)
+    elif args.event == "mpi":
+        size, nodes = ranks.launched()
+        table = ranks_options((size,), (nodes,), mpi=True)
     if args.any:
         while True:
-            yield random_config(chance, OPTIONS, fixed)
+            yield random_config(chance, table, fixed)
     while True:
-        yield from covering(3 if args.triples else 2, chance, OPTIONS, fixed)
+        yield from covering(3 if args.triples else 2, chance, table, fixed)
 
 
 def main(given: list[str] | None = None) -> int:
@@ -39,7 +47,9 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=100, help="how many (100)")
     parser.add_argument("--first", type=int, default=0, help="number of the first one; a failure names its number")
     parser.add_argument("--seed", default="1", help="of all programs (1)")
-    parser.add_argument("--event", default="nothing", choices=sorted(EVENTS), help="what happens to them (nothing)")
+    parser.add_argument(
+        "--event", default="nothing", choices=sorted(ranks.EVENTS), help="nothing, ..."
+    )
     parser.add_argument("--triples", action="store_true", help="all triples of options instead of all pairs")
     parser.add_argument("--any", action="store_true", help="configurations at random instead of all pairs")
     parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help="one value for an option")
@@ -49,8 +59,9 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--found", help="a folder for the scripts of failures")
     args = parser.parse_args(given)
     load_plugins()
+    warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
     fixed = dict(_pair(text) for text in args.set)
-    event = EVENTS[args.event](args.states)
+    event = ranks.EVENTS[args.event](args.states)
     begun, kinds, skipped = time.monotonic(), Counter[str](), Counter[str]()
     tally = run.Tally()
     for number, config in enumerate(itertools.islice(configs(args, fixed), args.first + args.programs)):
@@ -75,6 +86,8 @@ def main(given: list[str] | None = None) -> int:
                 os.makedirs(args.found, exist_ok=True)
                 Path(args.found, f"{args.event}_{program.seed.replace(':', '_')}.py").write_text(text)
     seconds = time.monotonic() - begun
+    if args.event == "mpi" and not ranks.first():
+        return 0
     print(
         f"{tally.programs} programs with {args.event} ({tally.refused} refused, {tally.acts} acts"
         f"{f', {tally.states} states' if tally.states else ''}), "

@@ -36,6 +36,7 @@ from pnc_vol.testing.crash.states import State
 from pnc_vol.testing.faults import FaultSystem
 
 EVENTS: dict[str, Callable[[int], Any]] = {}
+"""By name; `ranks` puts two more here."""
 
 
 def event(name: str) -> Callable[[type], type]:

@@ -26,6 +26,12 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("raw files of lists", lambda c: c["layout"] == "rawfiles", "has no attribute 'joined'"),
     ("raw files after an error", lambda c: c["layout"] == "rawfiles", r"\(descriptors, threads\)"),
     ("raw files in a cache", lambda c: c["layout"] == "rawfiles" and c["cache"] == "flush_none", "Wrong: "),
+    # with node-local caches on several nodes some reads and flushes are refused that must not be
+    ("caches of several nodes", lambda c: c["nodes"] > 1, "NotSyncedError"),
+    # HDF5 blobs of several ranks leave their caches, with a warning
+    ("HDF5 blobs in a cache", lambda c: c["layout"] == "hdf5blob" and c["cache"] != "none", "Wrong: left over"),
+    # memory that ranks of a node share is given back by Python's garbage collector
+    ("memory of a node", lambda c: c["ranks"] > 1, "memfd:pnc_vol"),
     # a set that gets its name at the close is not found by a second handle
     ("second handle of a new set", in_subfiles, "FileNotFoundError"),
     # elements that are arrays can be assigned, and not posted by name

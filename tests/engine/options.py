@@ -120,6 +120,8 @@ def ranks_options(ranks: tuple[int, ...], nodes: tuple[int, ...], *, mpi: bool) 
         "nodes": Option("nodes", nodes, "", on_ranks),
         "stack": Option("stack", stacks, ""),
         "layout": OPTIONS["layout"]._replace(values=("canonical", "blob", "hdf5blob")),
+        # what waits for its close belongs to the process, which simulated ranks share
+        "deferred": OPTIONS["deferred"]._replace(values=(False, True) if mpi else (False,)),
     }
 
 

@@ -85,7 +85,10 @@ class Run:
         self.h: Any = pnc_vol
         self.model = Model()
         self.kept: dict[int, Any] = {}
-        self.place = prepare(config, folder)
+        if comm is not None:
+            self.rank, self.size = comm.rank, comm.size
+        self.place = prepare(config, folder) if self.rank == 0 else os.path.join(folder, "x.nc")
+        self.barrier()
         self.f: Any = None
 
     def open(self, mode: str) -> Any:
@@ -93,8 +96,28 @@ class Run:
         if self.system is not None:
             given["system"] = self.system
         if self.comm is not None:
-            given["comm"] = self.comm
+            given["comm"] = self.comm.opening()
         return self.h.File(self.place, mode, **given)
+
+    def settle(self) -> None:
+        """On several ranks: what all of them posted is seen by all."""
+        if self.size > 1:
+            self.f.sync()
+            self.barrier()
+
+    def barrier(self) -> None:
+        """On several ranks: all have come here."""
+        if self.comm is not None:
+            self.comm.barrier()
+
+    def first(self, call: Callable[[], Any]) -> None:
+        """Something that one rank does."""
+        if self.rank == 0:
+            call()
+
+    def call(self, function: Any) -> Any:
+        """A function of a script."""
+        return function
 
     def given(self, values: Values) -> Any:
         """An array to be written."""
@@ -120,7 +143,9 @@ class Run:
         else:
             self.f.close()
         if self.config["cache"] == "flush_none":
+            self.barrier()
             replayed(self)
+            self.barrier()
 
     def read_elsewhere(self) -> None:
         with open(self.place, "rb") as disk, pnc_vol.File(disk) as other:
@@ -249,7 +274,7 @@ def closed(run: Run, load: Loads) -> None:
 def replayed(run: Run) -> None:
     """Bring what a cache kept back to the file."""
     nvm = os.path.join(run.folder, "nvm")
-    if os.listdir(nvm):
+    if run.rank == 0 and os.listdir(nvm):
         more = {} if run.system is None else {"system": run.system}
         pnc_vol.replay(run.place, hints={"e10_cache_path": nvm}, **more)
 
@@ -284,7 +309,7 @@ class Loads:
 
     def check(self) -> None:
         now = self._now()
-        if now != self.before:
+        if any(a > b for a, b in zip(now, self.before, strict=True)):
             held = []
             for fd in os.listdir("/proc/self/fd"):
                 try:

@@ -7,6 +7,7 @@ A script is made by the acts themselves: they are done with a file that writes d
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from acts import ACTS, Step
+from acts import ACTS, Step, share
 from model import HELPER, Impossible, Model, Values, literal
 from options import EXAMPLES, OPTIONS, PLUGINS, Config, arguments, normal
 from run import Program
@@ -207,10 +208,12 @@ def index_code(at: Any) -> str:
 class Speaking:
     """In place of a `Run`: acts that are done with it become lines."""
 
-    twin, rank, size = False, 0, 1
+    twin = False
 
     def __init__(self, config: Config, script: Script) -> None:
         self.config, self.script, self.model = config, script, Model()
+        self.size = config["ranks"]
+        self.rank = 0 if self.size == 1 else Spoken(script, "comm.rank")
         self.kept: dict[int, Any] = {}
         self.h: Any = Spoken(script, "h5py")
         self._file = Spoken(script, "f")
@@ -225,7 +228,9 @@ class Speaking:
 
     def open(self, mode: str) -> Any:
         target = "other" if mode == "r+" and self._inside_twice else "f"
-        self.script.add(f"{target} = h5py.File(PATH, {mode!r}{given_text(self.config, mode)})")
+        self.script.add(
+            f"{target} = h5py.File(PATH, {mode!r}{given_text(self.config, mode)}{', comm=comm' * (self.size > 1)})"
+        )
         return Spoken(self.script, target)
 
     _inside_twice = False
@@ -235,6 +240,23 @@ class Speaking:
 
     def same(self, got: Any, expected: Any) -> None:
         self.script.add(f"np.testing.assert_array_equal({code(got)}, {code(expected)})")
+
+    def settle(self) -> None:
+        if self.size > 1:
+            self.script.add("f.sync()")
+            self.script.add("comm.barrier()")
+
+    def first(self, call: Callable[[], Any]) -> None:
+        if self.size == 1:
+            call()
+            return
+        self.script.add("if comm.rank == 0:")
+        self.script.indent += "    "
+        call()
+        self.script.indent = self.script.indent[4:]
+
+    def call(self, function: Any) -> Any:
+        return Spoken(self.script, function.__name__)
 
     def whole(self) -> None:
         self._check("f")
@@ -296,6 +318,7 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
         run.step(step)
     if not after:
         if config["layout"] != "hdf5blob":
+            run.settle()
             run.whole()
         run.end("close")
         if config["deferred"]:
@@ -307,17 +330,26 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
     body = "\n".join(out.lines)
     head = [f'"""{told}\n\nMade from the seed {program.seed}."""', "import os, tempfile", "import numpy as np"]
     head += ["import pnc_vol as h5py"]
+    if config["ranks"] > 1:
+        nodes = f"MPIR_CVAR_NUM_CLIQUES={config['nodes']} " if config["nodes"] > 1 else ""
+        head += [f"# {nodes}mpiexec -n {config['ranks']} python -m mpi4py THIS", "from mpi4py import MPI"]
+        head += ["comm = MPI.COMM_WORLD"]
     for name in PLUGINS:
         if name in (config["layout"], config["stack"], config["store"]):
             head.append(PLUGIN_LINES[name].format(path=str((EXAMPLES / PLUGINS[name]).parent)))
-    head += ["FOLDER = tempfile.mkdtemp()", "PATH = FOLDER + '/x.nc'"]
+    folder = "tempfile.mkdtemp()"
+    if config["ranks"] > 1:
+        folder = f"comm.bcast({folder} if comm.rank == 0 else None, 0)"
+    head += [f"FOLDER = {folder}", "PATH = FOLDER + '/x.nc'"]
     if config["stack"] == "object":
         head += ["import io", "PATH = io.BytesIO()"]
     for name in ("nvm", "logs"):
         if f"/{name}" in body + before + after:
-            head.append(f"os.mkdir(FOLDER + '/{name}')")
+            head.append(f"os.makedirs(FOLDER + '/{name}', exist_ok=True)")
     if config["deferred"]:
         head.append("open(FOLDER + '/guard.json', 'w').write('{\"Guardnames\": \"x.nc\"}')")
+    if "share(" in body:
+        head.append(inspect.getsource(share).replace(": Any", "").replace(": str", "").replace(": int", ""))
     if "values(" in body:
         head.append(HELPER)
     return "\n".join([*head, *([before] if before else []), body, *([after] if after else []), ""])

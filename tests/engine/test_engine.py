@@ -14,13 +14,14 @@ import options
 import pytest
 import run
 import shrink
-from events import EVENTS
 from known import known
 from model import NUMBERS
+from ranks import EVENTS
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.system import REAL
+from pnc_vol.testing.mpi import missing, run_mpi
 
 WRITTEN = acts.Step("store", {"path": "a", "values": run.Values(1, (3,), "i4")})
 ORDINARY = options.normal({})
@@ -229,3 +230,50 @@ def test_an_exception_of_another_class_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(PosixDriver, "write", clumsy)
     told = [run.attempt(program, EVENTS["error"](100)) for program in ordinary(5, "class")]
     assert any("KeyError: 'not what a program expects'" in one for one in told)
+
+
+# ------------------------------------------------------------------------------------------------------ ranks
+
+
+def on_ranks(seed: str) -> list[run.Program]:
+    table = options.ranks_options((2, 3, 4), (1, 2, 3), mpi=False)
+    found = list(options.covering(2, random.Random(seed), table))
+    return [run.made(f"{seed}:{n}", config, 12) for n, config in enumerate(found)]
+
+
+def test_programs_on_simulated_ranks() -> None:
+    assert not failing(on_ranks("ranks")[::6], "ranks")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_programs_on_simulated_ranks_at_length() -> None:
+    assert not failing([program for seed in range(10) for program in on_ranks(f"ranks {seed}")], "ranks")
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize(("ranks", "nodes", "count"), [
+    (3, 2, 12),
+    *(pytest.param(ranks, nodes, 100, marks=[pytest.mark.nightly, pytest.mark.timeout(1900)])
+      for ranks, nodes in ((1, 1), (2, 1), (2, 2), (3, 3), (4, 1), (4, 2))),
+])  # fmt: skip
+def test_programs_on_real_ranks(ranks: int, nodes: int, count: int) -> None:
+    arguments = ["--event", "mpi", "--programs", count, "--seed", ranks * 10 + nodes]
+    env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
+    told = run_mpi(ranks, Path(__file__).with_name("__main__.py"), *arguments, env=env, timeout=1800).stdout
+    assert f"{count} programs with mpi" in told
+    assert "failures: 0 of 0 kinds" in told
+
+
+def test_a_rank_whose_values_are_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rank 1 posts by a mask goes nowhere."""
+    share = acts.share
+
+    def losing(ds: Any, cells: Any, values: Any, way: str, rank: int, size: int) -> None:
+        if rank != 1:
+            share(ds, cells, values, way, rank, size)
+
+    monkeypatch.setattr(acts, "share", losing)
+    config = options.normal({"ranks": 2}, options.ranks_options((2,), (1,), mpi=False))
+    programs = [run.made(f"lost:{n}", config) for n in range(10)]
+    assert any("elements are wrong" in run.attempt(program, EVENTS["ranks"](1)) for program in programs)

@@ -1,0 +1,165 @@
+"""Programs on several ranks: simulated in one process, and real ones under ``mpiexec``.
+
+Knows: how each rank runs a program (`Run` has a communicator then), and what holds at its end. Does not know: acts.
+
+    python tests/engine --event ranks --programs 100                         2 to 4 simulated ranks, 1 to 3 nodes
+    mpiexec -n 3 python -m mpi4py tests/engine --event mpi --programs 100    real ones
+    MPIR_CVAR_NUM_CLIQUES=2 mpiexec ...                                      on emulated nodes
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from functools import partial
+from typing import Any
+
+from events import EVENTS, event
+from options import refusal
+from run import Loads, Program, Run, Tally, Wrong, folder_for_programs, leftovers, others_read, said
+
+import pnc_vol
+from pnc_vol.mpi_comm import MpiComm
+from pnc_vol.testing import virtual_ranks
+
+__all__ = ["EVENTS", "first", "launched"]
+
+
+class World:
+    """The ranks of a program: a communicator for each opening, which closes it, and one for the engine."""
+
+    def __init__(self, comm: Any) -> None:
+        self.rank, self.size = comm.rank, comm.size
+        self._comm = comm
+
+    def opening(self) -> Any:
+        """For `File`: real ranks give their communicator, which is copied; simulated ones a new one."""
+        if not isinstance(self._comm, MpiComm):
+            return self._comm
+        mpi = self._comm.mpi
+        return MpiComm(mpi.Split(0, self.rank), self._comm._MPI, timeout=60)
+
+    def barrier(self) -> None:
+        """All have come here."""
+        if isinstance(self._comm, MpiComm):
+            self._comm.agree("barrier")
+        else:
+            self._comm.barrier()
+
+
+def on_rank(comm: Any, program: Program, folder: str) -> Any:
+    """What one rank does: the program, a close, and another opening; rank 0 gives its run back."""
+    refused = refusal(program.config)
+    run = Run(program.config, folder, seed=program.seed, comm=World(comm))
+    try:
+        run.f = run.open("w")
+    except Exception as error:
+        if refused and isinstance(error, refused[0]) and refused[1] in str(error):
+            return None
+        raise
+    if refused:
+        raise Wrong(f"the opening does not refuse what it is said to refuse: {refused}")
+    for step in program.steps:
+        run.step(step)
+    if program.config["layout"] != "hdf5blob":
+        run.settle()
+        run.whole()
+    run.end("close")
+    if program.config["deferred"]:
+        pnc_vol.finalize()
+    run.barrier()
+    run.f = run.open("r")
+    run.whole()
+    run.f.close()
+    run.f = None
+    return run
+
+
+def after(run: Run, load: Loads | None) -> None:
+    """After the last rank has left: one process looks."""
+    run.comm, run.rank, run.size = None, 0, 1
+    run.f = run.open("r")
+    run.whole()
+    run.f.close()
+    run.f = None
+    if run.config["layout"] == "canonical":
+        others_read(run)
+    if load is not None:
+        load.check()
+    if left := leftovers(run):
+        raise Wrong(f"left over: {left}")
+
+
+@event("ranks")
+class Simulated:
+    """Ranks that take turns in one process; read again by another number of them."""
+
+    def __init__(self, states: int, name: str) -> None:
+        pass
+
+    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
+        config, load = program.config, Loads()
+        work = partial(on_rank, program=program, folder=folder)
+        found = virtual_ranks.run(config["ranks"], work, nodes=config["nodes"], timeout=60)
+        if tally is not None:
+            tally.acts += len(program.steps)
+            tally.refused += found[0] is None
+        if found[0] is not None:
+            others = random.Random(program.seed).randint(1, 4)
+            virtual_ranks.run(others, partial(read_again, run=found[0]), timeout=60)
+            after(found[0], load)
+
+
+def read_again(comm: Any, run: Run) -> None:
+    """Whatever number of ranks wrote a file, any number reads it."""
+    mine = Run.__new__(Run)
+    mine.__dict__.update(run.__dict__, comm=World(comm), rank=comm.rank, size=comm.size)
+    mine.f = mine.open("r")
+    mine.whole()
+    mine.f.close()
+
+
+@event("mpi")
+class Real:
+    """The ranks of ``mpiexec``: the first that fails says which program it was, and ends the job."""
+
+    def __init__(self, states: int, name: str) -> None:
+        self.folder = ""
+
+    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
+        from mpi4py import MPI
+
+        world = MPI.COMM_WORLD
+        shared = world.bcast(folder_for_programs() if world.rank == 0 else None, 0)
+        try:
+            run = on_rank(world, program, shared)
+            world.barrier()
+            if world.rank == 0 and run is not None:
+                after(run, None)
+        except BaseException as error:
+            print(f"program {program.seed} on rank {world.rank} of {world.size}: {said(error)}", flush=True)
+            sys.stdout.flush()
+            world.Abort(1)
+        world.barrier()
+        if world.rank == 0:
+            shutil.rmtree(shared, ignore_errors=True)
+        if tally is not None:
+            tally.acts += len(program.steps)
+            tally.refused += run is None
+
+
+def launched() -> tuple[int, int]:
+    """Ranks and emulated nodes of the job in which this runs; (1, 1) outside of one."""
+    from mpi4py import MPI
+
+    nodes = int(os.environ.get("MPIR_CVAR_NUM_CLIQUES", "1"))
+    return MPI.COMM_WORLD.size, min(nodes, MPI.COMM_WORLD.size)
+
+
+def first() -> bool:
+    """Whether this is rank 0 of the job."""
+    from mpi4py import MPI
+
+    return bool(MPI.COMM_WORLD.rank == 0)
