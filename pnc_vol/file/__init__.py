@@ -11,6 +11,7 @@
 `parting`               how ranks that left a file part: what was flushed follows to it
 `deferred`              files that are closed later than their users closed them; times of all files
 `finding`               what rank 0 does at an opening: join, open or create
+`combinations`          which options do not go together
 `opening`               opening on all ranks together
 `of_ranks`              the modules that a file of several ranks is opened with
 `joining`               what opens a file or joins its session

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from pnc_vol.disk import existing as reading
     from pnc_vol.disk import signature
     from pnc_vol.disk.existing import Existing
+    from pnc_vol.file import combinations
     from pnc_vol.format.decode import Decoded
     from pnc_vol.layout import subfiles
 else:
     json = late("json")
     signature = late("pnc_vol.disk.signature")
+    combinations = late("pnc_vol.file.combinations")
     subfiles = late("pnc_vol.layout.subfiles")
     reading = late("pnc_vol.disk.existing")
 
@@ -305,10 +307,7 @@ def _found_set(
                 check_place(what, name, exclusive=mode in ("w-", "x"))
         if plain is None and mode in ("r", "r+"):
             raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
-        if options.version != 5:
-            raise ValueError(
-                f"{base}: a set of subfiles has 64-bit maps, which CDF-{options.version} cannot hold; leave format= out"
-            )
+        combinations.check(layout_class(options.layout), options, 1, path=base, new=True)
         if plain is not None:
             refuse_open(options.system.realpath(base), base, replaced=True)
     if claim is not None and claim.look_after is not None:

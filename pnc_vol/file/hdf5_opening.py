@@ -54,11 +54,6 @@ def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm, make: M
 
 def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
     system = options.system
-    if options.burst_buf or options.store == "log":
-        raise DefinitionError(
-            f"{path}: layout='hdf5blob' cannot have a burst-buffer log: a file that is written at the close is not "
-            "there when a log is replayed; use layout='blob'"
-        )
     (number, *_), subfile_of = dealt_subfiles(options, comm, None)
     made: list[Own] = []
     try:

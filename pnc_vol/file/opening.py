@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pnc_vol import rank_errors
     from pnc_vol.disk import existing
-    from pnc_vol.file import of_ranks
+    from pnc_vol.file import combinations, of_ranks
     from pnc_vol.format import check as header_check
     from pnc_vol.format import decode as decoding
     from pnc_vol.log import beginning
@@ -56,6 +56,7 @@ else:
     decoding = late("pnc_vol.format.decode")
     existing, of_ranks = late("pnc_vol.disk.existing"), late("pnc_vol.file.of_ranks")
     rank_errors = late("pnc_vol.rank_errors")
+    combinations = late("pnc_vol.file.combinations")
 
 __all__ = ["Opened", "open_file", "open_queue"]
 
@@ -153,7 +154,8 @@ def open_file(
         except BaseException:
             made.close()
             raise
-    _check_layout(asked, options, comm)
+    if asked.name != CANONICAL:  # which goes with everything
+        combinations.check(asked, options, comm.size)
     check_name(options.store)
     if options.burst_buf and mode != "r" and comm.size > 1:
         comm.agree("open log folders", error=beginning.missing_folder(options))
@@ -230,7 +232,8 @@ def _content(
     tree.separator = options.separator
     try:
         layout = layout_of(path or "", options.layout, tree.layout, empty=not header.vars)
-        _check_layout(layout, options, comm)
+        if layout.name != CANONICAL:
+            combinations.check(layout, options, comm.size)
     except (ValueError, ImportError) as error:
         raise comm.on_all(error) from None
     if layout.name != CANONICAL:
@@ -283,20 +286,6 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
         return False
     ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
     return records - max(ends, default=nbytes) >= _LEAST_GAP
-
-
-def _check_layout(layout: type[Layout], options: Options, comm: Comm) -> None:
-    """Refuse a layout that cannot be used.
-
-    Raises
-    ------
-    ValueError
-        It does not go with another option or with several ranks; the same on all ranks.
-    """
-    if comm.size > 1 and not layout.several_ranks:
-        raise ValueError(f"the ranks of a communicator cannot share a file with the layout {layout.name!r}")
-    if options.burst_buf and not (layout.self_contained or layout.several_files):
-        raise ValueError(f"a file with the layout {layout.name!r} cannot have a burst buffer log (nc_burst_buf)")
 
 
 def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) -> None:

@@ -47,9 +47,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=100, help="how many (100)")
     parser.add_argument("--first", type=int, default=0, help="number of the first one; a failure names its number")
     parser.add_argument("--seed", default="1", help="of all programs (1)")
-    parser.add_argument(
-        "--event", default="nothing", choices=sorted(ranks.EVENTS), help="nothing, ..."
-    )
+    parser.add_argument("--event", default="nothing", choices=sorted(ranks.EVENTS), help="nothing, ...")
     parser.add_argument("--triples", action="store_true", help="all triples of options instead of all pairs")
     parser.add_argument("--any", action="store_true", help="configurations at random instead of all pairs")
     parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help="one value for an option")

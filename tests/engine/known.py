@@ -19,8 +19,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
     # many boxes that overlap, and a small queue
     ("overlapping boxes", lambda c: c["buffer_size"] < 1 << 20, "a block of half the budget fits after a drain"),
-    # refused at the first flush instead of at the opening
-    ("durable flush of HDF5 blobs", in_subfiles, "so a flush cannot be durable"),
     # raw files are shorter than what their variables may hold, or are not among what a cache brings back
     ("strict raw files", lambda c: c["layout"] == "rawfiles", "ShortFileError"),
     ("raw files of lists", lambda c: c["layout"] == "rawfiles", "has no attribute 'joined'"),

@@ -20,6 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pnc_vol.file import combinations
+from pnc_vol.layout.registry import layout_class
+from pnc_vol.options import Options
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLUGINS = {
     "rawfiles": "plugin_layout/pnc_vol_rawfiles.py",
@@ -103,14 +107,6 @@ OPTIONS: dict[str, Option] = {
     )
 }
 
-REFUSED: list[tuple[Callable[[Config], bool], type[BaseException], str]] = [
-    (lambda c: in_subfiles(c) and c["format"] != "CDF-5", ValueError, "a set of subfiles has 64-bit maps"),
-    (lambda c: c["layout"] == "hdf5blob" and logged(c), ValueError, "cannot have a burst-buffer log"),
-    (lambda c: c["layout"] == "rawfiles" and logged(c), ValueError, "cannot have a burst buffer log"),
-    (lambda c: c["layout"] == "rawfiles" and on_ranks(c), ValueError, "cannot share a file with the layout"),
-]
-"""What an opening refuses by one clear error: for which configurations, its class, and what its text says."""
-
 
 def ranks_options(ranks: tuple[int, ...], nodes: tuple[int, ...], *, mpi: bool) -> dict[str, Option]:
     """The table for programs on ranks; `mpi`: real ones, which have MPI-IO."""
@@ -135,8 +131,13 @@ def normal(config: Config, table: dict[str, Option] = OPTIONS) -> Config:
 
 
 def refusal(config: Config) -> tuple[type[BaseException], str] | None:
-    """The error with which the opening refuses a configuration, or None."""
-    return next(((error, text) for applies, error, text in REFUSED if applies(config)), None)
+    """The error with which the opening refuses a configuration, or None; by the table that the opening uses."""
+    layout = layout_class(config["layout"])
+    options = Options(burst_buf=logged(config), durable=config["durable"], version=int(config["format"][-1]))
+    for one in combinations.REFUSED:
+        if one.applies(layout, options, config["ranks"]):
+            return one.error, one.text.format(layout=layout.name, version=options.version)
+    return None
 
 
 def covering(
