@@ -77,8 +77,12 @@ def main(given: list[str] | None = None) -> int:
             continue
         kinds[kind_of(told)] += 1
         if kinds[kind_of(told)] == 1:
-            small, said = shrunk(program, told, lambda one: run.attempt(one, event))
+            small, said = program, told
+            if args.event != "mpi":
+                small, said = shrunk(program, told, lambda one: run.attempt(one, event))
             text = event.script(small, said) if hasattr(event, "script") else script(small, said)
+            if args.event == "mpi" and not ranks.first():
+                continue
             print(f"--- program {program.seed}: {told}\n{text}", flush=True)
             if args.found:
                 os.makedirs(args.found, exist_ok=True)

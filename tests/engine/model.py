@@ -300,7 +300,7 @@ def difference(got: Any, wanted: Any) -> str:
         return ""
     if not isinstance(same, np.ndarray) or same.shape != wanted.shape:
         return f"{got.tolist()!r} is not {wanted.tolist()!r}"
-    place = tuple(int(axis[0]) for axis in np.nonzero(~same))
+    place = tuple(np.argwhere(~same)[0].tolist())
     wrong = f"{int((~same).sum())} of {same.size} elements are wrong"
     return f"{wrong}: {list(place)} is {got[place]!r}, not {wanted[place]!r}"
 

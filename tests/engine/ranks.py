@@ -9,10 +9,10 @@ Knows: how each rank runs a program (`Run` has a communicator then), and what ho
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
-import sys
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ class World:
 
 
 def on_rank(comm: Any, program: Program, folder: str) -> Any:
-    """What one rank does: the program, a close, and another opening; rank 0 gives its run back."""
+    """What one rank does: the program, a close, and another opening; its run."""
     refused = refusal(program.config)
     run = Run(program.config, folder, seed=program.seed, comm=World(comm))
     try:
@@ -80,6 +80,8 @@ def on_rank(comm: Any, program: Program, folder: str) -> Any:
 def after(run: Run, load: Loads | None) -> None:
     """After the last rank has left: one process looks."""
     run.comm, run.rank, run.size = None, 0, 1
+    if run.config["stack"] == "mpio":
+        run.config = run.config | {"stack": "posix"}
     run.f = run.open("r")
     run.whole()
     run.f.close()
@@ -123,31 +125,40 @@ def read_again(comm: Any, run: Run) -> None:
 
 @event("mpi")
 class Real:
-    """The ranks of ``mpiexec``: the first that fails says which program it was, and ends the job."""
+    """The ranks of ``mpiexec``; what one of them meets is raised on all."""
 
     def __init__(self, states: int, name: str) -> None:
-        self.folder = ""
+        pass
 
     def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
         from mpi4py import MPI
 
         world = MPI.COMM_WORLD
         shared = world.bcast(folder_for_programs() if world.rank == 0 else None, 0)
+        told, run = "", None
         try:
             run = on_rank(world, program, shared)
-            world.barrier()
-            if world.rank == 0 and run is not None:
+        except Exception as error:
+            told = f"{said(error)} [rank {world.rank} of {world.size}]"
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+        gc.collect()
+        if not any(world.allgather(told)) and world.rank == 0 and run is not None:
+            try:
                 after(run, None)
-        except BaseException as error:
-            print(f"program {program.seed} on rank {world.rank} of {world.size}: {said(error)}", flush=True)
-            sys.stdout.flush()
-            world.Abort(1)
-        world.barrier()
+            except Exception as error:
+                told = said(error)
+        told = next(filter(None, world.allgather(told)), "")
         if world.rank == 0:
             shutil.rmtree(shared, ignore_errors=True)
         if tally is not None:
             tally.acts += len(program.steps)
-            tally.refused += run is None
+            tally.refused += run is None and not told
+        if told:
+            raise OnRanks(told)
+
+
+class OnRanks(AssertionError):
+    """What went wrong on a rank."""
 
 
 def launched() -> tuple[int, int]:

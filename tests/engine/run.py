@@ -143,6 +143,8 @@ class Run:
         else:
             self.f.close()
         if self.config["cache"] == "flush_none":
+            if self.config["deferred"]:
+                pnc_vol.finalize()
             self.barrier()
             replayed(self)
             self.barrier()
