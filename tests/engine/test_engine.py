@@ -87,11 +87,13 @@ def test_a_covering_array_has_every_pair() -> None:
 def test_programs_are_those_of_their_seed() -> None:
     here = [shrink.script(program) for program in pairs("same")[:10]]
     code = (
-        "import test_engine as t, shrink; print([shrink.script(p) for p in t.pairs('same')[:10]] == " + repr(here) + ")"
+        "import test_engine as t, options, shrink; options.load_plugins(); "
+        f"print([shrink.script(p) for p in t.pairs('same')[:10]] == {here!r})"
     )
     places = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONHASHSEED": "7"}
-    assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout == "True\n"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr[-500:]
 
 
 def test_a_wrong_value_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -217,6 +219,7 @@ def test_a_header_before_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert "Crashed" in told
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_exception_of_another_class_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a package that turns an error of the system into something else."""
     write = PosixDriver.write
