@@ -93,11 +93,11 @@ class VirtualMPI:
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
+        self.finalized = False
 
-    @staticmethod
-    def Is_finalized() -> bool:
-        """Never."""
-        return False
+    def Is_finalized(self) -> bool:
+        """Whether the run has ended: then nobody answers any more."""
+        return self.finalized
 
     class Status:
         """Who sent how much."""

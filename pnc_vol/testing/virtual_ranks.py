@@ -94,6 +94,7 @@ def run(
         turns.pass_on()
         for thread in threads:
             thread.join()
+    module.finalized = True
     first = min((rank for rank, error in failed.items() if not isinstance(error, Ended)), default=None)
     if first is not None:
         raise failed[first]

@@ -61,6 +61,17 @@ def on_rank(comm: Any, program: Program, folder: str) -> Any:
         raise
     if refused:
         raise Wrong(f"the opening does not refuse what it is said to refuse: {refused}")
+    try:
+        _to_its_end(run, program)
+    except BaseException as error:
+        if run.f:
+            # as a with block does it: the others are told, and nobody waits
+            run.f.__exit__(type(error), error, None)
+        raise
+    return run
+
+
+def _to_its_end(run: Run, program: Program) -> None:
     for step in program.steps:
         run.step(step)
     if program.config["layout"] != "hdf5blob":
@@ -74,7 +85,6 @@ def on_rank(comm: Any, program: Program, folder: str) -> Any:
     run.whole()
     run.f.close()
     run.f = None
-    return run
 
 
 def after(run: Run, load: Loads | None) -> None:
