@@ -15,7 +15,7 @@ from pnc_vol.cli.ls import tree
 from pnc_vol.cli.show import expected, fail
 from pnc_vol.interop.hdf5 import convert, open_either
 from pnc_vol.optional import require_h5py
-from pnc_vol.system import REAL, exists, scratch_folder
+from pnc_vol.system import REAL, exists, is_folder, scratch_folder
 
 __all__ = ["command", "write_example"]
 
@@ -33,6 +33,8 @@ def command(
     with expected(where):
         if not exists(REAL, where):
             REAL.mkdir(where, 0o777 if directory else 0o700)
+        elif not is_folder(REAL, where):
+            fail(where, "it is a file; name a directory for the files of the demonstration")
         hdf5, netcdf = os.path.join(where, "demo.h5"), os.path.join(where, "demo.nc")
         for path in (hdf5, netcdf):
             if exists(REAL, path):

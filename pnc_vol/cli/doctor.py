@@ -21,10 +21,10 @@ import typer
 import pnc_vol
 from pnc_vol.api.hints import read_hint_file
 from pnc_vol.cli.shared_options import AsJson
-from pnc_vol.cli.show import expected, human, painted, print_json, safe
+from pnc_vol.cli.show import expected, fail, human, painted, print_json, safe
 from pnc_vol.full_io import write_all
 from pnc_vol.options import Options, hints_file, launched, resolve
-from pnc_vol.system import REAL, free_bytes, in_memory, scratch_folder, temporary_directory
+from pnc_vol.system import REAL, exists, free_bytes, in_memory, is_folder, scratch_folder, temporary_directory
 
 __all__ = ["command"]
 
@@ -43,6 +43,8 @@ def command(
 ) -> None:
     """Say what is installed, which options are in force and what set them, what the file system of FOLDER can do,
     and what would be faster. Writes a temporary file of 64 MiB in FOLDER."""
+    if exists(REAL, folder) and not is_folder(REAL, folder):
+        fail(folder, "it is a file; name the directory where files are to be written")
     with expected(folder):
         options, hints = _options(folder)
         disk = _file_system(folder)

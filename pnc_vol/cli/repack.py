@@ -14,7 +14,7 @@ import typer
 
 from pnc_vol.cli.convert import WRITING, bar
 from pnc_vol.cli.shared_options import Quiet
-from pnc_vol.cli.show import expected, fail, human, safe
+from pnc_vol.cli.show import expected, fail, human, refuse_address, safe
 from pnc_vol.interop.repack import Repacked, repack
 
 __all__ = ["command"]
@@ -46,6 +46,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Free the space of deleted and moved datasets, dropped records and headers, and print how much it was."""
+    refuse_address(file)
     if (target is not None) + in_place > 1:
         fail(file, "give a TARGET or --in-place, not both")
     if target is None and not in_place and not dry_run:

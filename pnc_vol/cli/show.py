@@ -21,7 +21,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from pnc_vol.errors import FlushError, PncVolError
+from pnc_vol.api.arguments import is_address
+from pnc_vol.errors import PncVolError
 from pnc_vol.full_io import write_all
 from pnc_vol.system import REAL, temporary_directory
 
@@ -137,6 +138,12 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def refuse_address(path: str) -> None:
+    """Fail if an address is given where a file of this machine is needed."""
+    if is_address(path):
+        fail(path, "this verb takes files of this machine, no addresses; copy the file here first")
+
+
 def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
     """Print in one line what is wrong with a file, and exit.
 
@@ -152,16 +159,27 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
 
 
 def _reason(error: BaseException) -> str:
-    told = isinstance(error, PncVolError) and not isinstance(error, FlushError)
-    if isinstance(error, OSError) and not told and error.errno:
-        if error.errno == errno.EEXIST:
-            return "it exists already; give another name, or --overwrite"
+    if isinstance(error, OSError) and error.errno:
         # what the system says is explained; what we say explains itself
-        own = error.strerror not in (None, os.strerror(error.errno))
-        return (error.strerror if own else _ADVICE.get(error.errno)) or error.strerror or str(error)
-    if isinstance(error, KeyError) and error.args:
-        return str(error.args[0])
-    return str(error) or type(error).__name__
+        own = error.strerror if error.strerror != os.strerror(error.errno) else None
+        if error.errno == errno.EEXIST and "itself" not in str(own):
+            return "it exists already; give another name, or --overwrite"
+        text = own or _ADVICE.get(error.errno) or error.strerror or str(error)
+    elif isinstance(error, KeyError) and error.args:
+        text = str(error.args[0])
+    else:
+        text = str(error) or type(error).__name__
+    for word, option in _OPTIONS.items():
+        text = text.replace(word, option)
+    return text
+
+
+_OPTIONS = {
+    "overwrite=True": "--overwrite",
+    "; mode 'w' or 'a' creates one": "; check the name",
+    "strict=True": "--strict",
+}
+"""What errors say to programs, and what a person at the terminal has instead of it."""
 
 
 @contextlib.contextmanager

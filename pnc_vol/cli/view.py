@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from pnc_vol.cli.show import expected, fail, safe
+from pnc_vol.cli.show import expected, fail, refuse_address, safe
 from pnc_vol.options import look_beside
 
 __all__ = ["command"]
@@ -39,6 +39,8 @@ def command(
         server = importlib.import_module("pnc_vol.viewer.server")
     except ImportError as missing:
         fail("view", f'it needs {missing.name}: pip install "pnc-vol[view]"')
+    for each in files:
+        refuse_address(each)
     with expected(files[0]):
         try:
             viewer = server.Viewer(files, port=port)

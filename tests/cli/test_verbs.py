@@ -370,3 +370,33 @@ def test_what_is_no_script_is_said_in_one_line(tmp_path: Path, verb: str) -> Non
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"pnc-vol: {path}: {said}")
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("convert --overwrite a.nc a.nc", "the source itself; give another name"),
+        ("convert a.nc b.nc", "give another name, or --overwrite"),
+        ("refs none.nc -o x.json", "there is no such file; check the name"),
+        ("repack https://x.y/z.nc", "no addresses"),
+        ("view https://x.y/z.nc", "no addresses"),
+        ("profile a.nc", "it is no timeline"),
+        ("demo a.nc", "it is a file; name a directory"),
+        ("doctor a.nc", "it is a file; name the directory"),
+        ("run .", "directory"),
+    ],
+)
+def test_mistakes_are_said_in_one_line_of_words_that_a_terminal_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.nc", "b.nc"):
+        with pnc_vol.File(name, "w") as f:
+            f["x"] = [1]
+    done = subprocess.run(
+        [sys.executable, "-m", "pnc_vol.cli", *words.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not [word for word in ("overwrite=", "mode '", "[Errno", "Traceback") if word in done.stderr]
