@@ -68,9 +68,9 @@ def install() -> None:
     """Check every file when it is closed."""
     original = OpenFile.close
 
-    def close(self: Any) -> None:
+    def close(self: Any, **how: Any) -> None:
         written = not self.closed and self.writable and self.disk.location is not None and self.comm.rank == 0
-        original(self)
+        original(self, **how)
         if written and os.path.exists(self.disk.path):
             try:
                 check(os.path.realpath(self.disk.path))
