@@ -147,7 +147,8 @@ def _made(
         layout,
         created=opened.created,
         collective=opened.collective,
-        keep_unpublished=options.publish == "close",
+        # A file that has its name already keeps it: what a flush promised must be under it.
+        keep_unpublished=options.publish == "close" and opened.created,
         may_be_longer=opened.writable and not opened.unwritten.reads_zero,
         named_by=None if file_set is None else lambda: file_set.location,
     )

@@ -236,3 +236,21 @@ def test_a_set_is_closed_again(path: pathlib.Path) -> None:
     f.close()
     with pnc_vol.File(path) as f:
         assert f["x"][:].tolist() == [1, 2]
+
+
+def test_a_file_that_has_its_name_keeps_it(tmp_path: pathlib.Path) -> None:
+    """Opened again with the same option, what is flushed is under the name at once, and the close loses nothing."""
+    path = tmp_path / "x.nc"
+    pnc_vol.File(path, "w", publish="close").close()
+    with pnc_vol.File(path, "r+", publish="close") as f:
+        f.create_dataset("a", (3,), "i4", maxshape=(None,))
+        f.flush()
+        f["g/h/b"] = np.arange(40)
+        f.flush(durable=True)
+        assert os.listdir(tmp_path) == ["x.nc"]
+        with open(path, "rb") as disk, pnc_vol.File(disk) as other:
+            assert other["g/h/b"][...].tolist() == list(range(40))
+        f.create_dataset("c", (3,), "i4")
+    with pnc_vol.File(path) as f:
+        assert sorted(f) == ["a", "c", "g"]
+    assert os.listdir(tmp_path) == ["x.nc"]
