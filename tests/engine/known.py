@@ -11,8 +11,6 @@ from collections.abc import Callable
 from options import Config, in_subfiles, logged
 
 KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
-    # an existing file, opened again with publish="close", keeps flushes from its name, and loses some
-    ("publish at the close, existing file", lambda c: c["publish"] == "close", r"definitions differ|Wrong: it has"),
     # an opening that is interrupted keeps its descriptors
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
     # so does a log that cannot be made or written
@@ -38,12 +36,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("arrays by iput", lambda c: True, r"No conversion path for dtype: dtype\('V8'\)"),
     # a flush of HDF5 blobs keeps its values in the queue, and a cancel drops them
     ("cancel in HDF5 blobs", lambda c: c["layout"] == "hdf5blob", "elements are wrong"),
-    # rows that are resized along an inner axis, with a log
-    ("rows resized with a log", logged, r"ValueError: cannot reshape array of size"),
-    # the file keeps the reserve of a layout that is not there any more
-    ("a file longer than its header says", lambda c: True, "Wrong: ncvalidator: "),
-    # what a set's caches hold cannot be brought to the set by its name alone
-    ("replay of a set without output", in_subfiles, r"LogRefusedError: .*there is no such file; a log holds"),
 ]
 
 
