@@ -17,6 +17,7 @@
 `display`            what notebooks show of objects, and ``tree``
 `module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides, `hdf5_constants`: their numbers
+`file_options`       the options of `File` for type checkers
 `recovery`           ``replay()``
 ===================  ==============================================================================
 

@@ -82,9 +82,10 @@ class Dataset(Storage, Posting, Converting):
     # ------------------------------------------------------------------------------------ what it is
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> Shape:
         """Elements along each axis; None for an empty dataset. Assigning resizes."""
-        return self._node.shape
+        # Type checkers are told what h5py's users rely on: an empty (null) dataset is rare, and asked for by `Empty`.
+        return self._node.shape  # type: ignore[return-value]
 
     @shape.setter
     def shape(self, shape: Shape) -> None:

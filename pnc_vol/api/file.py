@@ -26,7 +26,10 @@ from pnc_vol.errors import printable
 from pnc_vol.late import late
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from pnc_vol.api import pickling
+    from pnc_vol.api.file_options import FileOptions
     from pnc_vol.mapping import named_dims
 else:
     pickling = late("pnc_vol.api.pickling")
@@ -120,7 +123,7 @@ class File(RequestsOfFile):
         comm: Any = None,
         info: Any = None,
         hints: Any = None,
-        **kwds: Any,
+        **kwds: Unpack[FileOptions],
     ) -> None:
         if isinstance(name, ObjectID):
             super().__init__(FileID(name.handle, name.handle.session.defs.tree.root))

@@ -1,0 +1,40 @@
+"""The options of `File`, as type checkers and editors see them."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pnc_vol.api.file_options import FileOptions
+from pnc_vol.options import keyword_names
+
+OF_DRIVERS = {"backing_store", "block_size", "fileobj"}
+SCRIPT = """
+import pnc_vol
+
+pnc_vol.File("a.nc", "w", buffer_size=1 << 20, publish="close", burst_buf=True, recover="any-file")
+pnc_vol.File("a.nc", "w", bufer_size=1 << 20)
+pnc_vol.File("a.nc", "w", publish="never")
+pnc_vol.File("a.nc", "w", burst_buf="yes")
+rows: int = pnc_vol.File("a.nc")["x"].shape[0]
+"""
+
+
+def test_all_options_are_there() -> None:
+    assert FileOptions.__annotations__.keys() - OF_DRIVERS == keyword_names() - {"hints"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed (pnc-vol[lint])")
+def test_a_type_checker_finds_wrong_options(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(script)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = sorted({int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line})
+    assert lines == [5, 6, 7], done.stdout + done.stderr
