@@ -13,7 +13,7 @@ import pnc_vol
 from pnc_vol.cli.shared_options import Script, ScriptArguments
 from pnc_vol.cli.show import fail
 from pnc_vol.options import reach_children
-from pnc_vol.system import REAL, exists
+from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["check_script", "command"]
 
@@ -53,7 +53,7 @@ def check_script(script: str) -> None:
     """
     if not exists(REAL, script):
         fail(script, "there is no such script; check the name")
-    if os.path.isdir(script):
+    if is_folder(REAL, script):
         fail(script, "it is a directory; name a script in it")
 
 

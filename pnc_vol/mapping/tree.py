@@ -147,9 +147,8 @@ class DatasetNode(Node):
     names: tuple[tuple[str, str | None], ...] = ()
     scale: str | None = None
     cdf_name: str = ""
-    # Python 3.10 takes no dict as a default, hashable or not, so functions hand out what datasets have in common.
-    ignored: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    parts: Parts = field(default_factory=lambda: NO_PARTS)
+    ignored: Mapping[str, Any] = None  # type: ignore[assignment]
+    parts: Parts = None  # type: ignore[assignment]
     made_axes: list[Axis] | None = None
 
     @property
@@ -187,6 +186,10 @@ class DatasetNode(Node):
         if shape is None or self.element.kind == "composite":
             return True
         return 0 in (shape[1:] if limits and limits[0] is None else shape)
+
+
+# Python 3.10 takes no dict as a default, hashable or not, and a default factory is a call for each dataset.
+DatasetNode.__init__.__defaults__ = (None, None, (), None, "", _NOTHING, NO_PARTS, None)
 
 
 class Changes(NamedTuple):
