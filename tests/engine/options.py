@@ -208,13 +208,14 @@ def load_plugins(*names: str) -> None:
 
     for name in names or PLUGINS:
         path = EXAMPLES / PLUGINS[name]
-        if path.stem in sys.modules:
-            continue
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        # another test may have loaded it, and taken it out of the registry again
+        module = sys.modules.get(path.stem)
+        if module is None:
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            assert spec is not None
+            assert spec.loader is not None
+            sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
         if name == "rawfiles":
             registry.register(name, module.RawFiles)
         elif name == "verify":
