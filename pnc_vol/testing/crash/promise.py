@@ -8,7 +8,9 @@ Rules
 1. After a kill the definitions are those of the last step that returned, or those of the step under way. Each element
    has the old value or the new one; an element that was not there before has the new one.
 2. After a power failure the same holds from the last durable step on: definitions of it or of a later step, and each
-   element that it had has the value of it or of a later step. Other elements may have any value.
+   element that it had has the value of it or of a later step. Other elements may have any value, and so may those of
+   records that a later step cut off and a still later one appended again. The number of records is written by itself,
+   as data are: it may be that of another of these steps than the definitions are.
 3. In a state with a torn write an element may consist of old and new bytes. A row of a ragged dataset is old or new, in
    every state.
 4. The fields of a compound are elements of their own.
@@ -148,13 +150,16 @@ def broken(seen: Contents, allowed: Sequence[Contents], *, torn: bool, all_known
         return ""
     told = [_definitions(contents) for contents in allowed if contents.there]
     mine = _definitions(seen)
-    if mine not in told:
+    fits = [i for i, other in enumerate(told) if mine == other or (not all_known and _other_count(mine, other, told))]
+    if not fits:
         differ = [sorted(str(name) for name in {*mine, *other} if mine.get(name) != other.get(name)) for other in told]
         at = differ[-1][0]
         return f"its definitions differ from those of {len(told)} steps in {differ}; {at!r} is {mine.get(at)!r:.300}"
     for name, array in seen.datasets.items():
         values = [contents.datasets[name] for contents in allowed if name in contents.datasets]
         promised = allowed[0].datasets.get(name)
+        if not all_known and promised is not None:
+            promised = _never_cut(promised, [contents.datasets.get(name) for contents in allowed[: fits[-1] + 1]])
         wrong = _wrong(array, promised, values, torn=torn, all_known=all_known)
         if wrong.any():
             index = tuple(int(axis[0]) for axis in np.nonzero(wrong))
@@ -168,6 +173,24 @@ def broken(seen: Contents, allowed: Sequence[Contents], *, torn: bool, all_known
 def _definitions(contents: Contents) -> dict[str, Any]:
     datasets = {name: (array.shape, array.dtype.newbyteorder("=")) for name, array in contents.datasets.items()}
     return {**datasets, **contents.attrs, **dict.fromkeys(contents.groups, "group")}
+
+
+def _other_count(mine: dict[str, Any], other: dict[str, Any], told: list[dict[str, Any]]) -> bool:
+    """Whether definitions are those of a step, but for the number of records, which is that of another step."""
+    differ = [name for name in {*mine, *other} if mine.get(name) != other.get(name)]
+    for name in differ:
+        one, theirs = mine.get(name), other.get(name)
+        if not (isinstance(one, tuple) and isinstance(theirs, tuple) and one[0] and theirs[0]):
+            return False
+        if (one[0][1:], one[1]) != (theirs[0][1:], theirs[1]) or one not in [step.get(name) for step in told]:
+            return False
+    return len({mine[name][0][0] for name in differ}) == 1
+
+
+def _never_cut(promised: Array, steps: Sequence[Array | None]) -> Array:
+    """The first records of a dataset that were there in all of some steps."""
+    counts = [0 if array is None else len(array) for array in steps if promised.ndim]
+    return promised[: min(counts, default=0)] if promised.ndim else promised
 
 
 def _has(array: Array, index: tuple[int, ...]) -> bool:
