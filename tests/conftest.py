@@ -130,7 +130,7 @@ LONG_FORMS = (
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(LONG_FORMS):
+        if item.nodeid.startswith(LONG_FORMS) and item.get_closest_marker("nightly") is None:
             item.add_marker("long")
 
 

@@ -8,7 +8,8 @@ Rules
 1. Subfile 0 says what there is: a flush writes its header last. Another subfile may know of more, from a flush that
    was not completed; what such a flush took away, or renamed, is still there under its name in subfile 0. What a
    subfile lacks otherwise, or has otherwise, is an error that names the subfile.
-2. The set has the records that all subfiles have.
+2. The set has the records that all subfiles have, whole: after a power failure a subfile may end before the records
+   that it counts.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from collections.abc import Container, Hashable, Mapping, Sequence
 from pnc_vol.comm import Comm, on_root
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
-from pnc_vol.errors import FormatError, FormatWarning
+from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
 from pnc_vol.file.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.file.posted_runs import inner_shape
-from pnc_vol.format.check import short_data
+from pnc_vol.format.check import short_data, whole_records
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.sizes import is_record
@@ -43,6 +44,7 @@ from pnc_vol.warn import warn_outside
 __all__ = [
     "blob_names",
     "canonical_of",
+    "counted",
     "described_all",
     "header_of_bytes",
     "kept_variables",
@@ -94,7 +96,8 @@ def read_headers(
                 raise FormatError(
                     f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
                 ) from None
-            missing = short_data(existing.decoded.header, existing.size)
+            header = counted(existing.decoded.header, existing.size, name)
+            missing = short_data(header, existing.size)
             if missing:
                 raise FormatError(
                     f"{name}: the file ends before its data: {missing[0][1]} bytes of {missing[0][0]} are missing",
@@ -105,12 +108,29 @@ def read_headers(
             if not found:
                 location.key = existing.key
                 count = described(existing.decoded.header, name).subfiles
-            found.append((existing.content.hex() if comm.size > 1 else "", existing.decoded.header.numrecs))
-            known.append(existing.decoded.header)
+            found.append((existing.content.hex() if comm.size > 1 else "", header.numrecs))
+            known.append(header)
         return json.dumps(found).encode()
 
     told = json.loads(on_root(comm, "open subfiles", read))
     return known or [header_of_bytes(bytes.fromhex(text)).with_numrecs(numrecs) for text, numrecs in told]
+
+
+def counted(header: Header, size: int, name: str) -> Header:
+    """The header of a subfile of `size` bytes, with the records that it holds whole; one warning if it counts more."""
+    whole = whole_records(header, size)
+    if whole == header.numrecs:
+        return header
+    warn_outside(
+        ShortFileWarning(
+            f"{name}: the file ends before its data, as after a power failure: its header counts {header.numrecs} records, "
+            f"and {whole} of them are there whole; the set has the records that all of its subfiles have",
+            offset=size,
+            field="file_size",
+            value=size,
+        )
+    )
+    return header.with_numrecs(whole)
 
 
 def described_all(path: str, headers: Sequence[Header]) -> list[Described]:

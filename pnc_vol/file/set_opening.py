@@ -33,6 +33,7 @@ from pnc_vol.file.session import FileSet
 from pnc_vol.file.set_driver import SetDriver
 from pnc_vol.file.set_headers import (
     canonical_of,
+    counted,
     described_all,
     header_of_bytes,
     positions,
@@ -103,7 +104,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
                 how = "r+" if not created else mode if mode == "w" else "x"
                 opened.append((_open_subfile(path, number, how, options, group, new), group))
         if writable:
-            headers = _headers_of_opened(count, opened, numbers, comm, new=created)
+            headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         else:
             headers = read_headers(path, options, comm, location, found.subfile)
         told = described_all(path, headers)
@@ -266,15 +267,19 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
 
 
 def _headers_of_opened(
-    count: int, opened: Sequence[tuple[Opened, Comm]], numbers: Sequence[int], comm: Comm, *, new: bool
+    path: str, count: int, opened: Sequence[tuple[Opened, Comm]], numbers: Sequence[int], comm: Comm, *, new: bool
 ) -> list[Header]:
     """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
-    mine = [(n, o.header_bytes.hex()) for n, (o, g) in zip(numbers, opened, strict=True) if g.rank == 0]
+    mine = []
+    for n, (one, group) in zip(numbers, opened, strict=True):
+        if group.rank == 0:
+            records = one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
+            mine.append((n, one.header_bytes.hex(), records))
     told = comm.combine("open subfiles", json.dumps(mine).encode(), joined_lists)
     if new:
         return []
-    by_number = {n: bytes.fromhex(text) for n, text in json.loads(told)}
-    return [header_of_bytes(by_number[n]) for n in range(count)]
+    by_number = {n: header_of_bytes(bytes.fromhex(text)).with_numrecs(records) for n, text, records in json.loads(told)}
+    return [by_number[n] for n in range(count)]
 
 
 def _define(defs: PhysicalDefinitions, header: Header, own: Described, first: Described, tree: Tree) -> None:

@@ -20,7 +20,7 @@ from pnc_vol.format.sizes import data_end, inner_sizes, record_size, record_vars
 from pnc_vol.format.types import TYPES, pad4
 from pnc_vol.format.widths import WIDTHS
 
-__all__ = ["check", "short_data"]
+__all__ = ["check", "short_data", "whole_records"]
 
 
 def check(
@@ -93,6 +93,23 @@ def short_data(header: Header, file_size: int) -> list[tuple[str, int]]:
             partial = min(size, var.begin + first * step + size - file_size)
             found.append((var.name, partial + (count - first - 1) * size))
     return found
+
+
+def whole_records(header: Header, file_size: int) -> int:
+    """Return how many records the file holds whole, of those that the header counts; padding does not count.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.model import Dim, Var
+    >>> header = Header(1, 5, (Dim("t", 0), Dim("x", 10)), vars=(Var("a", (0, 1), (), 4, 100),))
+    >>> whole_records(header, 100 + 2 * 40 + 39)
+    2
+    """
+    if file_size >= data_end(header):
+        return header.numrecs
+    stride, sizes = record_size(header), inner_sizes(header)
+    found = [max(0, (file_size - header.vars[i].begin - sizes[i]) // stride + 1) for i in record_vars(header)]
+    return min([header.numrecs, *found])
 
 
 def _strict(finding: Finding, header: Header) -> Finding:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.errors import FormatError
+from pnc_vol.errors import FormatError, ShortFileWarning
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
@@ -215,6 +215,29 @@ def test_a_missing_set(path: Path) -> None:
         raw.truncate(os.path.getsize(f"{path}.0000") - 40)
     with pytest.raises(FormatError, match="the file ends before its data"):
         pnc_vol.File(path)
+
+
+@pytest.mark.filterwarnings("ignore:.*bytes of data are missing at the end")
+def test_a_subfile_that_ends_before_its_last_records(path: Path) -> None:
+    """As a power failure may leave it after a flush that was not durable: the records before are there."""
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f.create_dataset("r", (0, 4), "i4", maxshape=(None, 4))
+        f["fixed"] = np.arange(6)
+        for i in range(5):
+            f["r"].resize(i + 1, axis=0)
+            f["r"][i] = i + 1
+    with open(f"{path}.0000", "r+b") as raw:
+        raw.truncate(os.path.getsize(f"{path}.0000") - 20)
+    wanted = [[i] * 4 for i in (1, 2, 3)]
+    with pytest.warns(ShortFileWarning, match=r"counts 5 records, and 3 of them"), pnc_vol.File(path) as f:
+        assert f["r"][...].tolist() == wanted
+    with pytest.warns(ShortFileWarning, match=r"counts 5 records, and 3 of them"), pnc_vol.File(path, "r+") as f:
+        assert f["r"][...].tolist() == wanted
+        f["r"].resize(5, axis=0)
+        f["r"][4] = 9
+    with pnc_vol.File(path) as f:
+        assert f["r"][...].tolist() == [*wanted, [0] * 4, [9] * 4]
+        assert f["fixed"][...].tolist() == list(range(6))
 
 
 def test_a_reader_follows_a_writer(path: Path) -> None:
