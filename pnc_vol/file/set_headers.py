@@ -123,8 +123,8 @@ def counted(header: Header, size: int, name: str) -> Header:
         return header
     warn_outside(
         ShortFileWarning(
-            f"{name}: the file ends before its data, as after a power failure: its header counts {header.numrecs} records, "
-            f"and {whole} of them are there whole; the set has the records that all of its subfiles have",
+            f"{name}: the file ends before its data, as after a power failure: its header counts {header.numrecs} "
+            f"records, and {whole} of them are there whole; the set has the records that all of its subfiles have",
             offset=size,
             field="file_size",
             value=size,

@@ -273,7 +273,9 @@ def _headers_of_opened(
     mine = []
     for n, (one, group) in zip(numbers, opened, strict=True):
         if group.rank == 0:
-            records = one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
+            records = (
+                one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
+            )
             mine.append((n, one.header_bytes.hex(), records))
     told = comm.combine("open subfiles", json.dumps(mine).encode(), joined_lists)
     if new:
