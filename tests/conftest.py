@@ -116,22 +116,56 @@ def no_mpi_here() -> Iterator[None]:
     assert before or "mpi4py.MPI" not in sys.modules, "this test loads MPI into the process of pytest"
 
 
-# Benchmarks, and tests that go through very many cases of what shorter ones hold: marked `long`, and run by .ci/run.
+# Benchmarks, checks by slow tools, and long forms of what shorter tests hold: marked `long`, and run by .ci/run.
 LONG_FORMS = (
+    "tests/api/test_file_options.py",
     "tests/bench/",
-    "tests/drivers/cache/test_faults.py",
     "tests/mpi/test_cache_identity.py",
-    "tests/mpi/test_set_identity.py",
+    "tests/mpi/test_faults.py::test_posix_on_two_ranks",
+    "tests/parity/h5py_suite/test_suite.py::test_the_same_",
     "tests/queue/test_budget.py",
-    "tests/testing/test_crash_of_sets.py",
 )
+
+# Sweeps over very many cases: every n-th of them is tried in an ordinary run, the others at night.
+SWEEPS = {
+    "tests/drivers/cache/test_faults.py": 3,
+    "tests/file/test_damaged_hdf5_sets.py::test_a_damage": 5,
+    "tests/file/test_damaged_sets.py::test_a_damage": 3,
+    "tests/file/test_faults.py": 3,
+    "tests/file/test_processes.py": 2,
+    "tests/file/test_resizing.py::test_a_kill": 4,
+    "tests/interop/xarray/test_stored_encodings.py::test_the_old_file_stays_if_a_task": 4,
+    "tests/layout/blob/test_model.py": 3,
+    "tests/log/test_interrupted.py": 4,
+    "tests/log/test_same_file.py": 3,
+    "tests/mapping/test_false_markers.py::test_the_catalogue": 5,
+    "tests/mpi/test_append_set.py::test_any_number": 2,
+    "tests/mpi/test_blob_life.py": 2,
+    "tests/mpi/test_cache_trouble.py": 3,
+    "tests/mpi/test_logs.py::test_a_kill_while_a_log_is_begun_anew": 2,
+    "tests/mpi/test_set_identity.py": 2,
+    "tests/mpi/test_set_stack.py": 2,
+    "tests/mpi/test_steps.py": 4,
+    "tests/recovery/test_left_caches.py": 2,
+    "tests/recovery/test_unpublished.py::test_a_log_is_found": 4,
+    "tests/testing/test_crash.py::test_every_state": 3,
+    "tests/testing/test_crash_of_sets.py": 3,
+}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen: dict[str, int] = dict.fromkeys(SWEEPS, 0)
     for item in items:
-        if item.nodeid.startswith(LONG_FORMS) and item.get_closest_marker("nightly") is None:
+        if item.get_closest_marker("nightly") is not None:
+            continue
+        if item.nodeid.startswith(LONG_FORMS):
             item.add_marker("long")
+        for name, step in SWEEPS.items():
+            if item.nodeid.startswith(name):
+                if seen[name] % step:
+                    item.add_marker("nightly")
+                seen[name] += 1
 
 
 # What an ordinary run leaves out, and the command for it.

@@ -18,9 +18,9 @@ PROGRAM = Path(__file__).with_name("ranks_identity.py")
 # One launch a number of ranks; all variants are tried on three, where blocks are uneven (elsewhere: ``-m nightly``).
 LAUNCHES: dict[int, list[str]] = {
     1: ["mpio"],
-    2: ["mpio", "posix"],
+    2: ["posix"],
     3: [],
-    4: ["mpio", "mpio-sending", "posix", "cache-aggregate"],
+    4: ["mpio-sending", "cache-aggregate"],
 }
 # Where one rank writes before another's data, nothing can be written before the flush: the file is packed as in a
 # program that never exceeds its memory.

@@ -137,7 +137,9 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
             left.rmdir()
     assert not reached
     assert seen > 5, "faults were noticed"
-    assert bool(replayed) == (where == "file"), "headers that the close could not write were kept"
+    # In a coherent cache a thread may have written each header before its fault, so none need be left for the close.
+    assert replayed or where == "cache" or "coherent" in options, "headers that the close could not write were kept"
+    assert not (replayed and where == "cache")
 
 
 def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path) -> None:
