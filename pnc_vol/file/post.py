@@ -66,7 +66,11 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     FlushError, OSError
         The queue was full and could not be written out; nothing of this request was posted.
     """
-    values = prepared(session, node, selection, values)
+    return _write_prepared(session, node, selection, prepared(session, node, selection, values))
+
+
+def _write_prepared(session: Session, node: DatasetNode, selection: Selection, values: Array) -> int:
+    """As `write`, with what `prepared` made of the values."""
     number = session.posted.take_number()
     nelems = values.size
     if not nelems:
@@ -267,8 +271,8 @@ def lend(session: Session, node: DatasetNode, selection: Selection, values: Any)
     # Rows are kept in memory until the flush: they must be little beside the array.
     few = nbytes // max(1, array.size // run_elements(selection)) >= LEAST_RUN
     if not plain or not few or not session.posted.queue.declared.user_arrays:
-        queue, given = session.posted.queue, array if node.element.kind != "vlen_string" else values
-        number = write(session, node, selection, given)
+        queue = session.posted.queue
+        number = _write_prepared(session, node, selection, array)
         return number, nbytes, queue.in_blocks != number or queue.holds(number)
     number = session.posted.take_number()
     native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"

@@ -57,6 +57,8 @@ class Posted:
     cancelled : set of int, writes that had a handle and were dropped.
     kept : set of int
         Requests that hold stored values and cannot be cancelled.
+    flushed_before : int
+        Requests below this number were flushed, though they may wait here until the close; no cancel drops them.
     ragged : dict of uid to DatasetNode
         Arrays of varying length that were written since the last flush.
     rows_before : dict of uid to (DatasetNode, ...)
@@ -75,6 +77,7 @@ class Posted:
         "cancelled",
         "failed",
         "first_number",
+        "flushed_before",
         "kept",
         "last_flush",
         "next_number",
@@ -92,6 +95,7 @@ class Posted:
         self._recent: decomposition.Recent | int = list_bytes
         self.reads: posted_reads.PostedReads | None = None
         self.next_number = self.first_number = 1
+        self.flushed_before = 0
         self.writes: dict[int, int] = {}
         self.failed: dict[int, BaseException] = {}
         self.cancelled: set[int] = set()
@@ -269,7 +273,7 @@ class Posted:
         self.queue.replace(done.left)
         if not done.failed and self.queue.empty:
             # nothing is left: no request is looked for
-            self.note_kept()
+            self._complete_all()
         elif self.writes:
             failed = {request: error for (request, _), error in sorted(done.failed.items(), key=lambda item: item[0])}
             waiting = posted(done.left)
@@ -280,7 +284,12 @@ class Posted:
                     self._forget(number)
 
     def note_kept(self) -> None:
-        """What is posted is in the file, or stays here until the close, copied: its handles are complete."""
+        """What is posted stays here until the close, copied: its handles are complete, and it cannot be cancelled."""
+        self._complete_all()
+        self.flushed_before = self.next_number
+        self.rows_before = {}
+
+    def _complete_all(self) -> None:
         self.writes.clear()
         self.failed.clear()
 
@@ -316,6 +325,8 @@ class Posted:
             waiting = posted(self.queue.batches())
             self.kept &= waiting
             numbers = (waiting | self.writes.keys() | reads.keys()) - self.kept
+            if self.flushed_before:
+                numbers = {number for number in numbers if number >= self.flushed_before}
         self.queue.cancel(numbers)
         for number in numbers & self.writes.keys():
             self._forget(number)

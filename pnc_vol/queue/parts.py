@@ -4,7 +4,8 @@ Knows: selections, runs, arrays. Does not know: files, variables' places, the qu
 
 Rules
 -----
-1. Parts come in the order of the elements, and each is a view of the caller's array.
+1. Parts come in the order of the elements, and each is a view of the caller's array; but what has to be cut between
+   runs is copied part by part if the array is not contiguous.
 2. The runs of a hyperslab are made part by part: those of all its elements may take more memory than the elements.
 """
 
@@ -64,15 +65,13 @@ def parts(
     one = selection.single_run()
     if one is not None or selection.listed is not None:
         inner = math.prod(selection.shape[1:]) if record else 0
-        length = min(one[1], inner or one[1]) if one is not None else run_elements(selection)
-        limit = max(1, min(most_elements, most_runs * length))
         single = None if one is None else Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
         found = runs(selection, record=record) if single is None else single
         end = np.cumsum(found.length)
         begin = end - found.length
-        for first, part in pieces(values, limit):
+        for first, part in pieces(values, max(1, most_elements)):
             some = runs_between(found, begin, end, first, part.size)
-            yield (_cut(some, inner) if single is not None and inner else some), part
+            yield from _few(_cut(some, inner) if single is not None and inner else some, part, most_runs)
         return
     limit = max(1, min(most_elements, most_runs * run_elements(selection)))
     for some_of, part in _boxes(selection, values.reshape(selection.count), limit):
@@ -84,6 +83,18 @@ def _cut(one: Runs, inner: int) -> Runs:
     start, end = int(one.start[0]), int(one.start[0] + one.length[0])
     low = np.maximum(np.arange(start // inner, (end - 1) // inner + 1, dtype=np.int64) * inner, start)
     return Runs(low, np.diff(low, append=end))
+
+
+def _few(some: Runs, part: Array, most_runs: int) -> Iterator[tuple[Runs, Array]]:
+    """A part in parts of at most so many runs, however long each of them is."""
+    number = len(some.start)
+    if number <= most_runs:
+        yield some, part
+        return
+    flat, end = part.reshape(-1), np.cumsum(some.length)
+    for low in range(0, number, most_runs):
+        high = min(low + most_runs, number)
+        yield Runs(some.start[low:high], some.length[low:high]), flat[end[low] - some.length[low] : end[high - 1]]
 
 
 def _boxes(selection: Selection, values: Array, limit: int) -> Iterator[tuple[Selection, Array]]:

@@ -15,8 +15,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
     # so does a log that cannot be made or written
     ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
-    # many boxes that overlap, and a small queue
-    ("overlapping boxes", lambda c: c["buffer_size"] < 1 << 20, "a block of half the budget fits after a drain"),
     # raw files are shorter than what their variables may hold, or are not among what a cache brings back
     ("strict raw files", lambda c: c["layout"] == "rawfiles", "ShortFileError"),
     ("raw files of lists", lambda c: c["layout"] == "rawfiles", "has no attribute 'joined'"),
@@ -32,10 +30,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("second handle on ranks", lambda c: in_subfiles(c) and c["publish"] == "close", "FileNotFoundError|RankError"),
     # a set that gets its name at the close is not found by a second handle
     ("second handle of a new set", in_subfiles, "FileNotFoundError"),
-    # elements that are arrays can be assigned, and not posted by name
-    ("arrays by iput", lambda c: True, r"No conversion path for dtype: dtype\('V8'\)"),
-    # a flush of HDF5 blobs keeps its values in the queue, and a cancel drops them
-    ("cancel in HDF5 blobs", lambda c: c["layout"] == "hdf5blob", "elements are wrong"),
 ]
 
 

@@ -209,3 +209,29 @@ def test_what_is_cancelled_does_not_come_back_from_a_log(path: pathlib.Path, fai
     with pnc_vol.File(path, "r+", burst_buf=True, burst_buf_dirname=str(logs), recover=True) as f:
         assert f["x"][:].tolist() == [1, 1, 1, 4]
         assert f["a"][:].tolist() == [2 if failed else 0] * 4
+
+
+def test_what_hdf5_blobs_keep_after_a_flush_stays(path: pathlib.Path) -> None:
+    """A flush returned for it, so no cancel drops it, in whichever way: only what was posted since."""
+    with pnc_vol.File(path, "w", layout="hdf5blob") as f:
+        x, r = f.create_dataset("x", (3,), "i4"), f.create_dataset("r", (2, 2), "f8", maxshape=(None, 2))
+        v = f.create_dataset("v", (2,), pnc_vol.vlen_dtype("i4"))
+        x[:], r[:], v[0] = 2, 5, [1, 2]
+        handle = x.iput(0, 7)
+        f.flush()
+        assert handle.status == "done"
+        x[:], r[0], v[0], v[1] = 9, 9, [9], [9]
+        later = x.iput(1, 8)
+        f.cancel()
+        assert later.status == "cancelled"
+        assert x[:].tolist() == [7, 2, 2]
+        assert r[:].tolist() == [[5, 5]] * 2
+        assert [one.tolist() for one in v[:]] == [[1, 2], []]
+        f.flush()
+        x[2] = 4
+        f.flush()
+        f.cancel()
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [7, 2, 4]
+        assert f["r"][:].tolist() == [[5, 5]] * 2
+        assert [one.tolist() for one in f["v"][:]] == [[1, 2], []]

@@ -179,6 +179,50 @@ def test_subarrays_that_overlap_are_written_in_their_order(
         assert (x[:] == wanted).all()
 
 
+@pytest.mark.parametrize("layout", ["canonical", "blob", "hdf5blob"])
+@pytest.mark.parametrize("records", [False, True])
+def test_subarrays_that_overlap_and_exceed_the_budget(path: pathlib.Path, layout: str, records: bool) -> None:
+    """Of records each element is a run of its own; one long subarray beside many short ones says nothing of these."""
+    starts = [*range(0, 10_000, 500), *range(0, 9000, 2)]
+    counts = [9000] * 20 + [1] * 4500
+    values, expected, first = np.arange(sum(counts)), np.zeros(20000, int), 0
+    for start, count in zip(starts, counts, strict=True):
+        expected[start : start + count] = values[first : first + count]
+        first += count
+    with pnc_vol.File(path, "w", buffer_size=64 << 10, layout=layout) as f:
+        x = f.create_dataset("x", (20000,), "i4", maxshape=(None,) if records else None)
+        x.iput_many(np.reshape(starts, (-1, 1)), np.reshape(counts, (-1, 1)), values)
+        assert x[:].tolist() == expected.tolist()
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("(2,)i4", np.arange(6).reshape(3, 2)),
+        ("(2, 2)f8", np.arange(12.0).reshape(3, 2, 2)),
+        ("V3", np.array([b"abc", b"def", b"ghi"], "V3")),
+        ("g", np.arange(3, dtype="g") / 3),
+        ("?", np.array([True, False, True])),
+        ("c16", np.array([1j, 2, 3])),
+        ("f2", np.array([1, 2, 3], "f2")),
+        ("S2", np.array([b"a", b"bc", b""])),
+        (pnc_vol.enum_dtype({"A": 0, "B": 1}, "i2"), np.array([1, 0, 1], "i2")),
+        (pnc_vol.string_dtype(), np.array([b"a", b"longer", b""], object)),
+    ],
+    ids=str,
+)
+def test_every_kind_of_element_can_be_posted_by_name(path: pathlib.Path, dtype: Any, values: Any) -> None:
+    with pnc_vol.File(path, "w") as f:
+        x, many, assigned = (f.create_dataset(name, (3,), dtype) for name in ("x", "many", "assigned"))
+        assigned[...] = values
+        x.iput(slice(0, 3), values)
+        many.iput_many([[2], [0]], [[1], [2]], values[[2, 0, 1]])
+        f.flush()
+        assert x[...].tolist() == many[...].tolist() == assigned[...].tolist()
+
+
 def test_an_uncopied_array_is_taken_at_the_flush(f: pnc_vol.File) -> None:
     n = LEAST_LENT // 8
     x = f.create_dataset("x", (2 * n,), "f8")
