@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import DefinitionError
 from pnc_vol.layout.base import Layout
 from pnc_vol.options import Options
@@ -39,6 +40,10 @@ class Refused(NamedTuple):
     new: bool = False
 
 
+def _cached(options: Options) -> bool:
+    return any(layer.name == "cache" for layer in parse_stack(options.driver)) if options.driver else False
+
+
 REFUSED = (
     Refused(
         "several ranks",
@@ -53,6 +58,14 @@ REFUSED = (
         lambda layout, options, ranks: options.burst_buf and not (layout.self_contained or layout.several_files),
         ValueError,
         "a file with the layout {layout!r} cannot have a burst buffer log (nc_burst_buf)",
+    ),
+    Refused(
+        "a node-local cache",
+        "a layout of another package that is not `self_contained`",
+        lambda layout, options, ranks: _cached(options) and not (layout.self_contained or layout.several_files),
+        ValueError,
+        "a file with the layout {layout!r} cannot have a node-local cache (e10_cache_path): what caches of its other "
+        "files hold would not be found after a kill",
     ),
     Refused(
         "`burst_buf=True`",

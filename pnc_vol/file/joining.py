@@ -28,6 +28,7 @@ from pnc_vol.file.registry import Closing, Entry, OpenAttempt, SessionRef
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import FileSet
 from pnc_vol.late import late
+from pnc_vol.layout.base import Layout
 from pnc_vol.options import Options
 
 if TYPE_CHECKING:
@@ -136,13 +137,7 @@ def _made(
     tree.history.clear()
     disk = StoredFile(
         opened.path,
-        layout.over(
-            opened.driver,
-            opened.path,
-            stack_of(options, comm),
-            context_of(options, comm, writable=opened.writable),
-            created=opened.created,
-        ),
+        _over(opened, layout, options, comm),
         opened.location,
         layout,
         created=opened.created,
@@ -164,6 +159,21 @@ def _made(
         disk.before_header.append(queue.about_to_write)
     posted = Posted(queue, options.buffer_size // 8)
     return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opened.writable, file_set=file_set)
+
+
+def _over(opened: Opened, layout: Layout, options: Options, comm: Comm) -> Driver:
+    """The driver of the layout's addresses; if it cannot be had, nothing of the file stays open."""
+    context = context_of(options, comm, writable=opened.writable)
+    try:
+        return layout.over(opened.driver, opened.path, stack_of(options, comm), context, created=opened.created)
+    except BaseException:
+        if not opened.driver.capabilities.collective:
+            opened.driver.close()
+        if opened.location is not None:
+            if opened.created and comm.rank == 0:
+                opened.location.discard()
+            opened.location.held.release()
+        raise
 
 
 def open_shared(

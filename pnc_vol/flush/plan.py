@@ -148,7 +148,8 @@ def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool
 def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: bool) -> Extents:
     """The extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
     if not affine:
-        extents = at.joined(item.runs)
+        # fewer extents, where the map can tell
+        extents = getattr(at, "joined", at.extents)(item.runs)
         offset, length, where = extents if len(extents.offset) == 1 else last_wins(extents)
         return Extents(offset, length, where + item.address)
     begin = cast(Place, at).begin

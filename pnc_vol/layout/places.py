@@ -51,13 +51,6 @@ class ElementMap(Protocol):
         """
         ...
 
-    def joined(self, runs: Runs) -> Extents:
-        """As `extents`, but runs that follow one another in the file may be one extent.
-
-        For one request, whose values lie one after another.
-        """
-        ...
-
 
 class Grid(NamedTuple):
     """A variable in the file as numpy has an array in memory.
@@ -98,10 +91,6 @@ class Place(NamedTuple):
         return place(
             runs, begin=self.begin, itemsize=self.itemsize, inner=self.inner or None, record_size=self.record_size
         )
-
-    def joined(self, runs: Runs) -> Extents:
-        """See `ElementMap.joined`; what adjoins in the file does so in memory, and is joined when it is planned."""
-        return self.extents(runs)
 
     def offset_of_run(self, start: int, length: int) -> int:
         """Where a run of elements begins, in bytes; -1 if it goes from one record into the next."""

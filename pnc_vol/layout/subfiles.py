@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import count, takewhile
 from typing import Any
@@ -132,11 +133,10 @@ class Subfiles(Wrapper):
 
     def close(self) -> None:
         others, self._files = self._others(), {0: self.inner}
-        try:
-            for file in others:
-                file.close()
-        finally:
-            self.inner.close()
+        with ExitStack() as closing:
+            # all are closed, whichever of them fails
+            for file in (self.inner, *reversed(others)):
+                closing.callback(file.close)
 
     def statistics(self) -> dict[str, Any]:
         return {"subfiles.open": len(self._others())} | self.inner.statistics()

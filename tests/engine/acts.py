@@ -79,10 +79,11 @@ def some_data(chance: random.Random, model: Model, wanted: Callable[[Data], bool
 
 
 def some_kind(chance: random.Random, config: Config) -> str:
+    if config["layout"] == "rawfiles":
+        # strings and rows would need variables that grow
+        return chance.choice(NUMBERS if config["format"] == "CDF-5" else NUMBERS[:5])
     if config["format"] != "CDF-5":
         return chance.choice(NUMBERS[:5] if chance.random() < 0.8 else ("S5", "text"))
-    if config["layout"] == "rawfiles":
-        return chance.choice(NUMBERS)  # strings and rows would need variables that grow
     found = chance.choice(NUMBERS if chance.random() < 0.7 else KINDS)
     return "i4" if found == "rows" and on_ranks(config) else found  # several ranks cannot write rows
 

@@ -15,11 +15,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
     # so does a log that cannot be made or written
     ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
-    # raw files are shorter than what their variables may hold, or are not among what a cache brings back
-    ("strict raw files", lambda c: c["layout"] == "rawfiles", "ShortFileError"),
-    ("raw files of lists", lambda c: c["layout"] == "rawfiles", "has no attribute 'joined'"),
-    ("raw files after an error", lambda c: c["layout"] == "rawfiles", r"\(descriptors, threads\)"),
-    ("raw files in a cache", lambda c: c["layout"] == "rawfiles" and c["cache"] == "flush_none", "Wrong: "),
     # with node-local caches on several nodes some reads and flushes are refused that must not be
     ("caches of several nodes", lambda c: c["nodes"] > 1, "NotSyncedError"),
     # HDF5 blobs of several ranks leave their caches, with a warning

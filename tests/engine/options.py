@@ -133,7 +133,12 @@ def normal(config: Config, table: dict[str, Option] = OPTIONS) -> Config:
 def refusal(config: Config) -> tuple[type[BaseException], str] | None:
     """The error with which the opening refuses a configuration, or None; by the table that the opening uses."""
     layout = layout_class(config["layout"])
-    options = Options(burst_buf=logged(config), durable=config["durable"], version=int(config["format"][-1]))
+    options = Options(
+        burst_buf=logged(config),
+        durable=config["durable"],
+        version=int(config["format"][-1]),
+        driver="cache | posix" if cached(config) else "",
+    )
     for one in combinations.REFUSED:
         if one.applies(layout, options, config["ranks"]):
             return one.error, one.text.format(layout=layout.name, version=options.version)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
+import os
 import pathlib
 import sys
 import types
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,6 +17,8 @@ import pnc_vol
 from pnc_vol.cli.classic_file import StoredFile
 from pnc_vol.layout import registry
 from pnc_vol.layout.canonical import CanonicalLayout
+from pnc_vol.system import REAL
+from pnc_vol.testing.faults import FaultSystem
 from pnc_vol.testing.layout_suite import LayoutSuite
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "plugin_layout"
@@ -55,6 +60,56 @@ class TestRawFiles(LayoutSuite):
     def test_a_log_is_refused(self) -> None:
         with pytest.raises(ValueError, match="'rawfiles' cannot have a burst buffer log"):
             self.open("w", burst_buf=True)
+
+    def test_a_cache_is_refused(self, tmp_path: pathlib.Path) -> None:
+        for given in ({"hints": {"e10_cache_path": str(tmp_path)}}, {"driver": f"cache(path={tmp_path}) | posix"}):
+            with pytest.raises(ValueError, match="'rawfiles' cannot have a node-local cache"):
+                self.open("w", **given)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_strict_reads_of_what_nobody_wrote(self, tmp_path: pathlib.Path) -> None:
+        with self.open("w", strict=True) as f:
+            f.create_dataset("x", (4,), "i4")
+            f.create_dataset("r", (3, 2), "i4", maxshape=(None, 2))
+            f["r"][1] = 5
+            for _ in range(2):
+                assert f["x"][...].tolist() == [0] * 4
+                assert f["r"][...].tolist() == [[0, 0], [5, 5], [0, 0]]
+                f.flush()
+        with self.open("r", strict=True) as f:
+            assert f["x"][...].tolist() == [0] * 4
+            assert f["r"][...].tolist() == [[0, 0], [5, 5], [0, 0]]
+
+    def test_many_runs_of_one_request(self) -> None:
+        with self.open("w") as f:
+            x = f.create_dataset("x", (1000, 6), "i4")
+            x[:, ::2] = 3
+            x.iput_many([[2 * i, 1] for i in range(500)], [[1, 1]] * 500, np.arange(500)).wait()
+            x[::3, 1] = x[::3, 1]
+        with self.open("r") as f:
+            assert f["x"][4].tolist() == [3, 2, 3, 0, 3, 0]
+
+    def test_an_error_leaves_nothing_open(self) -> None:
+        def failing(fail_at: int) -> int:
+            calls = ("open", "mkdir", "listdir", "pwrite", "pwritev", "unlink")
+            system = FaultSystem(REAL, fail_at=fail_at, calls=calls)
+            with suppress(OSError):
+                f = self.open("w", system=system)
+                try:
+                    f["x"], f["y"] = np.arange(6.0), [1, 2]
+                    f.flush()
+                    f["x"][2] = 5
+                finally:
+                    f.close()
+            gc.collect()
+            return system.count
+
+        before = len(os.listdir("/proc/self/fd"))
+        calls = failing(1 << 30)
+        assert calls > 8
+        for n in range(1, calls + 1):
+            failing(n)
+            assert len(os.listdir("/proc/self/fd")) == before, n
 
 
 class Elsewhere(example().RawFiles):  # type: ignore[misc]

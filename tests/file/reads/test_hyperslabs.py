@@ -106,6 +106,35 @@ def test_a_short_file_reads_as_fill_or_raises(tmp_path: pathlib.Path) -> None:
             strict["x"][:, 7]
 
 
+@pytest.mark.parametrize("layout", ["canonical", "blob", "hdf5blob"])
+def test_strict_reads_of_what_a_session_defined_and_did_not_write(tmp_path: pathlib.Path, layout: str) -> None:
+    """It is not missing: only what the header in the file counts is."""
+    with pnc_vol.File(tmp_path / "a.nc", "w", strict=True, layout=layout, buffer_size=64 << 10) as f:
+        f["x"] = np.arange(10)
+        f.create_dataset("a", (1, 3), "i4")
+        f.create_dataset("b", (2, 3), "i4", fillvalue=7)
+        f.create_dataset("r", (0, 3), "i4", maxshape=(None, 3))
+        if layout != "hdf5blob":
+            f["x"].iput(..., np.arange(10)).wait()
+        for size in (2, 5):
+            f["r"].resize(size, axis=0)
+            f["x"][...] = 1
+            f["r"][size - 1] = 4
+            if layout != "hdf5blob":
+                f["x"].iput(..., np.arange(10)).wait()
+            assert f["a"][()].tolist() == [[0] * 3]
+            assert f["a"].iget(0).wait().tolist() == [0] * 3
+            assert f["b"][...].tolist() == [[7] * 3] * 2
+            assert f["r"][0].tolist() == [0] * 3
+            assert f["r"][:, 1].tolist()[size - 2 :] == [0, 4]
+            with f["a"].collective:
+                assert f["a"][...].tolist() == [[0] * 3]
+            f.flush()
+    with pnc_vol.File(tmp_path / "a.nc", strict=True) as f:
+        assert f["a"][...].tolist() == [[0] * 3]
+        assert f["r"][:, 1].tolist() == [0, 4, 0, 0, 4]
+
+
 def test_a_file_that_shrinks_under_a_reader_kills_nobody(tmp_path: pathlib.Path) -> None:
     """A process that reads columns while another cuts the file lives to tell; a mapping touched would end it."""
     name = tmp_path / "a.nc"
