@@ -96,15 +96,16 @@ def read_headers(
                 raise FormatError(
                     f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
                 ) from None
-            header = counted(existing.decoded.header, existing.size, name)
-            missing = short_data(header, existing.size)
+            header, size = existing.decoded.header, existing.size
+            missing = short_data(header.with_numrecs(whole_records(header, size)), size)
             if missing:
                 raise FormatError(
                     f"{name}: the file ends before its data: {missing[0][1]} bytes of {missing[0][0]} are missing",
-                    offset=existing.size,
+                    offset=size,
                     field="file_size",
-                    value=existing.size,
+                    value=size,
                 )
+            header = counted(header, size, name)
             if not found:
                 location.key = existing.key
                 count = described(existing.decoded.header, name).subfiles

@@ -903,13 +903,14 @@ class twice:
         run.settle()
 
 
-@act(1)
+@act(3)
 class reader:
-    """Another reader after a flush: it has the file, as another program has it."""
+    """Another process, which keeps its handle from one look to the next, reads everything after a flush."""
 
     @staticmethod
     def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        return {} if in_file(config) and config["layout"] == "canonical" and config["publish"] == "create" else None
+        named = config["layout"] in ("canonical", "blob") and config["publish"] == "create"
+        return {} if in_file(config) and named else None
 
     @staticmethod
     def effect(model: Model) -> None:

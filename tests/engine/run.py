@@ -25,6 +25,7 @@ from typing import Any
 from zlib import crc32
 
 import acts
+import elsewhere
 import h5py
 from acts import ACTS, Step
 from model import Data, Impossible, Model, Values, difference, whole_difference
@@ -150,9 +151,8 @@ class Run:
             self.barrier()
 
     def read_elsewhere(self) -> None:
-        with open(self.place, "rb") as disk, pnc_vol.File(disk) as other:
-            if wrong := whole_difference(pnc_vol, other, self.model):
-                raise Wrong(f"another reader: {wrong}")
+        if wrong := elsewhere.difference(self.place, self.model):
+            raise Wrong(f"another process: {wrong}")
 
     def step(self, step: Step) -> bool:
         """Do one act; False if it means nothing any more."""
@@ -363,6 +363,7 @@ def folder_for_programs() -> str:
 def attempt(program: Program, work: Callable[[Program, str], Any]) -> str:
     """Run a program in a folder of its own; what went wrong, "" if nothing did."""
     folder = folder_for_programs()
+    elsewhere.start()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
