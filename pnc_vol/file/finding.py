@@ -149,6 +149,8 @@ def find(
                 claim.real = options.system.realpath(path)
         if claim is not None:
             joins = claim.finds(there)
+            if not joins and there is None and base is None and mode in ("r", "r+", "a"):
+                joins = _finds_unnamed(options, path or "", claim)
             token = claim.token.decode()
             if joins:
                 return Found("join", token)
@@ -228,6 +230,17 @@ def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_resu
         with suppress(FileNotFoundError):
             return name, options.system.stat(name)
     return names[0], None
+
+
+def _finds_unnamed(options: Options, path: str, claim: OpenAttempt) -> bool:
+    """Whether this process has a file of the name open that has not got its names yet, as a new set of subfiles."""
+    own = claim.real
+    for name in header_paths(path, ""):
+        claim.real = options.system.realpath(name)
+        if claim.finds(None):
+            return True
+    claim.real = own
+    return False
 
 
 def _several_files(options: Options) -> bool:

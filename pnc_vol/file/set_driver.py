@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class SetDriver(Driver):
         self.path, self._spec = path, spec
         self._own = dict(own)
         self._context = context._replace(comm=None, fd=-1)
-        self._names: dict[int, str] = {}
+        self._names: dict[int, tuple[str, ...]] = {}
         self._others: dict[int, Driver] = {}
         self.held = ""
         """Why what other ranks flushed cannot be read from their subfiles yet; "" if it can."""
@@ -65,10 +66,13 @@ class SetDriver(Driver):
         """This rank writes a subfile through this driver."""
         self._own[number] = lambda: driver
 
-    def moved(self, number: int, work: str) -> None:
-        """The ranks of a subfile write to the file of this name now."""
-        if number not in self._own and self._names.get(number) != work:
-            self._names[number] = work
+    def moved(self, number: int, *names: str) -> None:
+        """The ranks of a subfile write to the file of the first of these names now, which it may give up for the next.
+
+        A new layout of a file that has not got its name yet takes the temporary name of the old one.
+        """
+        if number not in self._own and self._names.get(number) != names:
+            self._names[number] = names
             other = self._others.pop(number, None)
             if other is not None:
                 other.close()
@@ -79,10 +83,12 @@ class SetDriver(Driver):
             return own()
         found = self._others.get(number)
         if found is None:
-            final = subfile_path(self.path or "", number)
-            try:
-                found = self._opened(number, self._names.get(number) or final)
-            except FileNotFoundError:
+            *others, final = *filter(None, self._names.get(number, ())), subfile_path(self.path or "", number)
+            for name in others:
+                with suppress(FileNotFoundError):
+                    found = self._opened(number, name)
+                    break
+            else:
                 # A new file, or a copy, took its name since its ranks told the one that it was written under.
                 found = self._opened(number, final)
             self._others[number] = found

@@ -364,15 +364,15 @@ class SubfileSet(BlobSet[BlobFiles]):
         own = {member.number for member in self.members}
         for member in self.members:
             disk, number = member.session.disk, member.number
-            work = disk.location.work if disk.location is not None else ""
+            work, kept_as = (disk.location.work, disk.location.kept_as) if disk.location is not None else ("", "")
             header = disk.layout.header
             if member.root and self.count > 1 and (header.vars is not headers[number].vars or work != member.work):
-                told.append([number, work, encode(header, check=False).hex()])
+                told.append([number, work, kept_as, encode(header, check=False).hex()])
             headers[number], member.work = header, work
-        for number, work, encoded in json.loads(
+        for number, work, kept_as, encoded in json.loads(
             self.comm.combine("flush headers", json.dumps(told).encode(), joined_lists)
         ):
-            self.driver.moved(number, work)
+            self.driver.moved(number, work, kept_as)
             if number not in own:
                 headers[number] = header_of_bytes(bytes.fromhex(encoded))
         rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)

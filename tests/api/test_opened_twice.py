@@ -158,6 +158,35 @@ def test_the_last_writing_handle_flushes(tmp_path: pathlib.Path, publish: str) -
     assert not [name for name in os.listdir(tmp_path) if name != "x.nc"]
 
 
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"layout": "blob", "publish": "close"},
+        {"layout": "hdf5blob"},
+        {"layout": "blob", "publish": "close", "burst_buf": True},
+    ],
+    ids=str,
+)
+def test_a_set_that_has_not_got_its_names(tmp_path: pathlib.Path, given: dict[str, Any], mode: str) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w", **given) as f:
+        f["x"] = [1, 2]
+        for flushed in (False, True):
+            with pnc_vol.File(path, mode) as g:
+                assert g == f
+                assert g["x"][0] == 1
+                if mode != "r":
+                    g["x"][1] = 3 + flushed
+            f.flush()
+        with pytest.raises(OSError, match="unable to truncate"):
+            pnc_vol.File(path, "w", layout=given["layout"])
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [1, 2 if mode == "r" else 4]
+    with pytest.raises(FileNotFoundError):
+        pnc_vol.File(tmp_path / "y.nc", "r")
+
+
 def test_handles_that_are_forgotten(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     f = pnc_vol.File(path, "w")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from options import Config, in_subfiles, logged
+from options import Config, logged
 
 KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     # an opening that is interrupted keeps its descriptors
@@ -21,10 +21,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("HDF5 blobs in a cache", lambda c: c["layout"] == "hdf5blob" and c["cache"] != "none", "Wrong: left over"),
     # memory that ranks of a node share is given back by Python's garbage collector
     ("memory of a node", lambda c: c["ranks"] > 1, "memfd:pnc_vol"),
-    # and on ranks that ends on one of them alone, so that the others wait for it
-    ("second handle on ranks", lambda c: in_subfiles(c) and c["publish"] == "close", "FileNotFoundError|RankError"),
-    # a set that gets its name at the close is not found by a second handle
-    ("second handle of a new set", in_subfiles, "FileNotFoundError"),
 ]
 
 

@@ -75,6 +75,34 @@ def overlaps_in_one_flush(path: str) -> None:
 
 
 @scenario
+def without_names(path: str) -> None:
+    """A new set with ``publish="close"`` is opened again, and read by ranks that did not touch its subfiles before."""
+    expected: dict[str, list[list[int]]] = {}
+    with opened(path, publish="close", header_reserve=0) as f:
+        for n in range(SIZE):
+            # more than the header has room for: each subfile is laid out anew, under another temporary name
+            name = f"{n}" * 200
+            f.create_dataset(name, (SIZE, 3), "i4")
+            expected[name] = [[n + rank] * 3 for rank in range(SIZE)]
+            f[name][RANK] = n + RANK
+            f.sync()
+            if n == RANK:
+                for one, values in expected.items():
+                    np.testing.assert_array_equal(f[one][...], values)
+            for mode in ("r", "r+"):
+                with opened(path, mode) as g:
+                    assert g == f
+    holds(path, **expected)
+    # of HDF5 blobs each rank sees its own alone before the close
+    with opened(path, layout="hdf5blob") as f:
+        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
+        f.flush()
+        with opened(path, "r") as g:
+            assert g["x"][RANK] == RANK
+    holds(path, x=np.arange(SIZE))
+
+
+@scenario
 def overlaps_across_flushes(path: str) -> None:
     """The later flush counts, whoever owns the element."""
     with opened(path) as f:

@@ -14,6 +14,7 @@ from pnc_vol.testing.mpi import missing, run_mpi
 PROGRAM = Path(__file__).with_name("ranks_blob_life.py")
 CONTENTS = (
     "overlaps_in_one_flush",
+    "without_names",
     "overlaps_across_flushes",
     "outside_the_map",
     "posted_late",
