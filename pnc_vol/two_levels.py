@@ -266,7 +266,12 @@ class _Fetch:
             if self._MPI.Request.Testall(self._begun):
                 self._met = self._writers.Ibarrier()
             return False
-        return bool(self._met.Test())
+        done = bool(self._met.Test())
+        if done:
+            # This object refers to itself: the memory of the requests does not wait for the garbage collector.
+            self._begun.clear()
+            del self._answer
+        return done
 
     def _gone(self) -> bool:
         """Whether the last answer has left its memory."""

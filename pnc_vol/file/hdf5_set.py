@@ -54,6 +54,9 @@ __all__ = ["Hdf5Set", "Hdf5SetDriver", "Own"]
 _BLOCK = 1 << 20
 """Bytes that are filled or copied at once."""
 
+_EPOCH = 1
+"""Of drivers: each file is written in one."""
+
 
 class Hdf5SetDriver(SetDriver):
     """The driver of a set of HDF5 blob files: elements are in big-endian order here, whatever each file has.
@@ -204,13 +207,15 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
             # Without these the files would not be whole: none gets its name.
             return
         self._copy_plain(layout, decided)
+        own.driver.end_flush()
+        own.driver.drain()
         (replaces,), _ = self.comm.reduce("close replaces", (own.location.replaces,))
+        # The data of all ranks are in the files: so is the length that a driver held back till then.
+        own.driver.release(_EPOCH)
         if durable or replaces:
             # What takes the place of other files is on stable storage before.
             self.driver.sync()
             own.driver.sync()
-        own.driver.end_flush()
-        own.driver.drain()
         self.comm.agree("close copied")
         self._publish(durable=durable)
 

@@ -189,6 +189,10 @@ class NodeParcels(ABC):
             self._parcels = found
         return found is not None
 
+    def let_go(self) -> None:
+        """Keep nothing of the memory for the parcels."""
+        self._parcels = self._parcels[:0].copy()
+
     def _add_up(self, allowed: int) -> None:
         need = int(self._firsts[:, len(self._row) :].sum(axis=0).max())
         times = excess_of(need, allowed)

@@ -182,11 +182,14 @@ class TwoPhase:
         """Carry out what was agreed on (collective); what failed."""
         domains, levels = work.domains, 2 if work.team.afar else 1
         self.last[work.verb] = Sizes(levels, domains.count, domains.window, domains.windows, work.rounds)
-        if work.rounds:
-            work.run()
-        else:
-            work.guard.attempt(work.alone)
-        return work.end()
+        try:
+            if work.rounds:
+                work.run()
+            else:
+                work.guard.attempt(work.alone)
+            return work.end()
+        finally:
+            work.let_go()
 
     def _block(self) -> int:
         """What the file system says of its blocks, on rank 0."""

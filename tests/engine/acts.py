@@ -78,6 +78,11 @@ def some_data(chance: random.Random, model: Model, wanted: Callable[[Data], bool
     return chance.choice(names) if names else None
 
 
+def may_scale(data: Data) -> bool:
+    """Whether a dataset may become a scale."""
+    return not (data.scale or data.attached)
+
+
 def some_kind(chance: random.Random, config: Config) -> str:
     if config["layout"] == "rawfiles":
         # strings and rows would need variables that grow
@@ -443,7 +448,7 @@ class scale:
 
     @staticmethod
     def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        path = some_data(chance, model, lambda data: len(data.shape) == 1 and numeric(data) and not data.scale)
+        path = some_data(chance, model, lambda data: len(data.shape) == 1 and numeric(data) and may_scale(data))
         if path is None:
             return None
         of = model.data(path)
@@ -454,10 +459,12 @@ class scale:
     @staticmethod
     def effect(model: Model, path: str, to: str | None) -> None:
         data = model.data(path)
-        if data.scale or len(data.shape) != 1:
+        if not may_scale(data) or len(data.shape) != 1:
             raise Impossible
         if to is not None and (model.data(to).scale or model.data(to).shape[:1] != data.shape):
             raise Impossible
+        if to is not None:
+            model.data(to).attached = True
         data.scale = True
 
     @staticmethod

@@ -17,10 +17,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
     # with node-local caches on several nodes some reads and flushes are refused that must not be
     ("caches of several nodes", lambda c: c["nodes"] > 1, "NotSyncedError"),
-    # HDF5 blobs of several ranks leave their caches, with a warning
-    ("HDF5 blobs in a cache", lambda c: c["layout"] == "hdf5blob" and c["cache"] != "none", "Wrong: left over"),
-    # memory that ranks of a node share is given back by Python's garbage collector
-    ("memory of a node", lambda c: c["ranks"] > 1, "memfd:pnc_vol"),
 ]
 
 

@@ -136,6 +136,7 @@ class Data:
 
     values : array, of objects for texts and rows; with the axes of one element behind.
     posted : bool[shape], elements that were posted since the last flush.
+    attached : bool, scales are attached to it, so that it cannot become one.
     """
 
     kind: str
@@ -145,6 +146,7 @@ class Data:
     attrs: dict[str, Any] = field(default_factory=dict)
     posted: Array = field(default_factory=lambda: np.zeros(0, bool))
     scale: bool = False
+    attached: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -206,6 +208,7 @@ class Data:
             dict(self.attrs),
             np.ones(self.shape, bool),
             self.scale,
+            self.attached,
         )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +217,34 @@ def test_ranks_of_one_node_split_no_communicator(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Intracomm, "Split", counted)
     assert run(RANKS, program, nodes=nodes) == [splits] * RANKS
+
+
+def _all_together(comm: Any, path: Path) -> None:
+    options: dict[str, Any] = {"driver": "posix", "transport": "aggregate", "hints": {"cb_buffer_size": "4096"}}
+    with pnc_vol.File(path, "w", comm=comm, **options) as f:
+        x = f.create_dataset("x", (4000,), "i4")
+        x[comm.rank :: comm.size] = comm.rank
+        f.sync()
+        with x.collective:
+            assert (x[comm.rank :: comm.size] == comm.rank).all()
+
+
+def _shared_files() -> int:
+    count = 0
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:pnc_vol")
+    return count
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (4, 2), (3, 3)])
+def test_the_memory_of_a_node_is_given_back_at_the_close(tmp_path: Path, ranks: int, nodes: int) -> None:
+    """Without help of the garbage collector, which may not run for long."""
+    gc.collect()
+    before = _shared_files()
+    gc.disable()
+    try:
+        run(ranks, lambda comm: _all_together(comm, tmp_path / "x.nc"), nodes=nodes, timeout=30)
+        assert _shared_files() == before
+    finally:
+        gc.enable()

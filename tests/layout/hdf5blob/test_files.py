@@ -19,6 +19,7 @@ from pnc_vol.errors import DefinitionError, FormatError, NotYetError
 from pnc_vol.layout.blob.described import described
 from pnc_vol.layout.hdf5blob import header_blob
 from pnc_vol.layout.hdf5blob.subfile import read_subfile
+from pnc_vol.testing import virtual_ranks
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAMS = Path(__file__).parents[2] / "mpi"
@@ -216,3 +217,30 @@ def test_every_kind_of_element_comes_back(tmp_path: Path, ranks: int, nodes: int
     env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
     told = run_mpi(ranks, PROGRAMS / "ranks_blob_kinds.py", tmp_path / "x.h5", "hdf5blob", env=env).stdout
     assert told.count("all kinds") == ranks
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("subfiles", [1, 2])
+@pytest.mark.parametrize("flag", ["flush_immediate", "flush_onclose", "flush_none"])
+def test_ranks_with_caches_leave_nothing_in_them(tmp_path: Path, flag: str, subfiles: int, older: bool) -> None:
+    """Whatever the drivers of several ranks held back is in the files when these get their names."""
+    path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
+    nvm.mkdir()
+    if older:
+        write(path)
+
+    def job(comm: Any) -> None:
+        hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": flag}
+        options: dict[str, Any] = {"layout": "hdf5blob", "subfiles": subfiles, "driver": "posix", "hints": hints}
+        with pnc_vol.File(path, "w", comm=comm, **options) as f:
+            x = f.create_dataset("x", (comm.size, 3), "i4")
+            f.flush()
+            x[comm.rank] = comm.rank + 1
+            f.create_dataset("behind", (5, 5), "i4")
+
+    virtual_ranks.run(2, job, timeout=30)
+    assert sorted(os.listdir(tmp_path)) == ["nvm", *(f"x.nc.{n:04d}" for n in range(subfiles))]
+    assert os.listdir(nvm) == []
+    with pnc_vol.File(path) as f:
+        assert f["x"][...].tolist() == [[1] * 3, [2] * 3]
+        assert not f["behind"][...].any()
