@@ -102,6 +102,8 @@ def write_data(
         total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
         driver = progress.ProgressDriver(driver, session.posted.progress, total)
     known, least, posted = list[RequestFailure](), None, session.posted
+    # What is written in turns must come to the files in turns.
+    held = session.epochs.holding or (session.file_set is not None and session.file_set.holds_back)
     if write is None and comm.size == 1 and not (session.epochs.holding or posted.writes or any(batches)):
         # Definitions alone: nobody waits for anything here.
         return Executed(), known, least, ""
@@ -109,6 +111,8 @@ def write_data(
         done, known, least = write()
     for n, some in enumerate(batches if write is None else ()):
         if n:
+            if held:
+                disk.driver.drain()
             comm.agree("flush next")
         for turn in range(comm.size) if ordered else (comm.rank,):
             if turn == comm.rank:
@@ -120,8 +124,7 @@ def write_data(
                     done = mine
                 if n + 1 == len(batches):
                     posted.note_written(done)
-                if ordered and session.epochs.holding:
-                    # What the next rank writes must come to the file later.
+                if ordered and held:
                     disk.driver.drain()
             if ordered:
                 comm.agree("flush turn")

@@ -142,6 +142,10 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         """False: the close has to write the files, even if nothing was defined or posted since the last flush."""
         return False
 
+    @property
+    def holds_back(self) -> bool:
+        return self.own is not None and self.own.driver.capabilities.holds_back
+
     def drain(self, operation: str) -> None:
         """Nothing is written before the close, so drivers hold nothing back."""
 

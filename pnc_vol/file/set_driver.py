@@ -150,6 +150,11 @@ class SetDriver(Driver):
     def resize(self, nbytes: int) -> None:
         """The inner sessions give their files their lengths."""
 
+    def drain(self) -> None:
+        """Bring what the drivers of this rank's subfiles hold back to these."""
+        for own in self._own.values():
+            own().drain()
+
     def sync(self) -> None:
         for other in self._others.values():
             other.sync()

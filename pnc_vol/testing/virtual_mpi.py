@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class Turns:
 class VirtualMPI:
     """What the module mpi4py.MPI is for real ranks."""
 
-    ANY_SOURCE = -1
+    ANY_SOURCE = ANY_TAG = -1
     COMM_TYPE_SHARED = 1
     UNDEFINED = -32766
     COMM_NULL = None
@@ -103,11 +104,15 @@ class VirtualMPI:
         """Who sent how much."""
 
         def __init__(self) -> None:
-            self.source = self.count = 0
+            self.source = self.tag = self.count = 0
 
         def Get_source(self) -> int:
             """The sender."""
             return self.source
+
+        def Get_tag(self) -> int:
+            """What the sender called it."""
+            return self.tag
 
         def Get_count(self, _datatype: Any) -> int:
             """Bytes."""
@@ -157,13 +162,17 @@ class _Call:
         self.result: Any = None
 
 
-class _Message:
-    """Bytes on their way."""
+_numbers = count()
 
-    __slots__ = ("content", "taken", "waits")
+
+class _Message:
+    """Bytes on their way; a later one has a higher number."""
+
+    __slots__ = ("content", "number", "taken", "waits")
 
     def __init__(self, content: Any, *, waits: bool) -> None:
         self.content, self.waits, self.taken = content, waits, False
+        self.number = next(_numbers)
 
 
 class Group:
@@ -321,6 +330,9 @@ class Intracomm:
     def _find(self, source: int, tag: int) -> tuple[int, int] | None:
         """Where the first message from a rank is."""
         box = self._world.messages[self.rank]
+        if tag == VirtualMPI.ANY_TAG:
+            # messages of one rank come in the order in which it sent them
+            return min((key for key in box if key[0] == source), key=lambda key: box[key][0].number, default=None)
         if source != VirtualMPI.ANY_SOURCE:
             return (source, tag) if (source, tag) in box else None
         return next((key for key in box if key[1] == tag), None)
@@ -334,7 +346,7 @@ class Intracomm:
         if key is None:
             return False
         if status is not None:
-            status.source, status.count = key[0], len(self._world.messages[self.rank][key][0].content)
+            (status.source, status.tag), status.count = key, len(self._world.messages[self.rank][key][0].content)
         return True
 
     def _take(self, into: Any, source: int, tag: int) -> bool:

@@ -14,6 +14,7 @@ import pytest
 import pnc_vol
 from pnc_vol.errors import FormatError, ShortFileWarning
 from pnc_vol.system import REAL
+from pnc_vol.testing import virtual_ranks
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
@@ -291,3 +292,30 @@ def test_by_the_environment(path: Path) -> None:
     assert names(path) == ["script.py", "set.nc.0000"]
     with pnc_vol.File(f"{path}.0000", layout="canonical") as f:
         assert "D1.offsets" in f
+
+
+@pytest.mark.parametrize("subfiles", [1, 2])
+@pytest.mark.parametrize("flag", ["flush_immediate", "flush_onclose"])
+@pytest.mark.parametrize("layout", ["canonical", "blob", "hdf5blob"])
+def test_what_ranks_write_in_turns_comes_to_the_files_in_turns(
+    path: Path, layout: str, flag: str, subfiles: int
+) -> None:
+    """Over caches too: what was posted after a flush over what was posted before it, and in the order of ranks."""
+    nvm = path.parent / "nvm"
+    nvm.mkdir()
+    hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": flag}
+    options: dict[str, Any] = {"driver": "posix", "subfiles": subfiles, "ordered": True, "hints": hints}
+
+    def job(comm: Any) -> None:
+        with pnc_vol.File(path, "w", comm=comm, layout=layout, **options) as f:
+            x = f.create_dataset("x", (3000,), "i4")
+            f.flush()
+            x[:] = comm.rank + 1
+            f.flush()
+            x[2 - comm.rank :: 3] = 100 + comm.rank
+            f.create_dataset("y", (3000,), "i4")[:] = comm.rank
+
+    virtual_ranks.run(3, job, nodes=2, timeout=30)
+    with pnc_vol.File(path) as f:
+        assert (f["x"][:] == np.tile([102, 101, 100], 1000)).all()
+        assert (f["y"][:] == 2).all()
