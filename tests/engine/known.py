@@ -15,8 +15,6 @@ KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
     # so does a log that cannot be made or written
     ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
-    # with node-local caches on several nodes some reads and flushes are refused that must not be
-    ("caches of several nodes", lambda c: c["nodes"] > 1, "NotSyncedError"),
 ]
 
 
