@@ -57,8 +57,6 @@ class Posted:
     cancelled : set of int, writes that had a handle and were dropped.
     kept : set of int
         Requests that hold stored values and cannot be cancelled.
-    flushed_before : int
-        Requests below this number were flushed, though they may wait here until the close; no cancel drops them.
     ragged : dict of uid to DatasetNode
         Arrays of varying length that were written since the last flush.
     rows_before : dict of uid to (DatasetNode, ...)
@@ -77,7 +75,6 @@ class Posted:
         "cancelled",
         "failed",
         "first_number",
-        "flushed_before",
         "kept",
         "last_flush",
         "next_number",
@@ -95,7 +92,6 @@ class Posted:
         self._recent: decomposition.Recent | int = list_bytes
         self.reads: posted_reads.PostedReads | None = None
         self.next_number = self.first_number = 1
-        self.flushed_before = 0
         self.writes: dict[int, int] = {}
         self.failed: dict[int, BaseException] = {}
         self.cancelled: set[int] = set()
@@ -286,7 +282,6 @@ class Posted:
     def note_kept(self) -> None:
         """What is posted stays here until the close, copied: its handles are complete, and it cannot be cancelled."""
         self._complete_all()
-        self.flushed_before = self.next_number
         self.rows_before = {}
 
     def _complete_all(self) -> None:
@@ -302,11 +297,13 @@ class Posted:
         self.last_flush = report
         self.first_number = self.next_number
 
-    def cancel(self, requests: Sequence[Request] | None) -> None:
+    def cancel(self, requests: Sequence[Request] | None, *, flushed_stay: bool = False) -> None:
         """Drop some requests, or all that a user posted, with a handle or without.
 
         What reached the file stays there, also the part of a request that failed. What the library posts to keep stored
         values, when a dataset is laid out anew, is not dropped (`kept`).
+
+        flushed_stay : bool, what was posted before the last flush may wait here until the close, and is not dropped.
 
         Raises
         ------
@@ -325,8 +322,8 @@ class Posted:
             waiting = posted(self.queue.batches())
             self.kept &= waiting
             numbers = (waiting | self.writes.keys() | reads.keys()) - self.kept
-            if self.flushed_before:
-                numbers = {number for number in numbers if number >= self.flushed_before}
+            if flushed_stay:
+                numbers = {number for number in numbers if number >= self.first_number}
         self.queue.cancel(numbers)
         for number in numbers & self.writes.keys():
             self._forget(number)

@@ -189,7 +189,10 @@ class TwoPhase:
                 work.guard.attempt(work.alone)
             return work.end()
         finally:
-            work.let_go()
+            # Shared memory is given back with the last array of it.
+            work.windows = np.empty(0, np.uint8)
+            if work.afar is not None:
+                work.afar.let_go()
 
     def _block(self) -> int:
         """What the file system says of its blocks, on rank 0."""

@@ -51,7 +51,6 @@ _NONE = np.empty(0, np.int64)
 _NOTHING = Cut(Extents(_NONE, _NONE, _NONE), _NONE, _NONE, _NONE, _NONE, _NONE)
 # Made here, not in a constructor: what one rank alone has no memory for there would leave the others waiting.
 _NO_BITS = np.empty((2, 0), np.uint8)
-_NO_BYTES = np.empty(0, np.uint8)
 
 
 class Rounds(ABC):
@@ -98,12 +97,6 @@ class Rounds(ABC):
         self.bits = _NO_BITS
         """What windows this rank touches, and what any rank touches."""
         self.afar: NodeParcels | None = None
-
-    def let_go(self) -> None:
-        """Keep nothing of the memory that ranks of a node share: it is given back with the last array of it."""
-        self.windows = _NO_BYTES
-        if self.afar is not None:
-            self.afar.let_go()
 
     # --------------------------------------------------------------------------------------------- agreeing
 
