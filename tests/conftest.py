@@ -126,29 +126,33 @@ LONG_FORMS = (
     "tests/queue/test_budget.py",
 )
 
-# Sweeps over very many cases: every n-th of them is tried in an ordinary run, the others at night.
+# Sweeps over very many cases: every n-th of them is tried in an ordinary run (0: none), the others at night.
 SWEEPS = {
     "tests/drivers/cache/test_faults.py": 3,
     "tests/file/test_damaged_hdf5_sets.py::test_a_damage": 5,
     "tests/file/test_damaged_sets.py::test_a_damage": 3,
-    "tests/file/test_faults.py": 3,
+    "tests/file/test_faults.py": 6,
+    "tests/file/test_session.py::test_a_killed_writer": 3,
     "tests/file/test_processes.py": 2,
     "tests/file/test_resizing.py::test_a_kill": 4,
     "tests/interop/xarray/test_stored_encodings.py::test_the_old_file_stays_if_a_task": 4,
+    "tests/format/test_malformed.py::test_case": 3,
     "tests/layout/blob/test_model.py": 3,
+    "tests/log/test_faults.py::test_a_stop_at_any_call": 0,
     "tests/log/test_interrupted.py": 4,
     "tests/log/test_same_file.py": 3,
+    "tests/log/test_types.py::test_every_type": 2,
     "tests/mapping/test_false_markers.py::test_the_catalogue": 5,
     "tests/mpi/test_append_set.py::test_any_number": 2,
     "tests/mpi/test_blob_life.py": 2,
-    "tests/mpi/test_cache_trouble.py": 3,
-    "tests/mpi/test_logs.py::test_a_kill_while_a_log_is_begun_anew": 2,
+    "tests/mpi/test_cache_trouble.py": 5,
+    "tests/mpi/test_logs.py::test_a_kill_while_a_log_is_begun_anew": 0,
     "tests/mpi/test_set_identity.py": 2,
     "tests/mpi/test_set_stack.py": 2,
     "tests/mpi/test_steps.py": 4,
     "tests/recovery/test_left_caches.py": 2,
     "tests/recovery/test_unpublished.py::test_a_log_is_found": 4,
-    "tests/testing/test_crash.py::test_every_state": 3,
+    "tests/testing/test_crash.py::test_every_state": 5,
     "tests/testing/test_crash_of_sets.py": 3,
 }
 
@@ -163,7 +167,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("long")
         for name, step in SWEEPS.items():
             if item.nodeid.startswith(name):
-                if seen[name] % step:
+                if not step or seen[name] % step:
                     item.add_marker("nightly")
                 seen[name] += 1
 
