@@ -68,7 +68,7 @@ def copy_into(
             missing = paths.missing(group._node, source, f"Unable to copy object (object {source!r} doesn't exist)")
             raise missing if isinstance(dest, class_of("group")) and name is None else OperationError(str(missing))
         if isinstance(node, paths.Outside):
-            found = group._wrap_rare(node)
+            found = group._wrap(node)
             name = name or paths.components(paths.text_of(source))[-1]
             target.copy(found, dest, name, shallow, expand_soft, expand_external, expand_refs, not with_attrs)
             return

@@ -87,14 +87,14 @@ class Creating(HLObject, MutableMappingHDF5):
             if name is None:
                 self._id.handle.check_writable("create group")
                 loose = GroupNode(session.defs.tree, "", None, (), order={} if tracked else None)
-                return self._group(loose)
+                return wrap(self._id.handle, loose)  # type: ignore[no-any-return]
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
             self._id.handle.check_writable("create group")
             made = session.defs.tree.add_group(slot.open(), slot.leaf)
             if tracked:
                 made.order = {}
-            return self._group(made)
+            return self._named(wrap(self._id.handle, made), name)  # type: ignore[no-any-return]
 
     def require_group(self, name: str | bytes) -> Group:
         """The group of that name; made if it is missing.
@@ -190,7 +190,8 @@ class Creating(HLObject, MutableMappingHDF5):
             if not kwds or kwds.keys() <= _PLAIN:
                 node = self._made_plainly(session, name, shape, dtype, data, **kwds)
                 if node is not None:
-                    return dataset_of(oid.handle, node)
+                    made = dataset_of(oid.handle, node)
+                    return made if oid.reached is None and not node.tree.links else self._named(made, name)
             if kwds and not kwds.keys().isdisjoint(create.OURS):
                 return self._with_ours(name, shape, dtype, data, **kwds)
             if name is None:
@@ -203,7 +204,7 @@ class Creating(HLObject, MutableMappingHDF5):
             create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create dataset")
             self._id.handle.check_writable("create dataset")
-            return self._make(slot, plan)
+            return self._named(self._make(slot, plan), name)  # type: ignore[no-any-return]
 
     def _with_ours(self, name: Any, shape: Any, dtype: Any, data: Any, **kwds: Any) -> Dataset:
         """Make a dataset with what h5py's `create_dataset` does not know (`create.OURS`)."""
@@ -336,9 +337,6 @@ class Creating(HLObject, MutableMappingHDF5):
         raise NotYetError("virtual datasets are not supported: CDF has none; copy the sources into one dataset")
 
     build_virtual_dataset = create_virtual_dataset
-
-    def _group(self, node: GroupNode) -> Group:
-        return wrap(self._id.handle, node)  # type: ignore[no-any-return]
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session

@@ -19,7 +19,7 @@ import numpy as np
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.creating import Creating
-from pnc_vol.api.dataset import Dataset, dataset_of
+from pnc_vol.api.dataset import dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.mappings import Visiting
 from pnc_vol.api.module import get_config
@@ -64,16 +64,15 @@ class Group(Creating, Visiting):
     # before that of a mapping, which knows only its own names
     _ipython_key_completions_ = Visiting._ipython_key_completions_
 
-    def _wrap(self, node: Found) -> Group | Dataset:
+    def _wrap(self, node: Found | paths.Outside, name: object = None) -> Any:
+        """The object of a node, to which `name` led from here."""
         if isinstance(node, DatasetNode):
-            return dataset_of(self._id.handle, node)
+            return self._named(dataset_of(self._id.handle, node), name)
         if isinstance(node, GroupNode):
-            return Group(GroupID(self._id.handle, node))
-        return self._wrap_rare(node)
-
-    def _wrap_rare(self, node: Any) -> Any:
-        """A named type, or an object of another file."""
-        return _linking().follow(self._id, node) if isinstance(node, paths.Outside) else wrap(self._id.handle, node)
+            return self._named(Group(GroupID(self._id.handle, node)), name)
+        if isinstance(node, paths.Outside):
+            return _linking().follow(self._id, node)
+        return self._named(wrap(self._id.handle, node), name)
 
     # ------------------------------------------------------------------------------------- the mapping
 
@@ -90,7 +89,7 @@ class Group(Creating, Visiting):
             oid = self._id
             oid.check_for_name()
             member = oid.node.children.get(name)
-            if type(member) is DatasetNode:
+            if type(member) is DatasetNode and oid.reached is None:
                 return dataset_of(oid.handle, member)
         elif not isinstance(name, bytes):
             if type(name).__name__ in ("Reference", "RegionReference"):
@@ -99,7 +98,7 @@ class Group(Creating, Visiting):
         oid = self._id
         session = oid.check_for_name()
         with session.lock:
-            return self._wrap(paths.find(oid.node, name))
+            return self._wrap(paths.find(oid.node, name), name)
 
     def _referred(self, reference: Any) -> Any:
         """The object that a reference names.
@@ -170,7 +169,7 @@ class Group(Creating, Visiting):
         how = linking.access(self._id, elink_mode, elink_swmr)
         with session.lock:
             node = paths.find(self._node, name)
-            return linking.follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node)
+            return linking.follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node, name)
 
     def __setitem__(self, name: Any, obj: Any) -> None:
         """Make a dataset of the value; a link, if it is an object of this file or a link; a named type, if it is a
@@ -254,7 +253,7 @@ class Group(Creating, Visiting):
         if not isinstance(found, paths.Outside):
             return False
         try:
-            self._wrap_rare(found)
+            self._wrap(found)
         except KeyError:
             return False
         return True

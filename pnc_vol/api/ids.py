@@ -154,13 +154,18 @@ def attached(node: GroupNode | DatasetNode) -> bool:
 
 
 class ObjectID:
-    """Identifies an object of an open file; hashable, comparable, true while it can be used."""
+    """Identifies an object of an open file; hashable, comparable, true while it can be used.
 
-    __slots__ = ("handle", "node")
+    reached : str or None, the path by which links led to it, if that is not its own; a dataset that was reached without
+        links has no such attribute.
+    """
+
+    __slots__ = ("handle", "node", "reached")
 
     def __init__(self, handle: Handle, node: Any) -> None:
         self.handle = handle
         self.node = node
+        self.reached: str | None = None
 
     @property
     def valid(self) -> bool:

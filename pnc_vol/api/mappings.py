@@ -105,7 +105,7 @@ class Visiting:
     """The part of `Group` that visits everything below it."""
 
     _id: Any
-    _wrap: Callable[[Any], Any]
+    _wrap: Callable[..., Any]
     get: Callable[..., Any]
     keys: Callable[[], KeysView[str]]
 
@@ -193,7 +193,7 @@ class Visiting:
         a Group
         a/x Dataset
         """
-        return self._visited(lambda path, node: func(path, self._wrap(node)))
+        return self._visited(lambda path, node: func(path, self._wrap(node, path)))
 
     def visit_links(self, func: Callable[[str], Any]) -> Any:
         """Call `func` with the path of each link below this group, sorted, wherever it leads.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
+from pnc_vol.api import paths
 from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
 from pnc_vol.errors import DefinitionError, printable
 from pnc_vol.late import late
@@ -110,9 +111,28 @@ class HLObject:
 
     @property
     def name(self) -> str | None:
-        """The full path; None when the file is closed or the object was deleted."""
+        """The full path by which it was reached; None when the file is closed or the object was deleted.
+
+        It has links in it if there are some on the way, as in h5py, as long as they lead to the object.
+        """
         node = self._id.node
-        return node.path if self._id.valid and (node.parent is not None or node is node.tree.root) else None
+        if not self._id.valid or (node.parent is None and node is not node.tree.root):
+            return None
+        return self._by_links() or node.path
+
+    def _by_links(self) -> str | None:
+        """The path by which links led to the object, if they still do."""
+        reached, node = getattr(self._id, "reached", None), self._id.node
+        return reached if reached is not None and paths.lookup(node.tree.root, reached) is node else None
+
+    def _named(self, made: Any, name: object) -> Any:
+        """`made`, which remembers by which path it was reached from here, if links are on it."""
+        mine: Any = self._id
+        if name is not None and (mine.reached is not None or mine.node.tree.links):
+            path = paths.asked(mine.reached or mine.node.path, name)
+            if path != made.id.node.path:
+                made.id.reached = path
+        return made
 
     @property
     def parent(self) -> Group:
@@ -127,6 +147,9 @@ class HLObject:
         node = self._id.node
         if node.parent is None and node is not node.tree.root:
             raise DefinitionError("Parent of an anonymous object is undefined")
+        reached = self._by_links()
+        if reached is not None:
+            return self.file[reached.rpartition("/")[0] or "/"]  # type: ignore[no-any-return]
         return wrap(self._id.handle, node.parent or node)  # type: ignore[no-any-return]
 
     @property

@@ -23,7 +23,7 @@ from pnc_vol.errors import (
 )
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
-__all__ = ["Outside", "Slot", "components", "find", "link_of", "lookup", "slot", "text_of"]
+__all__ = ["Outside", "Slot", "asked", "components", "find", "link_of", "lookup", "slot", "text_of"]
 
 Found = GroupNode | DatasetNode
 """What a name can lead to; of a named type, or something in another file, the functions here give an object of their
@@ -74,6 +74,18 @@ def components(name: str) -> list[str]:
     ['a', 'b']
     """
     return [part for part in name.split("/") if part and part != "."]
+
+
+def asked(base: str, name: object) -> str:
+    """The absolute path that a name means in the group of the path `base`, whatever links are on the way.
+
+    Examples
+    --------
+    >>> asked("/g", "./a//b"), asked("/g", b"/a")
+    ('/g/a/b', '/a')
+    """
+    text = text_of(name, stored=True)
+    return "/" + "/".join(components(text if text.startswith("/") else f"{base}/{text}"))
 
 
 def _start(group: GroupNode, name: str) -> GroupNode:

@@ -77,9 +77,7 @@ def _with_bytes(read: Callable[[bytearray, int], int], nbytes: int, ask: Callabl
             wanted = more.nbytes
 
 
-def check(
-    path: str | os.PathLike[str], *, values: bool = True, readers: Sequence[str] = (), system: System = REAL
-) -> list[Finding]:
+def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequence[str] = ()) -> list[Finding]:
     """List what is wrong with a file: as NetCDF, and in what its markers say.
 
     Parameters
@@ -89,7 +87,6 @@ def check(
         Look at lengths of rows and at references too, which means to read them.
     readers : sequence of str
         Programs that will read the file: ``"gdal"``, ``"scipy"``, and others of `interop.readers`.
-    system : System
 
     Returns
     -------
@@ -113,6 +110,7 @@ def check(
     >>> pnc_vol.check("good.nc")
     []
     """
+    system = REAL
     if names_set(system, os.fspath(path)):
         return _of_set(os.fspath(path), system)
     with _header_bytes(os.fspath(path), system) as (read, nbytes):
@@ -155,7 +153,7 @@ def _of_set(path: str, system: System) -> list[Finding]:
                 if f.id.handle.session.disk.layout.name == "blob":
                     for number in range(known.count):
                         name = subfile_path(path, number)
-                        found = check(name, values=False, system=system)
+                        found = check(name, values=False)
                         findings += [one._replace(message=f"{name}: {one.message}") for one in found]
                 for k, dims in enumerate(known.files.dims, 1):
                     none = known.files.lookup(k).index.coverage().none

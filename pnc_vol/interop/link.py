@@ -82,7 +82,6 @@ def link(
     *,
     relative: bool = False,
     overwrite: bool = False,
-    system: System = REAL,
 ) -> Link:
     """Make a small HDF5 file that shows the values of a NetCDF file, without a copy.
 
@@ -100,7 +99,6 @@ def link(
         HDF5 looks for such a name in the working directory, unless ``HDF5_EXTFILE_PREFIX='${ORIGIN}'`` is set.
     overwrite : bool
         Replace a target that is not a link file of this source.
-    system : System
 
     Returns
     -------
@@ -126,7 +124,7 @@ def link(
     >>> link("ocean.nc", "ocean.h5").datasets
     1
     """
-    source, target = os.fspath(source), os.fspath(target)
+    source, target, system = os.fspath(source), os.fspath(target), REAL
     h5py = require_h5py("Writing a link file")
     if kind_of(source, system=system) != "netcdf":
         raise PncVolError(f"{source} is an HDF5 file already: HDF5 programs read it without a link file.")

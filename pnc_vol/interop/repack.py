@@ -46,7 +46,7 @@ from pnc_vol.recovery.cache_folders import find_caches, sort_folders
 from pnc_vol.recovery.leftovers import abandoned_logs
 from pnc_vol.system import REAL, System, exists
 
-__all__ = ["Repacked", "repack"]
+__all__ = ["Repacked", "repack", "repack_on"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,6 @@ def repack(
     dry_run: bool = False,
     progress: Progress | None = None,
     comm: Any = None,
-    system: System = REAL,
 ) -> Repacked:
     """Write a file again without the space that nothing uses: of deleted and relaid datasets, dropped records, headers.
 
@@ -130,7 +129,6 @@ def repack(
         Called as ``progress(done, total, path)``, in bytes of values.
     comm : optional
         Only a communicator of one rank: this is the work of one process.
-    system : System
 
     Returns
     -------
@@ -160,14 +158,28 @@ def repack(
     >>> pnc_vol.repack("grown.nc").gained >= 8000
     True
     """
-    started = time.monotonic()
     if comm is not None and comm.Get_size() > 1:
         raise NotYetError(
             "repack() runs in one process: call it on one rank, without comm=, after all ranks have closed the file"
         )
-    path, goal = os.fspath(source), os.fspath(source if target is None else target)
     asked = {"header_reserve": header_reserve, "var_align": var_align, "record_align": record_align, "format": format}
     given = {name: value for name, value in asked.items() if value is not None}
+    return repack_on(REAL, source, target, overwrite=overwrite, dry_run=dry_run, progress=progress, **given)
+
+
+def repack_on(
+    system: System,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    **given: Any,
+) -> Repacked:
+    """`repack` on a system; `given` are the options of the new file that were asked for."""
+    started = time.monotonic()
+    path, goal = os.fspath(source), os.fspath(source if target is None else target)
     options = resolve({**given, "system": system})
     if names_set(system, path):
         raise DefinitionError(f"{path}: a set of subfiles is not repacked; 'pnc-vol replay' makes one file of it")
@@ -181,7 +193,7 @@ def repack(
     try:
         before = system.fstat(fd)
         refuse_other_layouts(path, existing.decoded.header)
-        job = _plan(existing.decoded, before.st_size, options, keep_version=format is None)
+        job = _plan(existing.decoded, before.st_size, options, keep_version="format" not in given)
         better = bool(given) or job.renamed or job.after < job.before
         wanted = not dry_run and (target is not None or (better and not job.same))
         if wanted:

@@ -21,6 +21,7 @@ from pnc_vol.format.check import check
 from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Dim, Header, Var
+from pnc_vol.interop.repack import repack_on
 from pnc_vol.system import System
 from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem, TraceSystem
 
@@ -196,7 +197,7 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
                 return memoryview(buffer).nbytes
             return super().pread_into(fd, buffer, offset)
 
-    pnc_vol.repack(tmp_path / "x.nc", tmp_path / "y.nc", system=Limited())
+    repack_on(Limited(), tmp_path / "x.nc", tmp_path / "y.nc")
     made = os.stat(tmp_path / "y.nc")
     assert made.st_blocks * 512 < 1 << 20
     content = np.memmap(tmp_path / "y.nc", np.uint8, "r")
@@ -344,7 +345,7 @@ def test_a_link_stays_and_permissions_too(wasteful: Path, tmp_path: Path) -> Non
     os.symlink("wasteful.nc", tmp_path / "link.nc")
     wasteful.chmod(0o640)
     traced = TraceSystem()
-    pnc_vol.repack(tmp_path / "link.nc", system=traced)
+    repack_on(traced, tmp_path / "link.nc")
     assert (tmp_path / "link.nc").is_symlink()
     assert wasteful.stat().st_mode & 0o7777 == 0o640
     traced.assert_order(
@@ -378,7 +379,7 @@ def test_what_was_for_another_group_is_not_for_mine(wasteful: Path) -> None:
             )
 
     wasteful.chmod(0o664)
-    pnc_vol.repack(wasteful, system=Poor())
+    repack_on(Poor(), wasteful)
     assert wasteful.stat().st_mode & 0o777 == 0o644
 
 
@@ -403,7 +404,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(wasteful: Path, tmp_pa
         system = FaultSystem(fail_at=nth, errno=errno.ENOSPC, mode=mode, calls=names)
         told = None
         try:
-            pnc_vol.repack(wasteful, system=system)
+            repack_on(system, wasteful)
         except OSError as error:
             told = error
         if told is None:
@@ -428,7 +429,7 @@ def test_every_failing_call_leaves_a_whole_file(wasteful: Path, tmp_path: Path) 
             fail_at=nth, errno=errno.EIO, calls=set(CHANGING) | {"fstat", "stat", "lstat", "pread_into"}
         )
         with contextlib.suppress(OSError):
-            pnc_vol.repack(wasteful, system=system)
+            repack_on(system, wasteful)
         if not system.fired:
             break
         assert litter(tmp_path) == []
@@ -443,7 +444,7 @@ def test_a_kill_at_any_call_leaves_a_whole_file(wasteful: Path, tmp_path: Path) 
     for nth in range(1, 100):
         system = StopSystem(stop_at=nth)
         with contextlib.suppress(Stopped):
-            pnc_vol.repack(wasteful, system=system)
+            repack_on(system, wasteful)
         system.bury()
         left = litter(tmp_path)
         # a process that is killed cannot tidy up: the next repack does
@@ -491,7 +492,7 @@ def test_a_source_that_changes_is_not_published(wasteful: Path, tmp_path: Path) 
             super().ftruncate(fd, nbytes)
 
     with pytest.raises(OSError, match="it was changed while it was copied"):
-        pnc_vol.repack(wasteful, system=Busy())
+        repack_on(Busy(), wasteful)
     assert wasteful.read_bytes()[-1:] == b"x"
     assert litter(tmp_path) == []
 

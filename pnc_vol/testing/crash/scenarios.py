@@ -23,7 +23,7 @@ import numpy as np
 
 import pnc_vol
 from pnc_vol.interop.hdf5 import convert
-from pnc_vol.interop.repack import repack
+from pnc_vol.interop.repack import repack_on
 from pnc_vol.system import REAL
 from pnc_vol.testing.crash.acts import ACTS, FIXED, RECORDS, START, START_FIXED, fill_fixed, fill_start
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, contents_of
@@ -258,7 +258,7 @@ def _courses() -> Iterator[Scenario]:
 
 def in_place(run: Run) -> None:
     with run.step(START):
-        repack(run.path, system=run.system)
+        repack_on(run.system, run.path)
 
 
 def with_hole(run: Run) -> Contents:
