@@ -98,10 +98,11 @@ def _members(group: Any) -> Iterator[tuple[str, Any, str]]:
             yield name, None, repr(link)
             continue
         member = group[name]
-        if member.name == f"{group.name.rstrip('/')}/{name}":
+        own = member.id.node.path
+        if own == f"{group.id.node.path.rstrip('/')}/{name}":
             yield name, member, ""
         else:
-            yield name, None, f"the same as {member.name}"
+            yield name, None, f"the same as {own}"
 
 
 # -------------------------------------------------------------------------------------------------------- text

@@ -182,7 +182,7 @@ def _axis(dataset: Any, number: int, named: list[Any], even: bool) -> Axis:
     scales = [dataset.file[path] for path in inspect_hdf5.axis_scales(dataset, number)]
     beside = [each for each in named if dimension and _dimension(each, 0) == dimension]
     for each in [*(scale for scale in scales if not inspect_hdf5.bare_dimension(scale)), *beside]:
-        if each.name == dataset.name:
+        if each == dataset:
             continue
         values = _coordinates(each, size)
         if values is None:
@@ -226,7 +226,7 @@ def _auxiliary(dataset: Any) -> Iterator[Any]:
             if found is not None or group.name == "/":
                 break
             group = group.parent
-        if found is not None and is_numeric(found) and found.name != dataset.name:
+        if found is not None and is_numeric(found) and found != dataset:
             yield found
 
 

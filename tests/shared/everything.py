@@ -154,10 +154,11 @@ def seen(f: h5py.File) -> Iterator[tuple[str, Any]]:
                 continue
             member = group[name]
             if isinstance(member, h5py.Group):
-                if member.name == where:
+                own = member.id.node.path
+                if own == where:
                     stack.append(member)
                 else:
-                    yield where, f"another name of {member.name}"
+                    yield where, f"another name of {own}"
             else:
                 yield where, _told(lambda member=member: _said(member))
 
