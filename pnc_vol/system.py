@@ -9,6 +9,8 @@ Rules
    has systems that fail, stop and record.
 2. `System` only forwards. What loops, retries or splits is in `full_io`, and takes a `System`.
 3. Every descriptor is closed in a program started from this one (``O_CLOEXEC``).
+4. What an opening of a file opens is noted until it is complete (`closing_if_it_fails`): Ctrl-C, or no memory, can end
+   it between any two lines, before anybody has the descriptor that a call returned.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import fcntl
 import mmap
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS", "REAL", "System", "exists", "free_bytes", "in_memory", "is_folder", "scratch_folder",
-    "temporary_directory",
+    "CALLS", "REAL", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory", "is_folder",
+    "scratch_folder", "temporary_directory",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -61,9 +64,19 @@ class System:
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """A descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
-        return os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+        noted = _noted.descriptors
+        if noted is None:
+            return os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+        if flags & os.O_EXCL and os.fspath(path).endswith(_TEMPORARY):  # type: ignore[arg-type]
+            _noted.files = [*_noted.files, path]
+        # in one line: an interruption comes before it or after it
+        noted.append(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
+        return noted[-1]
 
     def close(self, fd: int) -> None:
+        if _noted.descriptors is not None and fd in _noted.descriptors:
+            # before: a number that was closed may be another file's at once
+            _noted.descriptors.remove(fd)
         os.close(fd)
 
     def pread_into(self, fd: int, buffer: Buffer, offset: int) -> int:
@@ -220,6 +233,52 @@ class System:
     def token(self) -> str:
         """16 random hexadecimal digits, for names that nobody else has."""
         return os.urandom(8).hex()
+
+
+_TEMPORARY = ".pnctmp"
+
+
+class _Noted(threading.local):
+    """The descriptors of the opening that this thread is in, None outside of one, and the temporary files it made."""
+
+    descriptors: list[int] | None = None
+    files: Sequence[Path] = ()
+
+
+_noted = _Noted()
+
+
+@contextlib.contextmanager
+def closing_if_it_fails(system: System) -> Iterator[None]:
+    """Close what is opened by this thread inside, and is still open, if an exception ends it.
+
+    If that is no error which those who opened it could expect, but Ctrl-C or no memory, temporary files go as well.
+
+    Examples
+    --------
+    >>> with contextlib.suppress(KeyboardInterrupt), closing_if_it_fails(REAL):
+    ...     fd = REAL.open(".", os.O_RDONLY)
+    ...     raise KeyboardInterrupt
+    >>> os.fstat(fd)
+    Traceback (most recent call last):
+    OSError: [Errno 9] Bad file descriptor
+    """
+    before = _noted.descriptors, _noted.files
+    _noted.descriptors, _noted.files = [], []
+    try:
+        yield
+    except BaseException as error:
+        for fd in _noted.descriptors[::-1]:
+            with contextlib.suppress(OSError):
+                system.close(fd)
+        if isinstance(error, MemoryError) or not isinstance(error, Exception):
+            for path in _noted.files:
+                # one that has its final name by now is not there any more
+                with contextlib.suppress(OSError):
+                    system.unlink(path)
+        raise
+    finally:
+        _noted.descriptors, _noted.files = before
 
 
 def _with_attributes(name: str) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from pnc_vol.file.forgotten import watch
 from pnc_vol.file.joining import open_shared
 from pnc_vol.late import late
 from pnc_vol.recovery.leftovers import look_after_leftovers
+from pnc_vol.system import closing_if_it_fails
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
@@ -113,15 +114,22 @@ def _opened(ranks: communicators.Comm, given: Given, checked: Checked) -> Handle
         root, target = target, None
     else:
         root = fileobj.FileObjectDriver(target, writable=given.mode != "r", system=checked.options.system)
-    session, ref = open_shared(
-        path, checked.real, given.mode,
-        options=checked.options, comm=ranks, root=root, target=target, look_after=look_after_leftovers,
-    )  # fmt: skip
-    handle = Handle(
-        session, ref, path, checked.driver, checked.libver, given.without_objects(),
-        real=checked.real, writable=ref.writable, swmr=checked.swmr,
-    )  # fmt: skip
-    watch(handle, ref, path)
+    ref = None
+    with closing_if_it_fails(checked.options.system):
+        try:
+            session, ref = open_shared(
+                path, checked.real, given.mode,
+                options=checked.options, comm=ranks, root=root, target=target, look_after=look_after_leftovers,
+            )  # fmt: skip
+            handle = Handle(
+                session, ref, path, checked.driver, checked.libver, given.without_objects(),
+                real=checked.real, writable=ref.writable, swmr=checked.swmr,
+            )  # fmt: skip
+            watch(handle, ref, path)
+        except BaseException as error:
+            if ref is not None:
+                ref.abandon(f"{type(error).__name__}: {error}")
+            raise
     return handle
 
 

@@ -176,6 +176,26 @@ def _over(opened: Opened, layout: Layout, options: Options, comm: Comm) -> Drive
         raise
 
 
+def _referred(session: OpenFile, claim: OpenAttempt | None, target: Any, *, writable: bool) -> SessionRef:
+    """A reference to a session, which others find from now on."""
+    if claim is not None and claim.joins:
+        return SessionRef(registry.found(claim.token), writable=writable)
+    ref = None
+    try:
+        entry = Entry(b"" if claim is None else claim.token, session, target)
+        ref = SessionRef(entry, writable=writable)
+        if claim is not None:
+            registry.enter(entry)
+        return ref
+    except BaseException as error:
+        why = f"{type(error).__name__}: {error}"
+        if ref is None:
+            session.abort(why)
+        else:
+            ref.abandon(why)
+        raise
+
+
 def open_shared(
     path: str,
     real: str,
@@ -230,13 +250,7 @@ def open_shared(
             # Ranks that wait for each other must hold nothing that their other threads may wait for.
             with registry.lock if comm.size == 1 else contextlib.nullcontext():
                 session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                if claim is not None and claim.joins:
-                    entry = registry.found(claim.token)
-                else:
-                    entry = Entry(b"" if claim is None else claim.token, session, target)
-                    if claim is not None:
-                        registry.enter(entry)
-                return session, SessionRef(entry, writable=mode != "r")
+                return session, _referred(session, claim, target, writable=mode != "r")
         except Closing as busy:
             deferred.close_held([busy.session])
             registry.wait_for(busy.session)

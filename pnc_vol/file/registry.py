@@ -187,6 +187,13 @@ class SessionRef:
                 # A handle that is closed keeps this entry, and must not keep the object that was the file.
                 self._entry.target = None
 
+    def abandon(self, why: str) -> None:
+        """Let go of a session that nobody got, because its opening was interrupted; others may have joined it."""
+        self.drop()
+        if not self._entry.refs:
+            _leave(self._entry.token)
+            self.session.abort(why)
+
     def drop(self) -> None:
         """Leave the session to others as it is."""
         with lock:
