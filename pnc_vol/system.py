@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALLS", "REAL", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory", "is_folder",
-    "scratch_folder", "temporary_directory",
+    "is_interruption", "scratch_folder", "temporary_directory",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -248,11 +248,18 @@ class _Noted(threading.local):
 _noted = _Noted()
 
 
+def is_interruption(error: BaseException) -> bool:
+    """Whether an exception can come between any two lines, so that nobody can be prepared for it: Ctrl-C, no memory."""
+    return isinstance(error, MemoryError) or not isinstance(error, Exception)
+
+
 @contextlib.contextmanager
-def closing_if_it_fails(system: System) -> Iterator[None]:
+def closing_if_it_fails(system: System, *, by_any_error: bool = True) -> Iterator[None]:
     """Close what is opened by this thread inside, and is still open, if an exception ends it.
 
-    If that is no error which those who opened it could expect, but Ctrl-C or no memory, temporary files go as well.
+    After an interruption (`is_interruption`) temporary files go as well.
+
+    by_any_error : bool, else only an interruption counts.
 
     Examples
     --------
@@ -268,10 +275,11 @@ def closing_if_it_fails(system: System) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        for fd in _noted.descriptors[::-1]:
+        interrupted = is_interruption(error)
+        for fd in _noted.descriptors[::-1] if interrupted or by_any_error else ():
             with contextlib.suppress(OSError):
                 system.close(fd)
-        if isinstance(error, MemoryError) or not isinstance(error, Exception):
+        if interrupted:
             for path in _noted.files:
                 # one that has its final name by now is not there any more
                 with contextlib.suppress(OSError):

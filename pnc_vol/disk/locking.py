@@ -205,12 +205,13 @@ class Held:
 
     def drop(self, key: Key | None) -> None:
         """Let go of one file."""
-        fd = self.fds.pop(key, -1) if key is not None else -1
-        if fd < 0:
+        if key not in self.fds:
             return
         if self.locking is not False and _OFD:
-            _quietly(self.system.record_lock, fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, 0))
-        _quietly(self.system.close, fd)
+            _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, 0))
+        # Ctrl-C before it was closed leaves the descriptor to the next call.
+        _quietly(self.system.close, self.fds[key])
+        del self.fds[key]
 
     def only(self, key: Key | None) -> None:
         """Let go of all files but one."""

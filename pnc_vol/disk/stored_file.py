@@ -46,6 +46,9 @@ class StoredFile:
         Record variables that are known to hold their fill value behind their last record.
     sync_error : OSError or None
         The error of an fsync: what it could not write may be dropped, and a second fsync would not report it.
+    header_sure : bool
+        Rank 0: False while a header is being written, and after an interruption of that: then the file may begin with
+        the one before or with the new one, whose data are all there.
     version : int
         Even: reads need no lock, and what they read is whole if this is the same before and after. Odd: what reads
         depend on may change any time, and they hold the session's lock.
@@ -60,6 +63,7 @@ class StoredFile:
         "driver",
         "filled",
         "header",
+        "header_sure",
         "keep_unpublished",
         "lasting",
         "layout",
@@ -176,10 +180,12 @@ class StoredFile:
     def begins_with(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""
         self.header, self._encoded, self._count, self.uids = header, encoded, b"", self.layout.uids
+        self.header_sure = True
 
     def counts(self, header: Header) -> None:
         """The header in the file is now this one, which differs in the number of records alone."""
         self.header, self._count, self.uids = header, numrecs_bytes(header), self.layout.uids
+        self.header_sure = True
 
     @property
     def header_bytes(self) -> bytes:

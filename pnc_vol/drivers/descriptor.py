@@ -180,6 +180,8 @@ class Descriptor:
             self._window.close()
         if not self._lent:
             self.system.close(self.fd)
+            # a second call does nothing
+            self._lent = True
 
 
 def _link(fd: int) -> str:

@@ -17,6 +17,7 @@ import abc
 import errno
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -164,6 +165,7 @@ class Root(Driver):
 class _Use:
     """Inside of it, a driver is open and stays so.
 
+    inside : list of int, the threads that are in it; an interruption (Ctrl-C, no memory) may leave one that is not.
     reach : int or None
         Where the last piece of a write ended, the farthest of all; None once the file was given a size.
     """
@@ -172,7 +174,7 @@ class _Use:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self.inside = 0
+        self.inside: list[int] = []
         self.closed = False
         self.reach: int | None = 0
         self.lock = threading.Lock()
@@ -184,13 +186,13 @@ class _Use:
             if self.closed:
                 path = f" {self._driver.path!r}" if self._driver.path else ""
                 raise ClosedFileError(f"The {self._driver.name} driver's file{path} is closed")
-            self.inside += 1
+            self.inside.append(get_ident())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.lock:
-            self.inside -= 1
+            self.inside.remove(get_ident())
             if isinstance(error, OSError) and error.errno and error.filename is None:
                 # calls on a descriptor do not say which file it is
                 error.filename = self._driver.path
@@ -203,7 +205,10 @@ class _Use:
             if self.closed:
                 return False
             self.closed = True
-            if self.inside:
-                self.idle = threading.Condition(self.lock)
-                self.idle.wait_for(lambda: self.inside == 0)
+            mine = get_ident()
+            while set(self.inside) - {mine}:
+                self.idle = self.idle or threading.Condition(self.lock)
+                if not self.idle.wait(1.0):
+                    running = {thread.ident for thread in threading.enumerate()}
+                    self.inside = [thread for thread in self.inside if thread in running]
             return True

@@ -21,6 +21,7 @@ from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
+from pnc_vol.system import closing_if_it_fails, is_interruption
 from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
 
 if TYPE_CHECKING:
@@ -39,6 +40,18 @@ def close(session: Session, *, again: bool = False) -> None:
     if session.closed or session.forked:
         session.mark_closed()
         return
+    with closing_if_it_fails(session.options.system, by_any_error=False):
+        try:
+            _close(session, again=again)
+        except BaseException as error:
+            if is_interruption(error):
+                # What is not released yet, is now.
+                with suppress(Exception):
+                    _let_go(session, orderly=session.comm.size == 1, flushed=False)
+            raise
+
+
+def _close(session: Session, *, again: bool) -> None:
     unread = _read_last(session)
     try:
         session.disk.publish_at_flush()
@@ -120,6 +133,7 @@ def abort(session: Session, reason: str) -> None:
 
 
 def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
+    """Release all that the session has open; what is released already stays so."""
     stays = False
     try:
         # A log is removed only if all ranks' posts are in the file.

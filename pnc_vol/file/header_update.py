@@ -33,6 +33,7 @@ from pnc_vol.format.edits import Parts, changed_parts, encode_again
 from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
+from pnc_vol.system import is_interruption
 
 __all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]
 
@@ -92,6 +93,7 @@ def write_header(
         if comm.rank == 0 and location is not None and not held:
             location.restore_header(disk.driver)
         # Names were checked when they were made; foreign ones are kept. A copy has no header yet.
+        disk.header_sure = comm.rank > 0
         if count_alone:
             if comm.rank == 0 and new.numrecs != disk.header.numrecs:
                 disk.driver.grow(disk.layout.data_end(new))
@@ -105,6 +107,8 @@ def write_header(
                 _put(comm, disk, new, encoded, parts, counts, durable=durable, held=held)
     except Exception as reason:
         error = reason
+        # after an error of the system the old one is in the file again, or a journal is
+        disk.header_sure = not is_interruption(reason)
     try:
         comm.agree("flush header", error=error)
     except Exception as reason:
@@ -244,7 +248,7 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
     Until then it stays, since a later flush may count it.
     """
     location, longer = disk.location, False
-    if comm.rank == 0 and (location is None or (location.at_stake and not location.torn)):
+    if comm.rank == 0 and disk.header_sure and (location is None or (location.at_stake and not location.torn)):
         with suppress(OSError):
             longer = disk.driver.size() > _length(disk)
     held = len(disk.driver.unsynced().offset) > 0

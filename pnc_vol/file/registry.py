@@ -32,6 +32,7 @@ from pnc_vol.file.driver_stack import asked_and_open
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.session import Session
 from pnc_vol.options import Options
+from pnc_vol.system import is_interruption
 from pnc_vol.warn import warn_outside
 
 __all__ = ["Closing", "Entry", "OpenAttempt", "SessionRef", "enter", "found", "lock", "refuse_open", "wait_for"]
@@ -109,7 +110,9 @@ def _at(*keys: Any) -> list[Entry]:
     """The open sessions that are entered under one of these keys."""
     with lock:
         tokens = {token: None for key in keys if key is not None for token in _places.get(key, ())}
-        return [one for one in map(_open.__getitem__, tokens) if not (one.session.closed or one.session.forked)]
+        # of a close that was interrupted a token may be left
+        there = [one for one in map(_open.get, tokens) if one is not None]
+        return [one for one in there if not (one.session.closed or one.session.forked)]
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -156,20 +159,26 @@ class SessionRef:
             # else it is one of those, and each would close the next one before it is closed itself
             close_forgotten()
         session, refs = self.session, self._entry.refs
-        with lock:
-            if self not in refs:
-                return
-            refs.discard(self)
-            idle = not (refs and any(ref.writable for ref in refs))
-        if refs and not (session.closed or session.forked):
-            if self.writable and idle:
-                session.disk.publish_at_flush()
-                session.flush()
+        if self not in refs:
             return
-        if deferred.wanted(session):
-            deferred.hold(session, self._close)
-        else:
-            self._close(again=not (last_call or self._tried))
+        try:
+            with lock:
+                refs.discard(self)
+                idle = not (refs and any(ref.writable for ref in refs))
+            if refs and not (session.closed or session.forked):
+                if self.writable and idle:
+                    session.disk.publish_at_flush()
+                    session.flush()
+                return
+            if deferred.wanted(session):
+                deferred.hold(session, self._close)
+            else:
+                self._close(again=not (last_call or self._tried))
+        except BaseException as error:
+            if is_interruption(error) and not session.closed:
+                # nobody else would close it, and the next opening of the file would wait for that
+                refs.add(self)
+            raise
 
     def _close(self, *, again: bool = False) -> None:
         since = time.perf_counter()

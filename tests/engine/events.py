@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import errno
 import gc
+import linecache
+import opcode
 import os
 import random
 import sys
@@ -186,6 +188,12 @@ class Failing(FaultSystem):
         return super().call(name, args, kwargs)
 
 
+def _leaves_with(frame: FrameType) -> bool:
+    """Whether a ``with`` block is about to end: Python itself looks for no signal there before ``__exit__`` is called."""
+    ends = opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
+    return ends and linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+
+
 class Interrupts:
     """Raises at the n-th line of the package that this thread executes."""
 
@@ -197,7 +205,7 @@ class Interrupts:
         return self._line if "/pnc_vol/" in name and "/pnc_vol/testing/" not in name else None
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line":
+        if event == "line" and not _leaves_with(frame):
             self.count += 1
             if self.count == self.at:
                 self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -471,7 +471,7 @@ def test_two_at_once(wasteful: Path, tmp_path: Path) -> None:
             told.wait(60)
             super().ftruncate(fd, nbytes)
 
-    first = threading.Thread(target=pnc_vol.repack, args=(wasteful,), kwargs={"system": Slow()})
+    first = threading.Thread(target=repack_on, args=(Slow(), wasteful))
     first.start()
     assert inside.wait(60)
     with pytest.raises(OSError, match=r"another repack|unable to lock file"):
