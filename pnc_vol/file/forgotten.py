@@ -38,7 +38,7 @@ else:
     # for files that ranks left
     parting = late("pnc_vol.file.parting")
 
-__all__ = ["close_forgotten", "watch"]
+__all__ = ["close_forgotten", "unwatch", "watch"]
 
 
 class SessionRef(Protocol):
@@ -75,6 +75,11 @@ def watch(owner: object, ref: SessionRef, path: str) -> None:
     if _collector not in gc.callbacks:
         gc.callbacks.append(_collector)
     _held[ref] = path, weakref.ref(owner, gone)
+
+
+def unwatch(ref: SessionRef) -> None:
+    """Forget a reference that was released: an error that its session keeps may hold the owner in its traceback."""
+    _held.pop(ref, None)
 
 
 def close_forgotten() -> None:

@@ -29,7 +29,7 @@ from pnc_vol.comm import Comm
 from pnc_vol.errors import DefinitionError
 from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import asked_and_open
-from pnc_vol.file.forgotten import close_forgotten
+from pnc_vol.file.forgotten import close_forgotten, unwatch
 from pnc_vol.file.session import Session
 from pnc_vol.options import Options
 from pnc_vol.system import is_interruption
@@ -179,6 +179,9 @@ class SessionRef:
                 # nobody else would close it, and the next opening of the file would wait for that
                 refs.add(self)
             raise
+        finally:
+            if self not in refs:
+                unwatch(self)
 
     def _close(self, *, again: bool = False) -> None:
         since = time.perf_counter()
