@@ -10,10 +10,14 @@ from types import FrameType
 from typing import Any
 
 
+_BEGIN = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL")
+"""What an expression begins with; a block ends with other instructions."""
+
+
 def _leaves_with(frame: FrameType) -> bool:
     """Whether a ``with`` block is about to end: Python looks for no signal there before ``__exit__`` is called."""
-    ends = opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
-    return ends and linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+    begins = opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith(_BEGIN)
+    return not begins and linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
 
 
 class Interrupts:
