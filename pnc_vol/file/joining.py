@@ -244,17 +244,20 @@ def open_shared(
             _leave(comm, error)
             raise
     claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
-    since = time.perf_counter()
+    since, ref = time.perf_counter(), None
     while True:
         try:
             # Ranks that wait for each other must hold nothing that their other threads may wait for.
             with registry.lock if comm.size == 1 else contextlib.nullcontext():
                 session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                return session, _referred(session, claim, target, writable=mode != "r")
+                ref = _referred(session, claim, target, writable=mode != "r")
+            deferred.note_time("open", since)
+            return session, ref
         except Closing as busy:
             deferred.close_held([busy.session])
             registry.wait_for(busy.session)
-        finally:
-            now = time.perf_counter()
+        except BaseException as error:
+            if ref is not None:
+                ref.abandon(f"{type(error).__name__}: {error}")
             deferred.note_time("open", since)
-            since = now
+            raise

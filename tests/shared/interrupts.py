@@ -9,7 +9,6 @@ import sys
 from types import FrameType
 from typing import Any
 
-
 _BEGIN = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL")
 """What an expression begins with; a block ends with other instructions."""
 
