@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def _serve() -> None:
         try:
             known = [one for one in f.values() if isinstance(one, pnc_vol.Dataset)] if f and place == asked else []
             if known:
-                known[0].refresh()
+                with suppress(ValueError):  # this one was deleted; everything is refreshed all the same
+                    known[0].refresh()
             else:
                 if f:
                     f.close()

@@ -104,6 +104,12 @@ def literal(array: Array) -> str:
         first = int(array.flat[0]) - 1
         if np.array_equal(Values(first, array.shape, array.dtype.str).array, array):
             return f"values({first}, {array.shape}, {array.dtype.str!r})"
+    if array.dtype.names:
+        # elements with arrays in them
+        flat = [
+            tuple(one.tolist() if isinstance(one, np.ndarray) else one for one in row) for row in array.ravel().tolist()
+        ]
+        return f"np.array({flat!r}, {dtype}).reshape({array.shape})"
     return f"np.array({array.tolist()!r}, {dtype})"
 
 
