@@ -5,6 +5,7 @@ Knows: packages, options, a folder to try things in. Does not know: files that a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.metadata
 import json
@@ -124,7 +125,11 @@ def _file_system(folder: str) -> Found:
     """What the file system of a folder can do, tried."""
     found: Found = {"folder": REAL.realpath(folder), "free": human(free_bytes(folder))}
     found["in memory"] = in_memory(folder)
-    with temporary_directory(folder) as scratch:
+    with contextlib.ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(temporary_directory(folder))
+        except PermissionError as error:
+            return found | {"locks": "not tried", "making a file": error.strerror}
         path = os.path.join(scratch, "try")
         fd = REAL.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -167,7 +172,9 @@ def _can(act: Callable[[], object]) -> str:
 def _advice(found: Found) -> list[str]:
     """What would be faster or safer here."""
     disk, advice = found["file system"], []
-    if disk["locks"] != "yes":
+    if disk["locks"] == "not tried":
+        advice.append("no file can be made in this directory: get permission to write there, or use another one")
+    elif disk["locks"] != "yes":
         advice.append("the file system has no locks: nothing keeps two programs from writing one file (locking=False)")
     if disk["in memory"]:
         advice.append("files in this folder are in memory, and gone after a restart")

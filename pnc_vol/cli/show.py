@@ -17,6 +17,7 @@ import errno
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -24,7 +25,7 @@ from typing import Any, NoReturn
 from pnc_vol.api.arguments import is_address
 from pnc_vol.errors import PncVolError
 from pnc_vol.full_io import write_all
-from pnc_vol.system import REAL, temporary_directory
+from pnc_vol.system import REAL, exists, is_folder, temporary_directory
 
 __all__ = [
     "FAILED", "TROUBLE", "counted", "expected", "fail", "human", "on_disk", "painted", "plain", "print_json", "safe",
@@ -199,7 +200,20 @@ def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[N
         # The reader of our output has seen enough (as `head` has): end quietly, also when Python flushes at exit.
         sys.stdout = None
         raise SystemExit(0) from None
-    except (PncVolError, OSError, KeyError, RuntimeError, MemoryError) as error:
+    except (PncVolError, OSError, KeyError, RuntimeError, MemoryError) as raised:
         # RuntimeError is what h5py raises for much that is wrong inside a file.
+        error = _of_the_system(raised)
         named = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
+        new = named and isinstance(error, PermissionError) and not exists(REAL, named)
+        folder = os.path.dirname(named or "") or "."
+        if new and is_folder(REAL, folder):
+            fail(
+                folder, "no file can be made in this directory; get permission to write there, or use another one", code
+            )
         fail(named or path, _reason(error), code)
+
+
+def _of_the_system(error: BaseException) -> BaseException:
+    """The error of the operating system that HDF5 tells in its own words; any other one as it is."""
+    told = re.search(r"name = '(.*?)', errno = (\d+),", str(error))
+    return error if told is None else OSError(int(told[2]), os.strerror(int(told[2])), told[1])

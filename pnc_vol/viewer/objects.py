@@ -204,7 +204,9 @@ def _content(file: Any, path: str, obj: Any) -> EntityContent:
         return DatatypeContent(path, _Datatype(obj, attrs))
     own = obj.id if inspect_hdf5.is_hdf5(obj) else None
     dtype = _STRING if own is not None else obj.dtype
-    return DatasetContent(path, _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=obj.chunks))
+    # CDF has no chunks, and what `chunks` tells there of records and of options that were ignored would mislead.
+    chunks = obj.chunks if own is not None else None
+    return DatasetContent(path, _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=chunks))
 
 
 def _member(file: Any, path: str) -> EntityContent:
