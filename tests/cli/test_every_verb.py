@@ -28,6 +28,7 @@ TAKES = {
     ("demo", "missing.nc"),
     # what remains of a folder or file is found by its name, whatever is there
     ("replay", "folder"),
+    ("replay", "binary.nc"),
 }
 """What a verb can work with after all."""
 
