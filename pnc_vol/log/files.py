@@ -162,15 +162,21 @@ class LogFiles:
             self.system.fsync_dir(name or ".")
 
     def close(self, *, delete: bool, alone: bool = False) -> None:
-        """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`."""
+        """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`.
+
+        The first that goes is what makes them a log (``.meta``). If that cannot be removed, all of them stay: a whole
+        log of which nothing is to be replayed, where one without its data would be an error at each recovery.
+        """
         _OPEN.discard(self)
         if self._pages:
             self.counters = self.slot = self.posts = None
             self._pages.clear()
         for suffix, tail in reversed(self._tails.items()):
             if delete:
-                with suppress(OSError):
+                try:
                     self.system.unlink(self.path(suffix))
+                except OSError:
+                    delete = suffix != ".meta"
             tail.close()
         self._unlock()
         self._tails = {}

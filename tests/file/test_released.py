@@ -121,3 +121,21 @@ def test_logs_that_cannot_be_written_leave_no_descriptors(tmp_path: Path) -> Non
         for number in range(1, 21):
             life(number)
     assert open_now() <= before
+
+
+@pytest.mark.parametrize("fails", range(1, 8))
+def test_a_log_of_which_a_file_cannot_be_removed_does_no_harm(tmp_path: Path, fails: int) -> None:
+    system = FaultSystem(REAL, fail_at=fails, errno=errno.EIO, mode="once", calls={"unlink", "rmdir"})
+    path = tmp_path / "x.nc"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
+        told = True
+        with suppress(OSError):
+            with pnc_vol.File(path, "w", burst_buf=True, system=system) as f:
+                f["a"] = [1, 2, 3]
+            told = False
+        with pnc_vol.File(path, "a", recover=True) as f:
+            assert told or f["a"][...].tolist() == [1, 2, 3]
+            f["b"] = [4]
+    with pnc_vol.File(path) as f:
+        assert f["b"][...].tolist() == [4]
