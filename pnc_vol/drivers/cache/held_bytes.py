@@ -144,9 +144,10 @@ class HeldBytes:
 
     def _cache(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
         assert self.store is not None
+        locked = ranges
         if self.locks is not None:
             with self.watch.phase("waiting"):
-                self.locks.lock(ranges, self.queue.submit)
+                locked = self.locks.lock(ranges, self.queue.submit)
         try:
             with self.watch.phase("copy to cache", extents.nbytes):
                 self.store.write(extents, memory, self.queue.epoch)
@@ -154,6 +155,11 @@ class HeldBytes:
             self._trouble(error)
             self._through(extents, memory, ranges)
             return
+        finally:
+            if self.locks is not None and locked is not ranges:
+                # Of many ranges the gaps were locked, too: nothing waits there that would give them back one day, and
+                # another rank may want to read its own bytes in them.
+                self.locks.unlock(self.queue.done_with(locked.minus(ranges), -1))
         self.queue.add(ranges)
 
     def _has_room(self, store: LocalStore, ranges: Ranges) -> bool:
