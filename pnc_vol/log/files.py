@@ -175,6 +175,8 @@ class LogFiles:
             if delete:
                 try:
                     self.system.unlink(self.path(suffix))
+                except FileNotFoundError:
+                    pass  # another rank that shares it was faster
                 except OSError:
                     delete = suffix != ".meta"
             tail.close()
