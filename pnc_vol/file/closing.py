@@ -46,8 +46,11 @@ def close(session: Session, *, again: bool = False) -> None:
         except BaseException as error:
             if is_interruption(error):
                 # What is not released yet, is now.
-                with suppress(Exception):
-                    _let_go(session, orderly=session.comm.size == 1, flushed=False)
+                try:
+                    with suppress(Exception):
+                        _let_go(session, orderly=session.comm.size == 1, flushed=False)
+                finally:
+                    session.mark_closed()
             raise
 
 
