@@ -190,8 +190,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if not kwds or kwds.keys() <= _PLAIN:
                 node = self._made_plainly(session, name, shape, dtype, data, **kwds)
                 if node is not None:
-                    made = dataset_of(oid.handle, node)
-                    return made if oid.reached is None and not node.tree.links else self._named(made, name)
+                    return self._named(dataset_of(oid.handle, node), name)  # type: ignore[no-any-return]
             if kwds and not kwds.keys().isdisjoint(create.OURS):
                 return self._with_ours(name, shape, dtype, data, **kwds)
             if name is None:

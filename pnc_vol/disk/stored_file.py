@@ -100,6 +100,7 @@ class StoredFile:
         self.version = 1
         self.filled: set[int] = set()
         self.sync_error: OSError | None = None
+        self.header_sure = True
         self.before_header: list[Callable[[bytes], None]] = []
         self.begins_with(layout.header, b"")
 
@@ -180,12 +181,10 @@ class StoredFile:
     def begins_with(self, header: Header, encoded: bytes) -> None:
         """The file now begins with this header."""
         self.header, self._encoded, self._count, self.uids = header, encoded, b"", self.layout.uids
-        self.header_sure = True
 
     def counts(self, header: Header) -> None:
         """The header in the file is now this one, which differs in the number of records alone."""
         self.header, self._count, self.uids = header, numrecs_bytes(header), self.layout.uids
-        self.header_sure = True
 
     @property
     def header_bytes(self) -> bytes:

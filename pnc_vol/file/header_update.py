@@ -115,6 +115,7 @@ def write_header(
         _remember(disk, reason)
         disk.layout.note_unknown_bytes()
         raise
+    disk.header_sure = True
     if held and encoded is not old:
         epochs.hold(encoded)
     elif encoded is not old:

@@ -13,10 +13,10 @@ from options import Config, logged
 KNOWN: list[tuple[str, Callable[[Config], bool], str]] = [
     # an opening that is interrupted keeps its descriptors
     ("interrupted opening", lambda c: True, r"\(descriptors, threads\) were .* \[(interrupt|memory)"),
-    # after an error a note may name a cache that was given up, so that the file can only be read
-    ("note of a cache that is gone", lambda c: c["cache"] != "none", "its caches cannot be read here"),
     # so does a log that cannot be made or written
     ("log that fails", logged, r"\(descriptors, threads\) were .* \[(error|short)"),
+    # after an error a note may name a cache that was given up, so that the file can only be read
+    ("note of a cache that is gone", lambda c: c["cache"] != "none", "its caches cannot be read here"),
 ]
 
 
