@@ -176,26 +176,6 @@ def _over(opened: Opened, layout: Layout, options: Options, comm: Comm) -> Drive
         raise
 
 
-def _referred(session: OpenFile, claim: OpenAttempt | None, target: Any, *, writable: bool) -> SessionRef:
-    """A reference to a session, which others find from now on."""
-    if claim is not None and claim.joins:
-        return SessionRef(registry.found(claim.token), writable=writable)
-    ref = None
-    try:
-        entry = Entry(b"" if claim is None else claim.token, session, target)
-        ref = SessionRef(entry, writable=writable)
-        if claim is not None:
-            registry.enter(entry)
-        return ref
-    except BaseException as error:
-        why = f"{type(error).__name__}: {error}"
-        if ref is None:
-            session.abort(why)
-        else:
-            ref.abandon(why)
-        raise
-
-
 def open_shared(
     path: str,
     real: str,
@@ -244,20 +224,30 @@ def open_shared(
             _leave(comm, error)
             raise
     claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
-    since, ref = time.perf_counter(), None
+    since, made, ref = time.perf_counter(), None, None
     while True:
         try:
             # Ranks that wait for each other must hold nothing that their other threads may wait for.
             with registry.lock if comm.size == 1 else contextlib.nullcontext():
                 session = open_session(path, mode, options=options, comm=comm, root=root, claim=claim)
-                ref = _referred(session, claim, target, writable=mode != "r")
+                if claim is not None and claim.joins:
+                    ref = SessionRef(registry.found(claim.token), writable=mode != "r")
+                else:
+                    made = session
+                    entry = Entry(b"" if claim is None else claim.token, session, target)
+                    ref = SessionRef(entry, writable=mode != "r")
+                    if claim is not None:
+                        registry.enter(entry)
             deferred.note_time("open", since)
             return session, ref
         except Closing as busy:
             deferred.close_held([busy.session])
             registry.wait_for(busy.session)
         except BaseException as error:
+            why = f"{type(error).__name__}: {error}"
             if ref is not None:
-                ref.abandon(f"{type(error).__name__}: {error}")
+                ref.abandon(why)
+            elif made is not None:
+                made.abort(why)
             deferred.note_time("open", since)
             raise
