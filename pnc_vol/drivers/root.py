@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import abc
 import errno
+import sys
 import threading
 from collections.abc import Callable
-from threading import get_ident
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from pnc_vol.drivers.base import Driver, Memory
@@ -165,7 +165,7 @@ class Root(Driver):
 class _Use:
     """Inside of it, a driver is open and stays so.
 
-    inside : list of int, the threads that are in it; an interruption (Ctrl-C, no memory) may leave one that is not.
+    inside : int, how many calls are in it; an interruption (Ctrl-C, no memory) may leave one that is not.
     reach : int or None
         Where the last piece of a write ended, the farthest of all; None once the file was given a size.
     """
@@ -174,7 +174,7 @@ class _Use:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self.inside: list[int] = []
+        self.inside = 0
         self.closed = False
         self.reach: int | None = 0
         self.lock = threading.Lock()
@@ -186,13 +186,13 @@ class _Use:
             if self.closed:
                 path = f" {self._driver.path!r}" if self._driver.path else ""
                 raise ClosedFileError(f"The {self._driver.name} driver's file{path} is closed")
-            self.inside.append(get_ident())
+            self.inside += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.lock:
-            self.inside.remove(get_ident())
+            self.inside -= 1
             if isinstance(error, OSError) and error.errno and error.filename is None:
                 # calls on a descriptor do not say which file it is
                 error.filename = self._driver.path
@@ -205,10 +205,17 @@ class _Use:
             if self.closed:
                 return False
             self.closed = True
-            mine = get_ident()
-            while set(self.inside) - {mine}:
+            while self.inside and self._others():
                 self.idle = self.idle or threading.Condition(self.lock)
-                if not self.idle.wait(1.0):
-                    running = {thread.ident for thread in threading.enumerate()}
-                    self.inside = [thread for thread in self.inside if thread in running]
+                self.idle.wait(1.0)
             return True
+
+    def _others(self) -> bool:
+        """Whether other threads are in calls of the driver, as their stacks have it: calls should not pay for that."""
+        for thread, top in sys._current_frames().items():
+            frame: FrameType | None = top
+            while thread != threading.get_ident() and frame is not None:
+                if frame.f_locals.get("self") is self._driver:
+                    return True
+                frame = frame.f_back
+        return False
