@@ -44,7 +44,8 @@ def close(session: Session, *, again: bool = False) -> None:
         try:
             _close(session, again=again)
         except BaseException as error:
-            if is_interruption(error):
+            # Ranks that met no memory together have released everything together, and must not part once more.
+            if is_interruption(error) and (session.comm.size == 1 or not session.closed):
                 # What is not released yet, is now.
                 try:
                     with suppress(Exception):
