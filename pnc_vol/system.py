@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS", "REAL", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory", "is_folder",
+    "CALLS", "REAL", "TEMPORARY", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory", "is_folder",
     "is_interruption", "scratch_folder", "temporary_directory",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
@@ -67,7 +67,7 @@ class System:
         noted = _noted.descriptors
         if noted is None:
             return os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
-        if flags & os.O_EXCL and os.fspath(path).endswith(_TEMPORARY):  # type: ignore[arg-type]
+        if flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
             _noted.files = [*_noted.files, path]
         # in one line: an interruption comes before it or after it
         noted.append(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
@@ -235,7 +235,8 @@ class System:
         return os.urandom(8).hex()
 
 
-_TEMPORARY = ".pnctmp"
+TEMPORARY = ".pnctmp"
+"""What the name of a file ends with that has not got its own name yet."""
 
 
 class _Noted(threading.local):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import zlib
 
+from pnc_vol.system import TEMPORARY
+
 __all__ = ["CACHES_NOTED", "LOGS_NOTED", "UNNAMED", "cut_name", "is_unnamed", "neighbour"]
 
 LOGS_NOTED, CACHES_NOTED = "pncbb", "pncc"
 """What the names of notes end with, of the folders of logs and of caches; see `neighbour`."""
-UNNAMED = ".pnctmp"
+UNNAMED = TEMPORARY
 """What the name of a file ends with that has not got its own name yet."""
 _LONGEST = 240
 """Bytes of a name that takes a dot and a suffix besides."""
