@@ -190,7 +190,9 @@ class Creating(HLObject, MutableMappingHDF5):
             if not kwds or kwds.keys() <= _PLAIN:
                 node = self._made_plainly(session, name, shape, dtype, data, **kwds)
                 if node is not None:
-                    return self._named(dataset_of(oid.handle, node), name)  # type: ignore[no-any-return]
+                    made = dataset_of(oid.handle, node)
+                    # asked here, because a call would be a tenth of all that this takes
+                    return self._named(made, name) if oid.reached or session.defs.tree.links else made
             if kwds and not kwds.keys().isdisjoint(create.OURS):
                 return self._with_ours(name, shape, dtype, data, **kwds)
             if name is None:
