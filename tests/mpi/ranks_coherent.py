@@ -1,4 +1,4 @@
-"""One of several jobs that share a file in coherent mode: ``ranks_coherent.py ROLE PATH NVM SIGNALS FIRST LAST``.
+"""A job that shares a file in coherent mode: ``ranks_coherent.py ROLE PATH NVM SIGNALS READERS FIRST LAST``.
 
 ========  ==========================================================================================================
 role      what it does
@@ -9,7 +9,8 @@ read      reads these rows while others write; each row is old or new as a whole
 ========  ==========================================================================================================
 
 Run by itself it is a job of one process; with ``mpiexec`` the ranks share the rows. A writer says on a file of SIGNALS
-which round it has flushed; the reader has to see at least that one.
+which round it has flushed; the reader has to see at least that one. Writers begin when READERS jobs have opened the
+file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pnc_vol
 from pnc_vol.testing.faults import HookedSystem
 
 ROLE, PATH, NVM, SIGNALS = sys.argv[1:5]
-FIRST, LAST = map(int, sys.argv[5:7])
+READERS, FIRST, LAST = map(int, sys.argv[5:8])
 ROWS, WIDTH, ROUNDS = 8, 5000, 12
 
 COMM: Any = None
@@ -68,6 +69,10 @@ def define() -> None:
 
 def write() -> None:
     mine = range(FIRST + RANK, LAST, SIZE)
+    end = time.monotonic() + 60
+    while len(list(Path(SIGNALS).glob("reader*"))) < READERS:
+        assert time.monotonic() < end
+        time.sleep(0.01)
     with opened("r+", system=Slow()) as f:
         for number in range(ROUNDS):
             for row in mine:
@@ -83,6 +88,8 @@ def read() -> None:
     mine = list(range(FIRST + RANK, LAST, SIZE))
     waits, end = 0, time.monotonic() + 60
     with opened("r") as f:
+        if RANK == 0:
+            Path(SIGNALS, f"reader{os.getpid()}").touch()
         while True:
             for row in mine:
                 least, begun = flushed(row), time.monotonic()

@@ -19,7 +19,8 @@ ROWS, ROUNDS = 8, 12
 class Jobs:
     """Jobs that run at the same time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, readers: int) -> None:
+        self.readers = readers
         self.path, self.nvm, self.signals = (folder / name for name in ("x.nc", "nvm", "signals"))
         self.nvm.mkdir()
         self.signals.mkdir()
@@ -27,7 +28,7 @@ class Jobs:
 
     def start(self, role: str, ranks: int, first: int = 0, last: int = ROWS) -> None:
         launcher = [] if ranks == 1 else [str(find_mpiexec()), "-n", str(ranks)]
-        args = [role, self.path, self.nvm, self.signals, first, last]
+        args = [role, self.path, self.nvm, self.signals, self.readers, first, last]
         env = {**os.environ, "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "PYTHONFAULTHANDLER": "1"}
         job = subprocess.Popen(
             [*launcher, sys.executable, str(PROGRAM), *map(str, args)],
@@ -42,9 +43,8 @@ class Jobs:
                 assert job.returncode == 0, f"{name}: {told[-4000:]}"
         finally:
             for _, job in self.jobs:
-                if job.poll() is None:
-                    job.kill()
-                    job.communicate()
+                job.kill()
+                job.communicate()
             self.jobs = []
 
 
@@ -61,7 +61,7 @@ class Jobs:
 )
 def test_readers_wait_for_writers_of_other_jobs(tmp_path: Path, writers: list[int], readers: list[int]) -> None:
     """Two writers have rows of their own; each reader reads the rows of both."""
-    jobs = Jobs(tmp_path)
+    jobs = Jobs(tmp_path, len(readers))
     jobs.start("define", writers[0])
     jobs.wait()
     share = ROWS // len(writers)

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import nullcontext, suppress
-from threading import RLock
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock, RLock
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from pnc_vol.drivers.cache.global_file import GlobalFile
 from pnc_vol.drivers.cache.hints import CacheHints
 from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.local_store import LocalStore
-from pnc_vol.drivers.cache.locks import RangeLocks
+from pnc_vol.drivers.cache.locks import RangeLocks, lockable
 from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
 from pnc_vol.drivers.cache.queues import Held, Lost, Pending
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
@@ -81,6 +82,8 @@ class HeldBytes:
         self.watch = Watch()
         self.store: LocalStore | None = None
         self.locks: RangeLocks | None = None
+        # What the program is writing to the cache; with `_unlocking`, what a thread does not unlock meanwhile.
+        self._being_written, self._unlocking = EMPTY, Lock()
         self.mates: NodeMates | None = None
         self.own, self.own_of_last = Pending(), EMPTY
         self.file = _global_file(inner, hints, context, self.watch)
@@ -144,23 +147,39 @@ class HeldBytes:
 
     def _cache(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
         assert self.store is not None
-        locked = ranges
-        if self.locks is not None:
-            with self.watch.phase("waiting"):
-                locked = self.locks.lock(ranges, self.queue.submit)
-        try:
-            with self.watch.phase("copy to cache", extents.nbytes):
-                self.store.write(extents, memory, self.queue.epoch)
-        except OSError as error:
-            self._trouble(error)
-            self._through(extents, memory, ranges)
+        with self._locked(ranges):
+            try:
+                with self.watch.phase("copy to cache", extents.nbytes):
+                    self.store.write(extents, memory, self.queue.epoch)
+            except OSError as error:
+                self._trouble(error)
+            else:
+                self.queue.add(ranges)
+                return
+        self._through(extents, memory, ranges)
+
+    @contextmanager
+    def _locked(self, ranges: Ranges) -> Iterator[None]:
+        """In coherent mode, hold locks on ranges until they are queued, or in the file.
+
+        A thread that has carried earlier bytes of the same ranges gives back no lock meanwhile: one opening has one
+        lock on a byte, however often it was taken. At the end those locks are given back for which nothing waits: of
+        ranges that are in the file already, and of the gaps that `lockable` locked, too.
+        """
+        if self.locks is None:
+            yield
             return
+        wanted = lockable(ranges)
+        with self._unlocking:
+            self._being_written = wanted
+        try:
+            with self.watch.phase("waiting"):
+                self.locks.lock(wanted, self.queue.submit)
+            yield
         finally:
-            if self.locks is not None and locked is not ranges:
-                # Of many ranges the gaps were locked, too: nothing waits there that would give them back one day, and
-                # another rank may want to read its own bytes in them.
-                self.locks.unlock(self.queue.done_with(locked.minus(ranges), -1))
-        self.queue.add(ranges)
+            with self._unlocking:
+                self._being_written = EMPTY
+                self.locks.unlock(self.queue.done_with(wanted, -1))
 
     def _has_room(self, store: LocalStore, ranges: Ranges) -> bool:
         """Whether the cache may take these; where little of what it has is needed still, room is made first."""
@@ -183,12 +202,12 @@ class HeldBytes:
         """Write to the global file, in the place of what waits for these bytes."""
 
         def act() -> None:
-            with nullcontext() if self.locks is None else self.locks.held(ranges, self.queue.submit):
-                self.inner.write(extents, memory)
+            self.inner.write(extents, memory)
             self.watch.wrote_through(extents.nbytes)
             self._record(lambda store: store.through(ranges, self.queue.epoch))
 
-        self.queue.forget(ranges, act=act)
+        with self._locked(ranges):
+            self.queue.forget(ranges, act=act)
         self._end_log()
 
     def _hold(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
@@ -318,7 +337,8 @@ class HeldBytes:
         assert self.store is not None
         self.file.carry(self.store.file, ranges, thread)
         if self.locks is not None:
-            self.locks.unlock(self.queue.done_with(ranges, thread))
+            with self._unlocking:
+                self.locks.unlock(self.queue.done_with(ranges, thread).minus(self._being_written))
 
     def _write_held(self, held: Held) -> None:
         if held.reach:

@@ -30,7 +30,7 @@ from pnc_vol.drivers.cache.ranges import Ranges
 from pnc_vol.system import System
 from pnc_vol.warn import warn_once
 
-__all__ = ["RangeLocks"]
+__all__ = ["RangeLocks", "lockable"]
 
 _FLOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
@@ -81,33 +81,27 @@ class RangeLocks:
             return False
         return True
 
-    def lock(self, ranges: Ranges, ready: Callable[[], None]) -> Ranges:
-        """Lock ranges for writing, and wait for those who have some of them; what was locked.
+    def lock(self, ranges: Ranges, ready: Callable[[], None]) -> None:
+        """Lock ranges for writing, and wait for those who have some of them.
 
         Parameters
         ----------
+        ranges : Ranges, as `lockable` makes them.
         ready : callable
             Called once before anybody is waited for: submits what holds locks of this process.
+
+        Raises
+        ------
+        TimeoutError
+            Another process did not give its locks back in time. Some of the ranges may be locked.
         """
-        if not self.works:
-            return ranges
-        ranges = _fewer(ranges)
-        self._take(self._fds[0], fcntl.F_WRLCK, ranges, ready)
-        return ranges
+        if self.works:
+            self._take(self._fds[0], fcntl.F_WRLCK, ranges, ready)
 
     def unlock(self, ranges: Ranges) -> None:
         """Give back locks for writing."""
         if self.works and ranges.start.size:
             self._release(self._fds[0], ranges)
-
-    @contextmanager
-    def held(self, ranges: Ranges, ready: Callable[[], None]) -> Iterator[None]:
-        """Hold locks for writing while the block writes to the file itself."""
-        locked = self.lock(ranges, ready)
-        try:
-            yield
-        finally:
-            self.unlock(locked)
 
     def unlock_all(self) -> None:
         """Give back all locks for writing: nothing waits any more."""
@@ -122,9 +116,9 @@ class RangeLocks:
         if not self.works or not ranges.start.size:
             yield
             return
-        ranges = _fewer(ranges)
-        self._take(self._fds[-1], fcntl.F_RDLCK, ranges, ready)
+        ranges = lockable(ranges)
         try:
+            self._take(self._fds[-1], fcntl.F_RDLCK, ranges, ready)
             yield
         finally:
             self._release(self._fds[-1], ranges)
@@ -145,7 +139,6 @@ class RangeLocks:
                     ready()
                     waited = True
                 if self._limit is not None and time.monotonic() > begun + self._limit:
-                    self._release(fd, ranges)
                     raise TimeoutError(
                         errno.ETIMEDOUT,
                         f"bytes {start} to {end} are locked by another process, which did not bring them to the file "
@@ -169,7 +162,7 @@ class RangeLocks:
                 self._system.close(fd)
 
 
-def _fewer(ranges: Ranges) -> Ranges:
+def lockable(ranges: Ranges) -> Ranges:
     """At most `_MOST` ranges that cover these: the smallest gaps are covered too."""
     if ranges.start.size <= _MOST:
         return ranges
