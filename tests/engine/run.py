@@ -162,6 +162,8 @@ class Run:
         except Impossible:
             return False
         one.do(self, expected, **step.args)
+        # A queue that is full writes before the flush: a rank that went on could change what another one still reads.
+        self.barrier()
         return True
 
 

@@ -244,6 +244,10 @@ class Speaking:
     def settle(self) -> None:
         if self.size > 1:
             self.script.add("f.sync()")
+            self.barrier()
+
+    def barrier(self) -> None:
+        if self.size > 1:
             self.script.add("comm.barrier()")
 
     def first(self, call: Callable[[], Any]) -> None:
