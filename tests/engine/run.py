@@ -78,6 +78,7 @@ class Run:
 
     twin = False
     rank, size = 0, 1
+    comm: Any = None
     named = True
 
     def __init__(self, config: Config, folder: str, *, seed: str = "", system: Any = None, comm: Any = None) -> None:
