@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from threading import Lock, RLock
+from contextlib import AbstractContextManager, nullcontext, suppress
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from pnc_vol.drivers.cache.global_file import GlobalFile
 from pnc_vol.drivers.cache.hints import CacheHints
 from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.cache.local_store import LocalStore
-from pnc_vol.drivers.cache.locks import RangeLocks, lockable
+from pnc_vol.drivers.cache.locks import RangeLocks
 from pnc_vol.drivers.cache.node_mates import Mate, NodeMates
 from pnc_vol.drivers.cache.queues import Held, Lost, Pending
 from pnc_vol.drivers.cache.ranges import EMPTY, Ranges, ranges_of
@@ -82,15 +81,13 @@ class HeldBytes:
         self.watch = Watch()
         self.store: LocalStore | None = None
         self.locks: RangeLocks | None = None
-        # What the program is writing to the cache; with `_unlocking`, what a thread does not unlock meanwhile.
-        self._being_written, self._unlocking = EMPTY, Lock()
         self.mates: NodeMates | None = None
         self.own, self.own_of_last = Pending(), EMPTY
         self.file = _global_file(inner, hints, context, self.watch)
         try:
             if hints.mode == "coherent" and inner.path is not None:
                 limit = context.comm.timeout if isinstance(context.comm, Comm) else None
-                self.locks = RangeLocks(context.system, inner.path, writable=context.writable, limit=limit)
+                self.locks = RangeLocks(context.system, inner.path, self.watch, writable=context.writable, limit=limit)
             if context.writable and not self.off:
                 self._open_store(context, job)
         except BaseException:
@@ -158,28 +155,12 @@ class HeldBytes:
                 return
         self._through(extents, memory, ranges)
 
-    @contextmanager
-    def _locked(self, ranges: Ranges) -> Iterator[None]:
-        """In coherent mode, hold locks on ranges until they are queued, or in the file.
+    def _locked(self, ranges: Ranges) -> AbstractContextManager[None]:
+        """In coherent mode, hold locks on ranges until they are queued, or in the file."""
+        return nullcontext() if self.locks is None else self.locks.writing(ranges, self.queue.submit, self._free)
 
-        A thread that has carried earlier bytes of the same ranges gives back no lock meanwhile: one opening has one
-        lock on a byte, however often it was taken. At the end those locks are given back for which nothing waits: of
-        ranges that are in the file already, and of the gaps that `lockable` locked, too.
-        """
-        if self.locks is None:
-            yield
-            return
-        wanted = lockable(ranges)
-        with self._unlocking:
-            self._being_written = wanted
-        try:
-            with self.watch.phase("waiting"):
-                self.locks.lock(wanted, self.queue.submit)
-            yield
-        finally:
-            with self._unlocking:
-                self._being_written = EMPTY
-                self.locks.unlock(self.queue.done_with(wanted, -1))
+    def _free(self, ranges: Ranges) -> Ranges:
+        return self.queue.done_with(ranges, -1)
 
     def _has_room(self, store: LocalStore, ranges: Ranges) -> bool:
         """Whether the cache may take these; where little of what it has is needed still, room is made first."""
@@ -243,7 +224,7 @@ class HeldBytes:
         self.own.add(own)
         if self.locks is not None:
             # Nobody carries these bytes any more, so nobody else would give their locks back.
-            self.locks.unlock(Ranges(np.array([nbytes]), np.array([1 << 62])))
+            self.locks.unlock(Ranges(np.array([nbytes]), np.array([1 << 62])), lambda all_of: all_of)
         self._record(lambda store: store.cut(nbytes, self.queue.epoch))
 
     def end_epoch(self) -> None:
@@ -337,8 +318,7 @@ class HeldBytes:
         assert self.store is not None
         self.file.carry(self.store.file, ranges, thread)
         if self.locks is not None:
-            with self._unlocking:
-                self.locks.unlock(self.queue.done_with(ranges, thread).minus(self._being_written))
+            self.locks.unlock(ranges, lambda some: self.queue.done_with(some, thread))
 
     def _write_held(self, held: Held) -> None:
         if held.reach:

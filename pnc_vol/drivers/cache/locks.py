@@ -23,14 +23,16 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Lock
 
 import numpy as np
 
-from pnc_vol.drivers.cache.ranges import Ranges
+from pnc_vol.drivers.cache.ranges import EMPTY, Ranges
+from pnc_vol.drivers.cache.watch import Watch
 from pnc_vol.system import System
 from pnc_vol.warn import warn_once
 
-__all__ = ["RangeLocks", "lockable"]
+__all__ = ["RangeLocks"]
 
 _FLOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
@@ -49,13 +51,16 @@ class RangeLocks:
     ----------
     system : System
     path : str, of the global file.
+    watch : Watch, is told of the time that is waited.
     writable : bool
     limit : float or None, seconds to wait for a lock; None: without end. A rank waits no longer for a lock than for
         the other ranks, of which one may have what it cannot carry.
     """
 
-    def __init__(self, system: System, path: str, *, writable: bool, limit: float | None = None) -> None:
-        self._system, self._path, self._limit = system, path, limit
+    def __init__(self, system: System, path: str, watch: Watch, *, writable: bool, limit: float | None = None) -> None:
+        self._system, self._path, self._watch, self._limit = system, path, watch, limit
+        # what the program is writing, whose locks a thread does not give back
+        self._being_written, self._unlocking = EMPTY, Lock()
         self._fds = [system.open(path, os.O_RDWR)] if writable else []
         try:
             self._fds.append(system.open(path, os.O_RDONLY))
@@ -81,27 +86,46 @@ class RangeLocks:
             return False
         return True
 
-    def lock(self, ranges: Ranges, ready: Callable[[], None]) -> None:
-        """Lock ranges for writing, and wait for those who have some of them.
+    @contextmanager
+    def writing(self, ranges: Ranges, ready: Callable[[], None], free: Callable[[Ranges], Ranges]) -> Iterator[None]:
+        """Hold locks for writing until what the block writes is queued, or in the file, after others gave theirs back.
+
+        A thread that has carried earlier bytes of the same ranges gives back no lock meanwhile: an opening has one lock
+        on a byte, however often it was taken. At the end those locks are given back for which nothing waits: of ranges
+        that are in the file already, and of the gaps that `_fewer` locked, too.
 
         Parameters
         ----------
-        ranges : Ranges, as `lockable` makes them.
         ready : callable
             Called once before anybody is waited for: submits what holds locks of this process.
+        free : callable
+            Of some ranges those for which nothing waits.
 
         Raises
         ------
         TimeoutError
-            Another process did not give its locks back in time. Some of the ranges may be locked.
+            Another process did not give its locks back in time.
         """
-        if self.works:
-            self._take(self._fds[0], fcntl.F_WRLCK, ranges, ready)
+        if not self.works:
+            yield
+            return
+        ranges = _fewer(ranges)
+        with self._unlocking:
+            self._being_written = ranges
+        try:
+            with self._watch.phase("waiting"):
+                self._take(self._fds[0], fcntl.F_WRLCK, ranges, ready)
+            yield
+        finally:
+            with self._unlocking:
+                self._being_written = EMPTY
+                self._release(self._fds[0], free(ranges))
 
-    def unlock(self, ranges: Ranges) -> None:
-        """Give back locks for writing."""
+    def unlock(self, ranges: Ranges, free: Callable[[Ranges], Ranges]) -> None:
+        """Give back locks for writing where nothing waits any more; `free` as of `writing`."""
         if self.works and ranges.start.size:
-            self._release(self._fds[0], ranges)
+            with self._unlocking:
+                self._release(self._fds[0], free(ranges).minus(self._being_written))
 
     def unlock_all(self) -> None:
         """Give back all locks for writing: nothing waits any more."""
@@ -116,7 +140,7 @@ class RangeLocks:
         if not self.works or not ranges.start.size:
             yield
             return
-        ranges = lockable(ranges)
+        ranges = _fewer(ranges)
         try:
             self._take(self._fds[-1], fcntl.F_RDLCK, ranges, ready)
             yield
@@ -162,7 +186,7 @@ class RangeLocks:
                 self._system.close(fd)
 
 
-def lockable(ranges: Ranges) -> Ranges:
+def _fewer(ranges: Ranges) -> Ranges:
     """At most `_MOST` ranges that cover these: the smallest gaps are covered too."""
     if ranges.start.size <= _MOST:
         return ranges
