@@ -39,7 +39,9 @@ def command(
     format: Annotated[
         str | None, typer.Option("--format", help="For a NetCDF file: CDF-1, CDF-2 or CDF-5 (default).")
     ] = None,
-    compression: Annotated[str | None, typer.Option("--compression", help="For an HDF5 file: gzip or lzf.")] = None,
+    compression: Annotated[
+        str | None, typer.Option("--compression", help="For an HDF5 file: gzip, lzf, or 0 to 9, a level of gzip.")
+    ] = None,
     follow_external: FollowExternal = False,
     allow_sparse: AllowSparse = False,
     block: Annotated[int, typer.Option("--block-mib", min=1, help="Memory for values, in MiB.")] = 16,
@@ -56,7 +58,7 @@ def command(
                     block_bytes=block << 20,
                     strict=strict,
                     overwrite=overwrite,
-                    compression=compression,
+                    compression=int(compression) if compression and compression.isdecimal() else compression,
                     follow_external=follow_external,
                     allow_sparse=allow_sparse,
                     **options,

@@ -22,7 +22,7 @@ import typer
 import pnc_vol
 from pnc_vol.api.hints import read_hint_file
 from pnc_vol.cli.shared_options import AsJson
-from pnc_vol.cli.show import expected, fail, human, painted, print_json, safe
+from pnc_vol.cli.show import expected, fail, human, painted, print_json, refuse_address, safe
 from pnc_vol.full_io import write_all
 from pnc_vol.options import Options, hints_file, launched, resolve
 from pnc_vol.system import REAL, exists, free_bytes, in_memory, is_folder, scratch_folder, temporary_directory
@@ -46,6 +46,9 @@ def command(
     and what would be faster. Writes a temporary file of 64 MiB in FOLDER."""
     if exists(REAL, folder) and not is_folder(REAL, folder):
         fail(folder, "it is a file; name the directory where files are to be written")
+    refuse_address(folder)
+    if not exists(REAL, folder):
+        fail(folder, "there is no such directory; check the name")
     with expected(folder):
         options, hints = _options(folder)
         disk = _file_system(folder)

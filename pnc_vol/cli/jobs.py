@@ -253,8 +253,14 @@ def command(
 
 
 def _parsed(path: str, text: bytes) -> Any:
+    what = "it is no description of a study"
     if path.endswith(".json"):
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            fail(path, f"{what}: line {error.lineno} is no JSON")
+        except UnicodeDecodeError:
+            fail(path, what)
     try:
         import yaml
     except ImportError:
@@ -262,11 +268,14 @@ def _parsed(path: str, text: bytes) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from error
+        mark = getattr(error, "problem_mark", None)
+        fail(path, what + (f": line {mark.line + 1} is no YAML" if mark else ""))
 
 
 def _rows(folder: str) -> list[dict[str, Any]]:
     """A row for each job and each work that its benchmark measured."""
+    if not exists(REAL, os.path.join(folder, _INDEX)):
+        fail(folder, f"it has no {_INDEX}; name a directory that 'pnc-vol jobs STUDY' made, or a description")
     with expected(folder):
         index = json.loads(read_whole(REAL, os.path.join(folder, _INDEX), limit=_MOST_BYTES))
     rows: list[dict[str, Any]] = []

@@ -107,10 +107,8 @@ def command(
             text = read_whole(REAL, path, limit=_MOST_BYTES)
         try:
             spans += spans_of(json.loads(text))
-        except UnicodeDecodeError:
+        except ValueError:
             fail(path, "it is no timeline; the driver 'trace(file=...) | ...' writes one")
-        except ValueError as error:
-            fail(path, f"{error}; open the file with driver='trace(file=...) | ...'")
     if not spans:
         fail(timelines[0], "no phases were recorded; use driver='trace(file=...) | cache | ...', and several ranks")
     sums = summed(spans)

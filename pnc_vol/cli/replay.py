@@ -17,7 +17,7 @@ from pnc_vol.api.recovery import replay
 from pnc_vol.cli.convert import WRITING, bar
 from pnc_vol.cli.log import DAMAGED, LEFT
 from pnc_vol.cli.shared_options import Quiet
-from pnc_vol.cli.show import counted, expected, fail, human, safe
+from pnc_vol.cli.show import counted, expected, fail, human, refuse_address, safe
 from pnc_vol.drivers.mpi_library import world
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.recovery.blobs import BlobReport
@@ -101,6 +101,7 @@ def command(
     in no subfile, 2 a log or a subfile is damaged or cannot be read, 3 refused.
     """
 
+    refuse_address(file)
     comm = world()
     if output is not None:
         if logs or partial or salvage or any_file or uncounted:

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import pnc_vol
 from pnc_vol.cli.shared_options import Script, ScriptArguments
-from pnc_vol.cli.show import fail
+from pnc_vol.cli.show import fail, refuse_address
 from pnc_vol.options import reach_children
 from pnc_vol.system import REAL, exists, is_folder
 
@@ -51,6 +51,7 @@ def check_script(script: str) -> None:
     SystemExit
         The exit code is 2.
     """
+    refuse_address(script)
     if not exists(REAL, script):
         fail(script, "there is no such script; check the name")
     if is_folder(REAL, script):

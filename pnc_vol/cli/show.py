@@ -139,10 +139,10 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def refuse_address(path: str) -> None:
+def refuse_address(path: str, code: int = TROUBLE) -> None:
     """Fail if an address is given where a file of this machine is needed."""
     if is_address(path):
-        fail(path, "this verb takes files of this machine, no addresses; copy the file here first")
+        fail(path, "this verb takes files of this machine, no addresses; copy the file here first", code)
 
 
 def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
@@ -154,15 +154,22 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
         Always.
     """
     line = " ".join(str(message).split()).removeprefix(f"{path}: ")
+    for word, option in _OPTIONS.items():
+        line = line.replace(word, option)
     # Standard error may be unable to print all of Unicode; what it cannot is escaped by its own rules.
     print(f"pnc-vol: {safe(path)}: {safe(line)}", file=sys.stderr)
     raise SystemExit(code)
 
 
+def _own_words(error: OSError) -> str | None:
+    """What this package says in place of what the system says."""
+    return None if error.errno and error.strerror == os.strerror(error.errno) else error.strerror
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
         # what the system says is explained; what we say explains itself
-        own = error.strerror if error.strerror != os.strerror(error.errno) else None
+        own = _own_words(error)
         if error.errno == errno.EEXIST and "itself" not in str(own):
             return "it exists already; give another name, or --overwrite"
         text = own or _ADVICE.get(error.errno) or error.strerror or str(error)
@@ -170,8 +177,6 @@ def _reason(error: BaseException) -> str:
         text = str(error.args[0])
     else:
         text = str(error) or type(error).__name__
-    for word, option in _OPTIONS.items():
-        text = text.replace(word, option)
     return text
 
 
@@ -179,6 +184,9 @@ _OPTIONS = {
     "overwrite=True": "--overwrite",
     "; mode 'w' or 'a' creates one": "; check the name",
     "strict=True": "--strict",
+    "option format=": "--format ",
+    "compression=": "--compression ",
+    "locking=False opens it nevertheless": "HDF5_USE_FILE_LOCKING=FALSE opens it nevertheless",
 }
 """What errors say to programs, and what a person at the terminal has instead of it."""
 
@@ -210,6 +218,8 @@ def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[N
             fail(
                 folder, "no file can be made in this directory; get permission to write there, or use another one", code
             )
+        if isinstance(error, FileNotFoundError) and not _own_words(error):
+            refuse_address(named or str(path), code)
         fail(named or path, _reason(error), code)
 
 

@@ -171,7 +171,7 @@ def convert(
     block_bytes: int = 16 * MIB,
     strict: bool = False,
     overwrite: bool = False,
-    compression: str | None = None,
+    compression: str | int | None = None,
     compression_opts: Any = None,
     follow_external: bool = False,
     allow_sparse: bool = False,

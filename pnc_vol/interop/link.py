@@ -127,7 +127,7 @@ def link(
     source, target, system = os.fspath(source), os.fspath(target), REAL
     h5py = require_h5py("Writing a link file")
     if kind_of(source, system=system) != "netcdf":
-        raise PncVolError(f"{source} is an HDF5 file already: HDF5 programs read it without a link file.")
+        raise PncVolError(f"{source}: it is an HDF5 file already; HDF5 programs read it without a link file")
     before = note_of(target) if exists(system, target) else None
     ours = before is not None and _same_file(source_of(before, target), source, system)
     check_names(source, target, overwrite=overwrite or ours, system=system)

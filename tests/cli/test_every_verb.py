@@ -20,7 +20,17 @@ from pnc_vol.cli.app import VERBS
 
 MORE = {"convert": ["out.h5"], "link": ["out.h5"], "diff": ["good.nc"], "refs": ["-o", "out.json"]}
 """What else a verb needs to begin."""
-FOREIGN = ("Traceback", "[Errno", "errno =", "Warning:", "mode '", "overwrite=", "object at 0x")
+FOREIGN = (
+    "Traceback",
+    "[Errno",
+    "errno =",
+    "Warning:",
+    "mode '",
+    "overwrite=",
+    "object at 0x",
+    "Expecting",
+    "byte string",
+)
 GIVEN = ("folder", "missing.nc", "binary.nc", "https://127.0.0.1:9/x.nc")
 TAKES = {
     ("doctor", "folder"),
@@ -61,6 +71,9 @@ def test_what_a_verb_cannot_work_with(place: Path, verb: str, given: str) -> Non
     told = done.stderr.strip() or done.stdout.strip()
     assert told
     assert not [word for word in FOREIGN if word in done.stderr + done.stdout], told
+    assert not [line for line in done.stderr.splitlines() if line.count(f"{given}: ") > 1], told
+    if "://" in given:
+        assert "no addresses" in told or "the server cannot be reached" in told, told
     assert len(done.stderr.splitlines()) <= 4, told  # usage lines of a wrong option are four
     assert sorted(os.listdir(place)) == there
 

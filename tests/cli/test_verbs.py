@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -381,6 +382,14 @@ def test_what_is_no_script_is_said_in_one_line(tmp_path: Path, verb: str) -> Non
         ("repack https://x.y/z.nc", "no addresses"),
         ("view https://x.y/z.nc", "no addresses"),
         ("profile a.nc", "it is no timeline"),
+        ("profile cut.json", "it is no timeline"),
+        ("jobs cut.json", "it is no description of a study: line 1 is no JSON"),
+        ("jobs .", "it has no jobs.json"),
+        ("doctor none", "there is no such directory"),
+        ("link a.h5 l.h5", "pnc-vol: a.h5: it is an HDF5 file already"),
+        ("convert --compression zip a.nc c.h5", "--compression 'zip'"),
+        ("convert --compression 12 a.nc c.h5", "--compression 12"),
+        ("convert --format CDF-9 a.h5 c.nc", "--format 'CDF-9'"),
         ("demo a.nc", "it is a file; name a directory"),
         ("doctor a.nc", "it is a file; name the directory"),
         ("run .", "directory"),
@@ -393,10 +402,15 @@ def test_mistakes_are_said_in_one_line_of_words_that_a_terminal_has(
     for name in ("a.nc", "b.nc"):
         with pnc_vol.File(name, "w") as f:
             f["x"] = [1]
+    Path("cut.json").write_text("{")
+    with h5py.File("a.h5", "w") as f:
+        f["x"] = [1]
+    there = sorted(os.listdir())
     done = subprocess.run(
         [sys.executable, "-m", "pnc_vol.cli", *words.split()], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert text in done.stderr
     assert done.stderr.count("\n") == 1
-    assert not [word for word in ("overwrite=", "mode '", "[Errno", "Traceback") if word in done.stderr]
+    assert not [word for word in ("overwrite=", "mode '", "[Errno", "Traceback", "compression=") if word in done.stderr]
+    assert sorted(os.listdir()) == there

@@ -226,7 +226,7 @@ class Address:
             )
             return RemoteError(errno.ETIMEDOUT, text, self.url), False
         number = next((one.errno for one in chain if isinstance(one, OSError) and (one.errno or 0) > 0), errno.EIO)
-        why = re.sub(r"\[Errno \d+\] ", "", str(last))
+        why = re.sub(r"\[Errno -?\d+\] ", "", str(last))
         text = f"the server cannot be reached, or broke off ({type(last).__name__}: {why})"
         return RemoteError(number, text, self.url), True
 
