@@ -181,7 +181,7 @@ class Location:
         OSError
             It has its temporary name still, and this may be called again.
         """
-        with _named(self.path):
+        with _named(self.path, "the file cannot get its name: "):
             if not self.published:
                 if self._nameless():
                     self._name_again()
@@ -427,15 +427,21 @@ class Location:
 
 
 class _named:
-    """Let errors name the user's file, not the temporary one or the journal."""
+    """Let errors name the user's file, not the temporary one or the journal.
 
-    __slots__ = ("path",)
+    doing : str, what failed, to begin the message with.
+    """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    __slots__ = ("doing", "path")
+
+    def __init__(self, path: str, doing: str = "") -> None:
+        self.path, self.doing = path, doing
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError) and error.errno and error.filename != self.path:
-            raise type(error)(error.errno, error.strerror, self.path) from error
+        if not isinstance(error, OSError) or not error.errno:
+            return
+        doing = self.doing if error.strerror == os.strerror(error.errno) else ""
+        if doing or error.filename != self.path:
+            raise type(error)(error.errno, f"{doing}{error.strerror}", self.path) from error

@@ -21,7 +21,7 @@ from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
-from pnc_vol.system import closing_if_it_fails, is_interruption
+from pnc_vol.system import closing_if_it_fails, exists, is_interruption
 from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _close(session: Session, *, again: bool) -> None:
         kept = _kept(session, orderly=orderly)
         if kept and isinstance(error, OSError):
             again = again and orderly and not isinstance(error, (FlushError, SyncError))
-            _add(error, f"what was flushed before is kept in {kept}{': close() tries again' * again}")
+            _say_where(error, kept, session, again=again)
             if again:
                 raise
         if not orderly:
@@ -105,10 +105,15 @@ def _kept(session: Session, *, orderly: bool) -> str:
     return kept
 
 
-def _add(error: OSError, text: str) -> None:
-    """Say more in the message of an error, which may have been raised more than once."""
-    if text in str(error):
+def _say_where(error: OSError, kept: str, session: Session, *, again: bool) -> None:
+    """Say once in the message of an error, which may have been raised more than once, where what was flushed is."""
+    removed = session.file_set is None and not exists(session.options.system, kept)
+    if kept in str(error) or (removed and not again):
         return
+    advice = ("call close() again, or " * again) + "rename that file"
+    text = f"what was flushed before is kept in {kept} ({advice})"
+    if removed:
+        text = f"the temporary file {kept} was removed, with what was flushed"
     if error.strerror:
         error.strerror = f"{error.strerror}; {text}"
     elif error.args:
