@@ -14,7 +14,7 @@ import pytest
 from pnc_vol.system import CALLS, temporary_directory
 from pnc_vol.testing.crash.__main__ import main, validator
 from pnc_vol.testing.crash.disk import Disk, FolderSynced, Labelled, Made, Mode, Renamed, Synced, Unnamed, Written
-from pnc_vol.testing.crash.examining import Broken, examine, state, states_of
+from pnc_vol.testing.crash.examining import Broken, examine, examine_state, state, states_of
 from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, contents_of
 from pnc_vol.testing.crash.recording import RECORDED, UNCHANGING, Recorder
 from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
@@ -123,6 +123,21 @@ def test_a_durable_flush_that_does_not_sync_is_found(folder: str) -> None:
 
     with pytest.raises(Broken, match="3 of 3 elements of 'x' are wrong"):
         examine(record(Scenario("lazy", program, three_ones), folder), "power", folder=folder, count=50)
+
+
+def test_a_file_that_cannot_be_opened_for_writing_is_not_validated(folder: str) -> None:
+    """It waits for caches that are not there: what stands behind its data is cut when it is written again."""
+
+    def validator(path: str) -> None:
+        raise Broken(path)
+
+    name = "cache, named at the close: wider, append, shrink, delete records, define, wider"
+    recording = record(AFTER_DURABLE[name], folder)
+    found = state(recording, "power", 1, seed=4711)
+    examine_state(recording, "power", found, 1, folder=folder, seed=4711, validator=validator)
+    *_, (_, complete) = states_of(recording, "kill", count=4)
+    with pytest.raises(Broken):
+        examine_state(recording, "kill", complete, 1, folder=folder, validator=validator)
 
 
 def test_states_are_the_same_in_every_run(folder: str) -> None:

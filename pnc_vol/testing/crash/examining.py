@@ -174,10 +174,10 @@ def examine_state(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PncVolWarning)
-            look.at_state(found.disk, recording.real, found.torn)
+            changed = look.at_state(found.disk, recording.real, found.torn)
             if again and not look.free and not recording.scenario.unsynced:
                 look.at_recoveries()
-            elif validator is not None and not look.free and exists(REAL, look.file):
+            elif validator is not None and changed:
                 validator(look.file)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -210,21 +210,20 @@ class _Look:
         """The file that is there: the path, or the first subfile of a set."""
         return self.path if exists(REAL, self.path) else subfile_path(self.path, 0)
 
-    def at_state(self, disk: Disk, numbers: Mapping[int, int], torn: bool) -> None:
-        """Read, recover, change, and read again."""
+    def at_state(self, disk: Disk, numbers: Mapping[int, int], torn: bool) -> bool:
+        """Read, recover, change, and read again; whether there is a file that was changed."""
         system = Rebuilt({real: numbers.get(inode, 0) for real, inode in disk.write(self.folder).items()})
         if self.unnamed:
             self.find(system, torn)
         before = _listing(self.folder)
         seen = self.read(system)
         if seen is None:
-            return
+            return False
         # a recovery of a log that was killed may have brought some of it to the file
         self.complain("opened for reading", seen, self.allowed + self.recovered * bool(self.said), torn)
         if _listing(self.folder) != before:
             raise Broken("opening for reading changed the folder")
-        if seen.there:
-            self.go_on(system, torn)
+        return seen.there and self.go_on(system, torn)
 
     def find(self, system: System, torn: bool) -> None:
         """Where the file did not get its name, look for a temporary one with what is promised."""
@@ -250,24 +249,25 @@ class _Look:
             # nothing was flushed to it
             self.path = os.path.join(self.folder, "x.nc")
 
-    def go_on(self, system: System, torn: bool) -> None:
+    def go_on(self, system: System, torn: bool) -> bool:
         try:
             with pnc_vol.File(self.path, "r+", system=system, **self.options) as f:
                 recovered = read(self.path, f)
                 f.attrs["after the crash"] = 1
         except OSError as error:
             if self.free or (self.unsynced and isinstance(error, LogError)):
-                return
+                return False
             raise
         again = self.read(system)
         if again is None or self.free:
-            return
+            return False
         self.complain("opened for writing", recovered, self.recovered, torn)
         wanted = Contents(recovered.datasets, {**recovered.attrs, "@after the crash": 1}, recovered.groups)
         if wrong := broken(again, [wanted], torn=False, all_known=True):
             raise Broken(f"changed after the crash: {wrong}")
         if errors := [finding for finding in _findings(self.file) if finding.severity == "error"]:
             raise Broken(f"after recovery it is no valid file: {errors[0]}")
+        return True
 
     def at_recoveries(self) -> None:
         """Kill the next opening for writing."""
