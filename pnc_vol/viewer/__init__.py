@@ -4,6 +4,7 @@
 `server`        the HTTP server on the loopback address: token, host, routes, the page
 `served`        one file that is shown: open, and opened again when it has changed
 `objects`       objects of either library, as h5grove's content classes read them
+`csv_text`      values as CSV
 `coordinates`   the axes of a dataset, its values without scale and fill, as CF has it
 ==============  =================================================================================
 

@@ -31,6 +31,7 @@ from h5grove.utils import NotFoundError
 
 from pnc_vol.full_io import read_whole
 from pnc_vol.system import REAL
+from pnc_vol.viewer.csv_text import csv_of
 from pnc_vol.viewer.objects import content_of, json_value, paths_below, shape_of_selection
 from pnc_vol.viewer.served import Served
 
@@ -61,6 +62,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+_CSV = {"Content-Type": "text/csv", "Content-Disposition": 'attachment; filename="data.csv"'}
 
 Answer = tuple[bytes, dict[str, str]]
 
@@ -212,6 +215,8 @@ def _data(content: Any, selection: str | None, form: str, dtype: str | None, fla
         if nbytes > MOST_BYTES:
             raise ValueError(f"{content.path}: {nbytes} bytes are more than one picture takes; choose a part of them")
     values = content.data(selection, flatten is not None and flatten.lower() != "false", dtype)
+    if form == "csv" and values.dtype.kind in "biuf" and 1 <= values.ndim <= 2:
+        return csv_of(values), _CSV
     encoded = encode(json_value(values) if form == "json" else values, form)
     return encoded.content, encoded.headers
 

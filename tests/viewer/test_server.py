@@ -187,6 +187,33 @@ def test_sets_of_subfiles_and_link_files(tmp_path: Path, air: Path, ask: Any) ->
     assert "stale" in linked.json("state")["notice"]
 
 
+def test_numbers_as_csv(tmp_path: Path, ask: Any) -> None:
+    """Each value reads back as itself, and integers are integers."""
+    path, rng = tmp_path / "n.nc", np.random.default_rng(1)
+    with pnc_vol.File(path, "w") as f:
+        f["wide"] = rng.random((300, 400))
+        f["i"] = np.arange(6, dtype="u8").reshape(2, 3) + 2**63
+        f["odd"] = np.array([[1.5, np.nan], [-np.inf, np.inf], [0.1, -0.0]])
+        f["single"] = np.array([0.1, 1e30, np.nan], "f4")
+        f["yes"] = np.array([True, False])
+        f["none"] = np.zeros((0, 3))
+    asked = ask(path)
+
+    def lines(name: str, **query: Any) -> list[str]:
+        return asked("data", path=name, format="csv", **query).decode().splitlines()
+
+    rows = [[float(value) for value in line.split(",")] for line in lines("/wide")]
+    with pnc_vol.File(path) as f:
+        assert (np.array(rows) == f["wide"][...]).all()
+    assert lines("/i") == [f"{2**63},{2**63 + 1},{2**63 + 2}", f"{2**63 + 3},{2**63 + 4},{2**63 + 5}"]
+    assert lines("/odd") == ["1.5,nan", "-inf,inf", "0.1,-0.0"]
+    assert np.array(lines("/single"), "f4")[:2].tolist() == np.array([0.1, 1e30], "f4").tolist()
+    assert lines("/single")[2] == "nan"
+    assert lines("/yes") == ["1", "0"]
+    assert lines("/none") == []
+    assert lines("/odd", selection="0,:") == ["1.5", "nan"]
+
+
 def test_an_answer_has_a_limit(air: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_BYTES", 10_000)
     asked = ask(air)
