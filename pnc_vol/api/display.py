@@ -20,10 +20,9 @@ import numpy as np
 
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import printable
-from pnc_vol.mapping.references import Reference
 from pnc_vol.mapping.special import check_enum_dtype, check_ref_dtype, check_string_dtype
 
-__all__ = ["MOST", "SHOWN", "Text", "html_of", "tree_of"]
+__all__ = ["MOST", "SHOWN", "Text", "html_of", "tree_of", "type_name"]
 
 MOST = 500
 """Objects in one text or page."""
@@ -69,9 +68,14 @@ def type_name(dtype: np.dtype[Any]) -> str:
         return f"enum({dtype.name})"
     if dtype.metadata is not None and "vlen" in dtype.metadata:
         return f"array({type_name(np.dtype(dtype.metadata['vlen']))})"
-    if check_ref_dtype(dtype) is not None:
-        return "reference" if check_ref_dtype(dtype) is Reference else "region reference"
-    if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+    referring = check_ref_dtype(dtype)
+    if referring is not None:
+        # h5py's classes have these names, too
+        return "reference" if referring.__name__ == "Reference" else "region reference"
+    if dtype.subdtype is not None:
+        element, shape = dtype.subdtype
+        return f"{type_name(element)}[{', '.join(map(str, shape))}]"
+    if dtype.kind == "V" and dtype.names is None:
         return f"opaque[{dtype.itemsize}]"
     return dtype.name if dtype.names is None else f"compound({', '.join(dtype.names)})"
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
+from pnc_vol.api import display
 from pnc_vol.api.arguments import is_address
 from pnc_vol.cli.shared_options import AsJson
 from pnc_vol.cli.show import FAILED, expected, fail, on_disk, painted, print_json, safe
 from pnc_vol.interop import inspect_hdf5
 from pnc_vol.interop.hdf5 import open_either
 from pnc_vol.layout.subfiles import names_set
-from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["command", "tree"]
@@ -206,18 +206,12 @@ def _extent(dataset: Any) -> str:
 
 
 def type_name(dataset: Any) -> str:
-    """The type in words: ``float64``, ``string``, ``string[8]``, ``enum(int8)``."""
-
+    """The type in words: ``float64``, ``string``, ``string[8]``, ``enum(int8)``; fields with their numpy types."""
     try:
         dtype = dataset.dtype
     except (TypeError, ValueError) as error:
         return f"type without a numpy equivalent ({safe(error)})"
-    info = check_string_dtype(dtype)
-    if info is not None:
-        return "string" if info.length is None else f"string[{info.length}]"
-    if check_enum_dtype(dtype) is not None:
-        return f"enum({safe(dtype.name)})"
-    return safe(dtype.name if dtype.names is None else str(dtype))
+    return safe(display.type_name(dtype) if dtype.names is None else str(dtype))
 
 
 def _details(dataset: Any) -> Iterator[str]:

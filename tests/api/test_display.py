@@ -78,6 +78,10 @@ def test_attributes_keep_their_shape_and_types_have_words(tmp_path: Path) -> Non
             assert words in text
             assert "void" not in text
             assert "object" not in text.replace("<HDF5 object reference>", "")
+        f.create_dataset("tensors", (4,), "(2,3)f4")
+        for text in (Checked(f["tensors"]._repr_html_()).text, f.tree()):
+            assert "float32[2, 3]" in text
+            assert "void" not in text
         assert "opaque[12]" in Checked(f["bytes"]._repr_html_()).text
 
 

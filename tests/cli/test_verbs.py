@@ -124,6 +124,18 @@ def test_ls_lists_like_h5ls(small, tmp_path, verb):
     assert "variable g_x" in verb("ls", "-v", f"{tmp_path}/small.nc/g", code=0).out
 
 
+def test_ls_has_words_for_types(tmp_path, verb):
+    for library, path in ((pnc_vol, tmp_path / "a.nc"), (h5py, tmp_path / "a.h5")):
+        with library.File(path, "w") as f:
+            f.create_dataset("rows", (2,), library.vlen_dtype("i4"))
+            f.create_dataset("links", (1,), library.ref_dtype)
+            f.create_dataset("tensors", (4,), "(2,3)f4")
+        words = dict(line.split(maxsplit=1) for line in verb("ls", path, code=0).out.splitlines())
+        assert words["rows"] == "Dataset {2} array(int32)"
+        assert words["links"] == "Dataset {1} reference"
+        assert words["tensors"] == "Dataset {4} float32[2, 3]"
+
+
 def test_ls_ends_where_links_lead_in_circles(tmp_path, verb):
     with h5py.File(tmp_path / "c.h5", "w") as f:
         f.create_group("a")["up"] = f["/"]
