@@ -38,7 +38,7 @@ def test_doctor_says_what_set_an_option(tmp_path: Path, verb: Any, monkeypatch: 
     assert os.listdir(tmp_path) == []
     text = verb("doctor", tmp_path, code=0).out
     assert "  nc_var_align_size          set by PNC_VOL_HINTS\n" in text
-    assert "there is no such file" in verb("doctor", tmp_path / "none", code=2).err
+    assert "there is no such directory" in verb("doctor", tmp_path / "none", code=2).err
 
 
 def test_doctor_leaves_mpi_to_the_process(tmp_path: Path, verb: Any) -> None:
