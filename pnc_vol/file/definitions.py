@@ -27,7 +27,6 @@ from pnc_vol.format.sizes import data_end, record_vars
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.flatten import Flat, numrecs_for, numrecs_of, to_header
-from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree
 from pnc_vol.mapping.unread import lengths_of
 
@@ -99,7 +98,7 @@ class Definitions:
         Then what nobody changes stays as it is in the file, and the next flush follows from what changed.
         """
         tree, header = self.tree, layout.header
-        if tree.findings or tree.marker != MARKER or not (layout.self_contained and frame_as_read(header, encoded)):
+        if tree.findings or not (layout.self_contained and frame_as_read(header, encoded)):
             return
         if GroupNode not in set(map(type, dict.values(tree.root.children))):
             tree.all_groups = [], True

@@ -6,7 +6,7 @@ a variable's bytes are copied as they are.
 
 Rules
 -----
-1. Definitions stay as they are, names that only other programs would give included; markers get their present name.
+1. Definitions stay as they are, names that only other programs would give included.
    Where they lie changes, and the number of records, if no dataset is that long any more.
 2. What may change the source meanwhile is refused where it can be known, and found out afterwards where it cannot.
 """
@@ -39,7 +39,6 @@ from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.layout.subfiles import names_set
 from pnc_vol.log.folders import find_logs
 from pnc_vol.mapping.flatten import numrecs_of
-from pnc_vol.mapping.old_marker import with_present_marker
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.options import Options, resolve
 from pnc_vol.recovery.cache_folders import find_caches, sort_folders
@@ -88,7 +87,6 @@ class _Job:
     after: int
     missing: int
     same: bool
-    renamed: bool
 
 
 def repack(
@@ -194,7 +192,7 @@ def repack_on(
         before = system.fstat(fd)
         refuse_other_layouts(path, existing.decoded.header)
         job = _plan(existing.decoded, before.st_size, options, keep_version="format" not in given)
-        better = bool(given) or job.renamed or job.after < job.before
+        better = bool(given) or job.after < job.before
         wanted = not dry_run and (target is not None or (better and not job.same))
         if wanted:
             rewrite(
@@ -271,8 +269,7 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
     version = old.version if keep_version else options.version
     reserve = options.header_reserve or 0
     how = Alignment(options.var_align, options.record_align, reserve)
-    present = with_present_marker(old)
-    wanted = replace(present, version=version, numrecs=_records(old))
+    wanted = replace(old, version=version, numrecs=_records(old))
     check_limits(wanted)
     new = place(wanted, how)
     _check_records(decoded, new)
@@ -283,7 +280,7 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
     if missing:
         end = max(len(content), int((pieces.dst + pieces.length).max(initial=0)))
     same = new == old and end == nbytes
-    return _Job(old, new, content, pieces, nbytes, end, missing, same, present is not old)
+    return _Job(old, new, content, pieces, nbytes, end, missing, same)
 
 
 def _records(header: Header) -> int:

@@ -24,7 +24,6 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `literals`            values that NetCDF attributes cannot have, as JSON
 `markers`             the reserved attribute: JSON text with what NetCDF cannot express
 `marker_check`        whether markers fit the header, for who checks a file
-`old_marker`          headers with the marker's former name, rewritten with the present one
 `attributes`          attributes of one object: typed, shaped values, read when they are asked for
 `attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back
 `attribute_owners`    attributes of groups and named types among those of the file

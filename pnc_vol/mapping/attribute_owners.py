@@ -19,7 +19,7 @@ from pnc_vol.late import late
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes, encode_attribute
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
-from pnc_vol.mapping.names import MARKERS, NameBook, is_member_name, legal_name, split_path
+from pnc_vol.mapping.names import MARKER, NameBook, is_member_name, legal_name, split_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
         return raw
     entries = attributes.entries()
     book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
-    book.taken |= MARKERS
+    book.taken.add(MARKER)
     written, markers = [], {}
     for name, entry in entries.items():
         if isinstance(entry, Attr):
@@ -95,7 +95,7 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
         return raw
     written = list(raw)
     if groups:
-        book = NameBook((*MARKERS, *(attr.name for attr in written)))
+        book = NameBook((MARKER, *(attr.name for attr in written)))
         markers = marker.setdefault("attrs", {})
         for group in groups:
             if group.attrs:
@@ -113,7 +113,7 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
         marker["layout"] = tree.layout
     if marker:
         marker["version"] = 1
-        written.append(dump_marker(marker, tree.marker))
+        written.append(dump_marker(marker))
     return tuple(written)
 
 
@@ -123,7 +123,7 @@ def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> 
     if not found:
         return
     marker["links"] = found
-    book = NameBook((*MARKERS, *(attr.name for attr in written)))
+    book = NameBook((MARKER, *(attr.name for attr in written)))
     markers: dict[str, Any] = marker.setdefault("attrs", {})
     for _, _, entry in links.entries(tree):
         if isinstance(entry, links.TypeNode):
@@ -187,7 +187,7 @@ def shown_attrs(var: Var, element: Element, marker: Marker, findings: Sink) -> A
         findings.append(f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored")
         own = []
     hidden = {attr for attr in conventions.generated_attrs(element) if attr.name not in own}
-    raw = tuple(attr for attr in var.attrs if attr.name not in MARKERS and attr not in hidden)
+    raw = tuple(attr for attr in var.attrs if attr.name != MARKER and attr not in hidden)
     where = f"variable {shown(var.name)}"
     markers, renamed = _attr_markers(marker.get("attrs"), raw, where, findings)
     return Attributes(raw, markers, renamed, About(where, findings))
@@ -257,7 +257,7 @@ def share_attrs(header: Header, tree: Tree, about: Any) -> None:
     tree : Tree, with all its groups and links
     about : what the file's marker has under ``attrs``, not trusted
     """
-    raw = tuple(attr for attr in header.attrs if attr.name not in MARKERS)
+    raw = tuple(attr for attr in header.attrs if attr.name != MARKER)
     markers, renamed = _attr_markers(about, raw, "the file", tree.findings)
     if not markers:
         tree.root.known_attrs = Attributes(raw, findings=tree.findings)

@@ -27,7 +27,7 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.names import MARKERS, legal_name
+from pnc_vol.mapping.names import MARKER, legal_name
 from pnc_vol.mapping.plain_attributes import (
     Plain,
     encode_plain,
@@ -362,7 +362,7 @@ class Attributes(MutableMapping[str, Attribute]):
     def _is_plain(self, name: str) -> bool:
         """Whether an attribute of this name, and all that there are, are in the header under their names."""
         self._change(name)
-        return self._plain and legal_name(name) == name and name not in MARKERS
+        return self._plain and legal_name(name) == name and name != MARKER
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         table = self._change(name)

@@ -20,7 +20,7 @@ from pnc_vol.format.model import Attr, Dim, Var
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, type_says_all, variable_of
-from pnc_vol.mapping.names import MARKERS
+from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["changed"]
@@ -146,7 +146,7 @@ def _attrs_of_numbers(node: DatasetNode, var: Var, dims: tuple[Dim, ...]) -> tup
     attrs = named_attrs(node.attrs, marker)
     if node.fillvalue is not None:
         attrs = with_fill(node.fillvalue, node.element, attrs, marker)
-    return None if marker or not MARKERS.isdisjoint(map(itemgetter(0), var.attrs)) else attrs
+    return None if marker or MARKER in map(itemgetter(0), var.attrs) else attrs
 
 
 def _added(

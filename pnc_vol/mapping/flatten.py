@@ -297,7 +297,7 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
         else:
             plain = plain and len(scales) == 1 and scales[0] is coordinate and not axis.label
     is_coordinate = len(visible) == 1 and book.coordinates[visible[0]] is node
-    if node.scale != (node.tree.coordinate_scale(node) if is_coordinate else None):
+    if node.scale != (node.name if is_coordinate else None):
         marker["scale"] = node.scale
     if plain and len(visible) == len(axes):
         return
@@ -339,7 +339,7 @@ def _variable_attrs(
     if node.fillvalue is not None:
         written = with_fill(node.fillvalue, element, written, marker)
     if marker:
-        written += (dump_marker(marker, node.tree.marker),)
+        written += (dump_marker(marker),)
     return written
 
 

@@ -20,7 +20,7 @@ from pnc_vol.format.model import Attr, Finding, Header
 from pnc_vol.format.types import CHAR
 from pnc_vol.mapping.links import TypeNode, entries
 from pnc_vol.mapping.markers import Findings, shown
-from pnc_vol.mapping.names import MARKER, MARKERS
+from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.tree import Node, Tree, walk
 from pnc_vol.mapping.unflatten import from_header
 
@@ -74,7 +74,7 @@ def _odd_keys(header: Header) -> Iterator[str]:
     owners += [(f"variable {shown(var.name)}", var.attrs, VARIABLE_KEYS) for var in header.vars]
     for where, attrs, known in owners:
         for attr in attrs:
-            if attr.name in MARKERS:
+            if attr.name == MARKER:
                 twice: list[str] = []
                 marker = _loaded(attr, twice)
                 for key in twice:

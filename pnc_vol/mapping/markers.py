@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR
 from pnc_vol.late import late
-from pnc_vol.mapping.names import FORMER_MARKER, MARKER, MARKERS
+from pnc_vol.mapping.names import MARKER
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -99,13 +99,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def dump_marker(marker: Mapping[str, Any], name: str = MARKER) -> Attr:
+def dump_marker(marker: Mapping[str, Any]) -> Attr:
     """The attribute that holds `marker`.
-
-    Parameters
-    ----------
-    marker : dict
-    name : {MARKER, FORMER_MARKER}
 
     Examples
     --------
@@ -113,21 +108,18 @@ def dump_marker(marker: Mapping[str, Any], name: str = MARKER) -> Attr:
     b'{"path":"/A/B"}'
     """
     data = _encoder().encode(marker).encode("ascii")
-    return Attr(name, CHAR, len(data), data)
+    return Attr(MARKER, CHAR, len(data), data)
 
 
 def marker_attr(attrs: Iterable[Attr]) -> Attr | None:
     """The attribute that is the marker of an object; None if it has none.
 
-    Of an object with a marker under each name the present name counts.
-
     Examples
     --------
-    >>> marker_attr((Attr("units", 2, 1, b"K"), dump_marker({"len": 3}, "_PncVol"))).data
+    >>> marker_attr((Attr("units", 2, 1, b"K"), dump_marker({"len": 3}))).data
     b'{"len":3}'
     """
-    found = {attr.name: attr for attr in attrs if attr.name in MARKERS}
-    return found.get(MARKER) or found.get(FORMER_MARKER)
+    return next((attr for attr in attrs if attr.name == MARKER), None)
 
 
 def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
@@ -135,7 +127,7 @@ def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
 
     Parameters
     ----------
-    attr : Attr of a name in `MARKERS`
+    attr : Attr called `MARKER`
     where : str, for the message
     findings : list of str
     """

@@ -94,7 +94,7 @@ def name_axes(node: DatasetNode, names: Sequence[str]) -> None:
             tree.file_dims.named[kind] = found
     node.names = found
     if len(shape) == 1 and found[0][1] == node.name and node.parent is tree.root:
-        node.scale = tree.coordinate_scale(node)
+        node.scale = node.name
         for other in tree.datasets.values():
             _attach(other, (node,))
     children = tree.root.children

@@ -19,9 +19,7 @@ from collections.abc import Iterable
 from pnc_vol.format.names import MAX_NAME, is_legal_name, normalise
 
 __all__ = [
-    "FORMER_MARKER",
     "MARKER",
-    "MARKERS",
     "NameBook",
     "dataset_name",
     "is_member_name",
@@ -31,13 +29,8 @@ __all__ = [
 ]
 
 MARKER = "pnc_vol_hdf5"
-"""The reserved attribute, the marker. It begins with a letter, as the CF conventions ask (section 2.3)."""
-
-FORMER_MARKER = "_PncVol"
-"""What the marker was called until 2026-11-22; files that have it are read, and keep it in `r+`."""
-
-MARKERS = frozenset((MARKER, FORMER_MARKER))
-"""No attribute of a user has one of these names in the file."""
+"""The reserved attribute, the marker. It begins with a letter, as the CF conventions ask (section 2.3). No attribute of
+a user has this name in the file."""
 
 _BAD = "[\x00-\x1f\x7f/]|[\ud800-\udfff]"
 _FIRST = "[A-Za-z0-9_]|[^\x00-\x7f]"

@@ -18,7 +18,7 @@ import numpy as np
 
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT
-from pnc_vol.mapping.names import MARKERS, legal_name
+from pnc_vol.mapping.names import MARKER, legal_name
 
 __all__ = [
     "PLAIN_TYPES",
@@ -175,7 +175,7 @@ def with_new(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...]
 
 def _is_legal(name: str) -> bool:
     """Whether an attribute of that name has it in the file, too; told once for the names that programs use."""
-    if legal_name(name) != name or name in MARKERS:
+    if legal_name(name) != name or name == MARKER:
         return False
     if len(_legal) < _MOST_KNOWN:
         _legal.add(name)

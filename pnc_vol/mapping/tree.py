@@ -22,7 +22,7 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Attr, Dim
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.names import DEEPEST, MARKER
+from pnc_vol.mapping.names import DEEPEST
 
 __all__ = ["NAMELESS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Node", "Tree", "walk"]
 
@@ -235,8 +235,6 @@ class Tree:
         """Datasets without a name, in no group: they are dropped when the file is closed."""
         self.layout = ""
         """The layout of the data, if they do not lie as the NetCDF classic format has them; see `layout.registry`."""
-        self.marker = MARKER
-        """What markers are called in the file: a file that has the former name keeps it."""
 
     def touch(self) -> None:
         """Say that a definition changed."""
@@ -254,10 +252,6 @@ class Tree:
         self.version += 1
         if self.changed is not None:
             self.changed.resized.setdefault(node, before)
-
-    def coordinate_scale(self, node: DatasetNode) -> str:
-        """A coordinate variable's name as a scale, if no marker says it; "" in files with the former marker."""
-        return node.name if self.marker == MARKER else ""
 
     def add_group(self, parent: GroupNode, name: str) -> GroupNode:
         """Add a new, empty group below `parent`, unless that is too deep; the caller has checked the name."""

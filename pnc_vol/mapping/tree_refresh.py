@@ -51,7 +51,7 @@ def refresh_tree(tree: Tree, new: Tree) -> None:
         target.tree = tree
     tree.root = _with(new.root, kept)
     tree.datasets = _with(new.datasets, kept)
-    for name in ("links", "next_uid", "records", "findings", "file_dims", "loose", "marker", "layout"):
+    for name in ("links", "next_uid", "records", "findings", "file_dims", "loose", "layout"):
         setattr(tree, name, getattr(new, name))
     tree.history.clear()
     tree.touch()

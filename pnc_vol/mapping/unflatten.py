@@ -25,7 +25,7 @@ from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import FILL, TYPE_KEYS, element_of_var
 from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, shown
-from pnc_vol.mapping.names import FORMER_MARKER, MARKERS, NameBook, dataset_name, is_member_name, split_path
+from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
 from pnc_vol.mapping.tree import NAMELESS, DatasetNode, FileDims, GroupNode, Tree
 from pnc_vol.mapping.unread import Plan, Unread, attach_scales
 
@@ -39,7 +39,7 @@ __all__ = ["from_header"]
 
 Marker = Mapping[str, Any]
 
-SPECIAL = MARKERS | {FILL, "_Encoding", "dtype"}
+SPECIAL = {MARKER, FILL, "_Encoding", "dtype"}
 """Attributes that may change what a variable is."""
 MAX_RANK = 32
 
@@ -86,7 +86,6 @@ class _Reader:
         self.coordinates: dict[int, DatasetNode] = {}
         self.composites: list[tuple[DatasetNode, Marker]] = []
         self.loose: dict[str, DatasetNode] = {}
-        self.marked_as: set[str] = set()
         self.unnamed_scales: list[DatasetNode] = []
 
     def read(self) -> Tree:
@@ -120,10 +119,8 @@ class _Reader:
         if "listed" in marker:
             links.read_orders(tree, marker["listed"], self.findings)
         share_attrs(header, tree, marker.get("attrs", {}))
-        if self.marked_as == {FORMER_MARKER}:
-            tree.marker = FORMER_MARKER
         for node in self.unnamed_scales:
-            node.scale = tree.coordinate_scale(node)
+            node.scale = node.name
         used = {index for dims in set(map(itemgetter(1), header.vars)) for index in dims}
         spare = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
         tree.file_dims = FileDims(header.dims, spare)
@@ -294,7 +291,6 @@ class _Reader:
         attr = marker_attr(attrs)
         if attr is None:
             return NO_MARKERS
-        self.marked_as.add(attr.name)
         return load_marker(attr, where, self.findings)
 
     def _plan(self, var: Var, marker: Marker) -> Plan:

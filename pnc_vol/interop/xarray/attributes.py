@@ -19,7 +19,7 @@ import numpy as np
 
 from pnc_vol.format.model import Attr
 from pnc_vol.mapping.attributes import Attribute, Attributes, decode_attribute
-from pnc_vol.mapping.names import MARKERS
+from pnc_vol.mapping.names import MARKER
 
 __all__ = ["shown"]
 
@@ -47,7 +47,7 @@ def shown(attributes: Attributes, raw: Iterable[Attr] = (), *, enum: bool = Fals
         name = seen.pop(attr.name, None)
         if name is not None:
             found[name] = _value(attributes[name])
-        elif attr.name not in MARKERS and not enum:
+        elif attr.name != MARKER and not enum:
             found[attr.name] = _value(decode_attribute(attr))
     for name in seen.values():
         found[name] = _value(attributes[name])

@@ -1,4 +1,4 @@
-"""Files of versions that called the marker `_PncVol`: `everything.write` made `old_marker.nc` with one of them."""
+"""Which files have the marker, and what it says there."""
 
 from __future__ import annotations
 
@@ -15,18 +15,7 @@ from everything import portrait
 import pnc_vol as h5py
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Header
-from pnc_vol.interop.repack import repack
-from pnc_vol.mapping.markers import dump_marker
-from pnc_vol.mapping.names import FORMER_MARKER, MARKER
-from pnc_vol.mapping.old_marker import with_present_marker
-from pnc_vol.mapping.unflatten import from_header
-
-FORMER = Path(__file__).with_name("old_marker.nc")
-
-
-@pytest.fixture
-def former(tmp_path: Path) -> Path:
-    return Path(shutil.copy(FORMER, tmp_path / "former.nc"))
+from pnc_vol.mapping.names import MARKER
 
 
 def header_of(path: Path) -> Header:
@@ -36,100 +25,25 @@ def header_of(path: Path) -> Header:
 
 def marker_names(header: Header) -> set[str]:
     every = (header.attrs, *(var.attrs for var in header.vars))
-    return {attr.name for attrs in every for attr in attrs} & {MARKER, FORMER_MARKER}
+    return {attr.name for attrs in every for attr in attrs} & {MARKER}
 
 
-def test_it_is_read(former: Path) -> None:
-    before = former.read_bytes()
-    assert marker_names(header_of(former)) == {FORMER_MARKER}
-    assert h5py.check(former) == []
-    with h5py.File(former) as f:
-        assert f["A/B"][...].tolist() == [0, 1, 2]
-        assert f["A_B"][()] == 7
-        assert f["half"].dtype == np.float16
-        assert h5py.check_enum_dtype(f["colour"].dtype) == {"RED": 0, "DARK GREEN": 1}
-        assert f["short"].shape == (3,)
-        assert f["text"].asstr()[1] == "Tromsø"
-        assert f["growing"][0]["b"] == b"one"
-        assert f["tracks"][0].tolist() == [1, 2, 3]
-        assert f[f["refs"][0]] == f["t"]
-        assert f["A"].attrs["matrix"].tolist() == [[0, 1], [2, 3]]
-        assert list(f["ordered"]) == ["z", "a"]
-        assert f["again"] == f["A/B"]
-        # `f["lat"].make_scale()`: without a marker the name was empty
-        assert f["t"].dims[1].keys() == ["", "other"]
-        assert f["t"].dims[0].keys() == ["the time"]
-        assert FORMER_MARKER not in f["half"].attrs
-    assert former.read_bytes() == before
-
-
-def test_it_keeps_the_name_when_it_is_changed_in_place(former: Path) -> None:
-    whole = portrait(former)
-    with h5py.File(former, "r+") as f:
-        f["t"][0, 0] = 99
-        f["new"] = np.float16(2)
-    assert marker_names(header_of(former)) == {FORMER_MARKER}
-    again = portrait(former)
-    assert again.pop("/new")[1] == repr(np.dtype("f2"))
-    changed = {path for path in whole if whole[path] != again[path]}
-    assert changed == {"/", "/t"}
-    with h5py.File(former, "r+") as f:
-        f["x"] = [1.0]
-        f["x"].make_scale("x")
-    with h5py.File(former) as f:
-        assert f["x"].id.node.scale == "x"
-
-
-def test_a_record_more_does_not_make_the_header_longer(former: Path) -> None:
-    with h5py.File(former, "r+") as f:
-        f["long"].resize(6, axis=0)
-        f["short"].resize(6, axis=0)
-    before, after = header_of(FORMER), header_of(former)
-    assert [var.begin for var in after.vars] == [var.begin for var in before.vars]
-
-
-def test_repack_writes_the_present_name(former: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.nc"
-    repack(former, new)
-    assert marker_names(header_of(new)) == {MARKER}
-    assert portrait(new) == portrait(former)
-    assert h5py.check(new) == []
-    with h5py.File(new, "r+") as f:
-        f.attrs["more"] = 1
-    assert marker_names(header_of(new)) == {MARKER}
-    repack(former)
-    assert marker_names(header_of(former)) == {MARKER}
-    assert portrait(former) == portrait(FORMER)
-
-
-def test_only_the_present_marker_counts_beside_the_former(former: Path) -> None:
-    header = header_of(former)
-    half = next(var for var in header.vars if var.name == "half")
-    both = half._replace(attrs=(dump_marker({"path": "/no"}, FORMER_MARKER), dump_marker({"path": "/yes"})))
-    made = Header(header.version, 0, header.dims, (), (both,))
-    tree = from_header(made)
-    assert list(tree.root.children) == ["yes"]
-    assert list(tree.root.children["yes"].attrs) == []
-    assert with_present_marker(made).vars[0].attrs == (dump_marker({"path": "/yes"}),)
-
-
-def test_a_user_may_have_attributes_of_these_names(tmp_path: Path) -> None:
+def test_a_user_may_have_an_attribute_of_this_name(tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
     with h5py.File(path, "w") as f:
         f["x"] = 1.5
         f.create_group("g")
         for owner in (f, f["x"], f["g"]):
-            owner.attrs[MARKER], owner.attrs[FORMER_MARKER] = "mine", np.arange(3)
+            owner.attrs[MARKER] = "mine"
     with h5py.File(path, "r+") as f:
         f["y"] = 2
     with h5py.File(path) as f:
         for owner in (f, f["x"], f["g"]):
-            assert sorted(owner.attrs) == sorted((MARKER, FORMER_MARKER))
+            assert list(owner.attrs) == [MARKER]
             assert owner.attrs[MARKER] == "mine"
-            assert owner.attrs[FORMER_MARKER].tolist() == [0, 1, 2]
 
 
-def test_names_of_markers_are_allowed_by_cf(tmp_path: Path) -> None:
+def test_the_name_of_the_marker_is_allowed_by_cf() -> None:
     """CF 2.3: a letter, then letters, digits and underscores."""
     assert MARKER[0].isalpha()
     assert MARKER.isidentifier()
@@ -199,7 +113,7 @@ def test_a_scale_keeps_a_name_that_is_not_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ncdump") is None, reason="ncdump is not installed (Debian: netcdf-bin)")
-def test_other_programs_show_the_present_name(tmp_path: Path) -> None:
+def test_other_programs_show_the_marker(tmp_path: Path) -> None:
     path = tmp_path / "half.nc"
     with h5py.File(path, "w") as f:
         f["half"] = np.float16(1)
