@@ -51,8 +51,6 @@ _PIECE = struct.Struct("<QQQ")
 The first piece is the beginning: magic, version and number of records. Behind this table, which has a row for each
 piece, come the pieces of the old header, then those of the new one."""
 _MAGIC = b"PNCJ0002"
-_FORMER = b"PNCJ0001"
-"""Of journals that have both headers whole: behind the inode come the bytes of the old one and of the new one."""
 _AROUND = 256
 """Bytes on both sides of what differs that are kept as well: a journal is only used where they are as they were."""
 _MOST_PIECES = 64
@@ -244,15 +242,10 @@ def _read(
     if len(head) < _HEAD.size:
         return None
     magic, inode, new_nbytes, count, crc = _HEAD.unpack(head)
-    if magic == _FORMER:
-        behind, pieces, new_nbytes = _HEAD.size, [(0, new_nbytes, count)], count
-    elif magic == _MAGIC and 0 < count <= _MOST_PIECES:
-        behind = _HEAD.size + count * _PIECE.size
-        pieces = list(_PIECE.iter_unpack(_first(system, fd, behind)[_HEAD.size :].ljust(count * _PIECE.size, b"\0")))
-    else:
+    if magic != _MAGIC or not 0 < count <= _MOST_PIECES or new_nbytes > decode.MAX_HEADER_BYTES:
         return None
-    if new_nbytes > decode.MAX_HEADER_BYTES:
-        return None
+    behind = _HEAD.size + count * _PIECE.size
+    pieces = list(_PIECE.iter_unpack(_first(system, fd, behind)[_HEAD.size :].ljust(count * _PIECE.size, b"\0")))
     old_size, new_size = sum(piece[1] for piece in pieces), sum(piece[2] for piece in pieces)
     if behind + old_size + new_size != nbytes or max(at + was for at, was, _ in pieces) > limit:
         return None

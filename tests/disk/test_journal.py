@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import warnings
-import zlib
 from typing import Any
 
 import numpy as np
@@ -283,16 +282,3 @@ def test_a_file_that_appears_at_the_close_is_synced_if_it_replaces_one(path: pat
     synced = system.matching(name={"fsync", "fdatasync"})
     assert bool(synced) == there
     assert not there or synced[-1].number < system.matching(name="rename")[0].number
-
-
-@pytest.mark.parametrize("writable", [True, False])
-def test_a_journal_of_the_former_version_is_completed(path: pathlib.Path, writable: bool) -> None:
-    """A job of an older version was killed; the file is opened by this one."""
-    journal, new = place_torn(path)
-    old, _, inode = headers(path.with_name("y.nc"))
-    inode = path.stat().st_ino
-    body = old + new
-    journal.write_bytes(struct.pack("<8sQQQI", b"PNCJ0001", inode, len(old), len(new), zlib.crc32(body)) + body)
-    found = recover(REAL, str(path), writable=writable)
-    assert journal.exists() != writable
-    assert (path.read_bytes()[: len(new)] if writable else found) == new
