@@ -8,8 +8,8 @@ Rules
 2. Only the valid prefix is used: records count up to the first one that is short, has a wrong CRC, or breaks the
    sequence. Valid records after such a one mean damage, and are reported.
 3. The file's random id goes into each CRC, so that a record that an earlier use of the file left behind is never valid.
-4. A file may have a slot behind its header, which the writer changes in place; no CRC covers it, and what it says is
-   believed only as far as something else agrees. The version of a file tells whether it has one, and how large it is.
+4. A format may have a slot behind the header, which the writer changes in place; no CRC covers it, and what it says is
+   believed only as far as something else agrees. The version of a file tells how large it is.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ RECORD_BODY = Struct("<HHIQQQQQQI")
 CRC = Struct("<I")
 _HEADER = Struct("<8sII16s16sIIII")
 _PLAIN, _WITH_SLOT, _WITH_LARGE_SLOT = 1, 2, 3
-"""Versions of a file: without a slot, with one of 64 bytes, with one as large as the format says."""
+"""Versions of a file: of a format without slots; with one of 64 bytes, with one as large as the format says."""
 
 _MOST_PATH = 1 << 16
 _CHUNK = 8 << 20
@@ -132,7 +132,7 @@ class RecordLog(NamedTuple):
     torn_bytes : int, bytes after it that are not just reserved.
     tear : str, what is wrong with the first record that does not count; "" if nothing is.
     later : int, valid records that follow such a one: more than the end is damaged.
-    slot : bytes, a multiple of 64; b"" in a file that has none.
+    slot : bytes, a multiple of 64; b"" in a format that has none.
     """
 
     header: RecordHeader
@@ -153,7 +153,7 @@ class RecordLog(NamedTuple):
 
 
 def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> bytes:
-    """The bytes of a header, a multiple of 64, and of an empty slot of 0 or 64 bytes, or as many as the format says.
+    """The bytes of a header, a multiple of 64, and of an empty slot, of 64 bytes or as many as the format says.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> by
 
 def _slots(form: RecordFormat) -> dict[int, int]:
     """Bytes of the slot in a file of each version that a format may have."""
-    return {_PLAIN: 0, _WITH_SLOT: SLOT_BYTES, _WITH_LARGE_SLOT: form.slot} if form.slot else {_PLAIN: 0}
+    return {_WITH_SLOT: SLOT_BYTES, _WITH_LARGE_SLOT: form.slot} if form.slot else {_PLAIN: 0}
 
 
 def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int) -> bytes:

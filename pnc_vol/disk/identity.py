@@ -20,12 +20,11 @@ from contextlib import suppress
 
 from pnc_vol.system import System
 
-__all__ = ["ATTRIBUTE", "UNKNOWN", "by_inode", "identify", "identities_of", "identity_of", "shown"]
+__all__ = ["ATTRIBUTE", "NBYTES", "by_inode", "identify", "identities_of", "identity_of", "shown"]
 
 ATTRIBUTE = "user.pnc_vol.id"
-_BYTES = 16
-UNKNOWN = bytes(_BYTES)
-"""What a log says that names no file."""
+NBYTES = 16
+"""Bytes of an identity."""
 _CREATE, _REPLACE = 1, 2
 """Flags of ``setxattr``, which `os` does not have on every system."""
 _INODE = b"inode\0\0\0"
@@ -49,7 +48,7 @@ def identify(system: System, path: str, *, durable: bool = False) -> bytes:
         There is no such file, or it could not be synced.
     """
     found = _attribute(system, path)
-    if len(found) == _BYTES:
+    if len(found) == NBYTES:
         return found
     made = bytes.fromhex(system.token() + system.token())
     try:
@@ -59,7 +58,7 @@ def identify(system: System, path: str, *, durable: bool = False) -> bytes:
     except OSError:
         # Another process was faster, or there are no attributes here: what can be read back decides.
         found = _attribute(system, path)
-        return found if len(found) == _BYTES else _by_number(system, path)
+        return found if len(found) == NBYTES else _by_number(system, path)
     if durable:
         _sync(system, path)
     return made

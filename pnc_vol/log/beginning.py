@@ -21,7 +21,7 @@ from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.append_log.tail import FULL
 from pnc_vol.comm import Comm, joined_lists, on_root
-from pnc_vol.disk.identity import UNKNOWN, identify
+from pnc_vol.disk.identity import NBYTES, identify
 from pnc_vol.errors import CollectiveMismatchError
 from pnc_vol.log.definition_writer import LoggedFile
 from pnc_vol.log.folders import folder_for, join_log_folder, note_of, parent_of
@@ -65,7 +65,7 @@ def begin_log(context: StoreContext) -> LogStore:
         return identity + os.fsencode(made)
 
     told_by_root = on_root(comm, "open log", make)
-    file.identity, first = told_by_root[: len(UNKNOWN)], os.fsdecode(told_by_root[len(UNKNOWN) :])
+    file.identity, first = told_by_root[:NBYTES], os.fsdecode(told_by_root[NBYTES:])
     # Storage of a node's own has no folder yet that rank 0 made elsewhere.
     folder = os.path.join(parent_of(path, options), os.path.basename(first))
     name, share, lowest = f"{stem_of(path)}_0_{comm.rank}", None, comm.rank

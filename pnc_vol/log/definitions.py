@@ -51,12 +51,12 @@ class Definition(NamedTuple):
     shape: tuple[int, ...]
     record: bool
     fillvalue: bytes | None
-    stored: str | None = None
-    replaces: bool = False
-    epoch: int = 0
-    fills: int = 0
-    owner: int | None = None
-    part: tuple[str, ...] = ()
+    stored: str | None
+    replaces: bool
+    epoch: int
+    fills: int
+    owner: int | None
+    part: tuple[str, ...]
 
 
 class Definitions(NamedTuple):
@@ -170,13 +170,13 @@ def read_definitions(data: bytes) -> Definitions:
                     headers[int(said["header"])] = int(said["epoch"])
                 else:
                     bases.add(int(said["base"]))
-                files.add(bytes.fromhex(said.get("file", "")))
+                files.add(bytes.fromhex(said["file"]))
             else:
                 found.append(_definition(said))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LogError(f"the definition at byte {at} is wrong: {error}", offset=at, field="definition") from error
         at = end
-    return Definitions(found, gone, work, len(data) - at, headers, bases, files - {b""})
+    return Definitions(found, gone, work, len(data) - at, headers, bases, files)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -207,7 +207,7 @@ def _definition(said: Any) -> Definition:
     if math.prod(n or 1 for n in shape) * element.itemsize >= 2**63:
         raise ValueError(f"shape {shape}")
     fill = None if said["fill"] is None else bytes.fromhex(said["fill"])
-    stored, owner = said.get("stored"), said.get("owner")
+    stored, owner = said["stored"], said.get("owner")
     return Definition(
         int(said["varid"]),
         path,
@@ -216,9 +216,9 @@ def _definition(said: Any) -> Definition:
         record,
         fill,
         None if stored is None else str(stored),
-        bool(said.get("replaces")),
-        int(said.get("epoch", 0)),
-        int(said.get("fills", 0)),
+        bool(said["replaces"]),
+        int(said["epoch"]),
+        int(said["fills"]),
         None if owner is None else int(owner),
         tuple(str(name) for name in said["part"]) if owner is not None else (),
     )

@@ -50,7 +50,7 @@ class _Told(NamedTuple):
 
 def _told(commit_log: RecordLog, log: Log) -> tuple[_Told | None, str]:
     """The open group, None if there is none; and what is damaged."""
-    word, request, epoch, before, where = OPEN_GROUP.unpack_from(commit_log.slot or bytes(OPEN_GROUP.size))
+    word, request, epoch, before, where = OPEN_GROUP.unpack_from(commit_log.slot)
     if not request or not word or before < len(commit_log.records):
         return None, ""
     if before > len(commit_log.records):

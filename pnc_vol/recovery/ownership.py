@@ -10,7 +10,7 @@ Rules
    another file was copied over it: what the log holds may not fit.
 3. An inode number is given to another file once its file is gone. So where it stands for the identity, the folder of
    logs gets a mark when its file is replaced (`mark_replaced`), and belongs to no file from then on.
-4. A log that names no identity (of the C library, or of an earlier version) belongs to whatever file its user says.
+4. A log that names no identity (of the C library) belongs to whatever file its user says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pnc_vol.append_log.neighbours import is_unnamed
 from pnc_vol.append_log.records import decode_header
-from pnc_vol.disk.identity import UNKNOWN, by_inode, identities_of, shown
+from pnc_vol.disk.identity import by_inode, identities_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
 from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.log.commit_log import COMMIT_LOG
@@ -75,7 +75,7 @@ def _mark(folder: str) -> str:
 def _owner_of_source(system: System, source: LogSource) -> LogOwner:
     if source.commit_log is None:
         return LogOwner(frozenset())
-    files = frozenset({source.commit_log.header.file, *source.defined.files} - {UNKNOWN})
+    files = frozenset({source.commit_log.header.file, *source.defined.files})
     return LogOwner(files, source.defined.work, is_replaced(system, os.path.dirname(source.base)))
 
 
@@ -96,7 +96,7 @@ def owner_of(system: System, folder: str) -> LogOwner:
                 work = work or told.work
     except (OSError, FormatError):
         return LogOwner(frozenset())
-    return LogOwner(frozenset(files - {UNKNOWN}), work, is_replaced(system, folder))
+    return LogOwner(frozenset(files), work, is_replaced(system, folder))
 
 
 def owns(system: System, owner: LogOwner, path: str) -> bool:

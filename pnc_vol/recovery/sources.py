@@ -157,7 +157,7 @@ def holds_posts(system: System, folder: str) -> bool:
 def _posts(content: Bytes) -> bool:
     """Whether there are valid records of what was posted after the last flush."""
     found = decode_records(COMMIT_LOG, content)
-    if found.slot and OPEN_GROUP.unpack_from(found.slot)[1]:
+    if OPEN_GROUP.unpack_from(found.slot)[1]:
         return True
     kinds = found.records["kind"]
     last = int(np.flatnonzero(kinds == FLUSHED).max(initial=-1))
@@ -384,8 +384,7 @@ class LogSource:
         record = encode_record(seed, FLUSHED, len(records) + 1, 0, 0, 0, *ends, 0, 0)
         added = self._last.record
         write_all(self.system, self._commit, added + record, self.commit_log.end - len(added))
-        if self.commit_log.slot:
-            write_all(self.system, self._commit, bytes(SLOT_BYTES), self.commit_log.begin - len(self.commit_log.slot))
+        write_all(self.system, self._commit, bytes(SLOT_BYTES), self.commit_log.begin - len(self.commit_log.slot))
         self.system.fdatasync(self._commit)
         self._flushed = True
 
